@@ -21,6 +21,7 @@
 
 #include "daemon/base/mailbox.h"
 #include "daemon/base/stall.h"
+#include "daemon/base/takes.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/engine/engine.h"
 
@@ -58,6 +59,7 @@ struct worker_user {
 	 * do it again.
 	 */
 	struct stalls stalls;
+	struct takes takes; /* the lane's: intake.c */
 };
 
 /* Takes a reference to the user with its work queue.  Returns 0 or the error of making it. */

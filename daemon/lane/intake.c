@@ -8,9 +8,10 @@
 #include <errno.h>
 #include <limits.h>
 
-/* Entries taken from the rings of one client in a turn: bounds the time that full rings cost others. */
+/* Entries taken in a turn from the rings of all users, which share them, as do the clients of a user and the
+   channels of a client: bounds the time that full rings cost others. */
 #define TAKES_PER_TURN 64
-/* The least of a channel, however many its client has: a guess. */
+/* The least of each user, and of a client or channel as far as it is left: a guess. */
 #define TAKES_LEAST 8
 
 void intake_init(struct intake *intake, const struct intake_config *config)
@@ -27,11 +28,20 @@ void intake_init(struct intake *intake, const struct intake_config *config)
 
 /* ---- channels awake and parked ---- */
 
+static void awake_add(struct intake *intake, struct channel *channel)
+{
+	channel->is_awake = true;
+	list_push_front(&intake->awake, &channel->awake_node);
+	if (channel->client->takes.n_awake++ == 0 && channel->workers.user->takes.n_awake++ == 0)
+		intake->n_awake_users++;
+}
+
 static void awake_remove(struct intake *intake, struct channel *channel)
 {
 	list_remove(&intake->awake, &channel->awake_node);
 	channel->is_awake = false;
-	channel->client->n_awake--;
+	if (--channel->client->takes.n_awake == 0 && --channel->workers.user->takes.n_awake == 0)
+		intake->n_awake_users--;
 }
 
 void intake_wake(struct intake *intake, struct channel *channel)
@@ -43,9 +53,7 @@ void intake_wake(struct intake *intake, struct channel *channel)
 		ring_lane_unpark(&channel->ring);
 		intake->n_parked--;
 	}
-	channel->is_awake = true;
-	list_push_front(&intake->awake, &channel->awake_node);
-	channel->client->n_awake++;
+	awake_add(intake, channel);
 }
 
 /* A channel with open ops is not parked, because turns check its deadlines and blocks.  Nor is a channel
@@ -213,40 +221,60 @@ static int take_ring(struct intake *intake, struct channel *channel, int n_max)
 	return n;
 }
 
-/* A channel's share of its client's turn. */
-static int takes_per_turn(const struct channel *channel)
+/* The share of one of so many. */
+static uint32_t part(uint32_t n, uint32_t n_awake)
 {
-	int n = TAKES_PER_TURN / (int)channel->client->n_awake;
-
+	n /= n_awake;
 	return n > TAKES_LEAST ? n : TAKES_LEAST;
 }
 
-/* The channel's share, as far as its client's other channels have left it. */
-static int take_share(struct intake *intake, struct channel *channel)
+/* Returns n, or less if less is left of all in this turn. */
+static uint32_t left(const struct intake *intake, struct takes *takes, enum take kind, uint32_t all,
+		     uint32_t n)
 {
-	struct sched_client *client = channel->client;
-	int share = takes_per_turn(channel), left, n;
+	if (takes->turn != intake->n_turns)
+		*takes = (struct takes){ .n_awake = takes->n_awake, .turn = intake->n_turns };
+	all = all > takes->n[kind] ? all - takes->n[kind] : 0;
+	return n < all ? n : all;
+}
 
-	if (client->take_turn != intake->n_turns) {
-		client->take_turn = intake->n_turns;
-		client->n_takes = 0;
-	}
-	left = TAKES_PER_TURN - (int)client->n_takes;
-	n = take_ring(intake, channel, share < left ? share : left);
-	client->n_takes += (uint32_t)n;
-	return n;
+/* The channel's share of this turn, as far as its client and its user have left it. */
+static int may_take(const struct intake *intake, const struct channel *channel, enum take kind)
+{
+	struct takes *user = &channel->workers.user->takes, *client = &channel->client->takes;
+	uint32_t of_user = part(TAKES_PER_TURN, intake->n_awake_users);
+	uint32_t of_client = part(of_user, user->n_awake);
+	uint32_t n = part(of_client, client->n_awake);
+
+	return (int)left(intake, user, kind, of_user, left(intake, client, kind, of_client, n));
+}
+
+static void note_takes(const struct channel *channel, enum take kind, int n)
+{
+	channel->workers.user->takes.n[kind] += (uint32_t)n;
+	channel->client->takes.n[kind] += (uint32_t)n;
 }
 
 int intake_take(struct intake *intake)
 {
+	struct list taken = { 0 };
 	int n = 0;
 
 	intake->n_turns++;
-	LIST_EACH(struct channel, channel, &intake->awake, awake_node)
-		n += take_share(intake, channel);
-	/* The next turn begins with the next channel: the first ones of a client may use up its turn. */
-	if (n)
-		list_push(&intake->awake, list_pop(&intake->awake));
+	LIST_EACH(struct channel, channel, &intake->awake, awake_node) {
+		int max = may_take(intake, channel, TAKE_ENTRY);
+		int now = max ? take_ring(intake, channel, max) : 0;
+
+		if (!now)
+			continue;
+		note_takes(channel, TAKE_ENTRY, now);
+		n += now;
+		list_remove(&intake->awake, &channel->awake_node);
+		list_push(&taken, &channel->awake_node);
+	}
+	/* They are the last in the next turn: the first ones of a user may use up its turn. */
+	for (struct list_node *node; (node = list_pop(&taken));)
+		list_push(&intake->awake, node);
 	return n;
 }
 
@@ -259,15 +287,17 @@ void intake_run_deadlines(struct intake *intake)
 	if (!intake->next_deadline_nsec || intake->next_deadline_nsec > intake->turn->now_nsec)
 		return;
 	LIST_EACH(struct channel, channel, &intake->awake, awake_node) {
-		int n = takes_per_turn(channel); /* what is left is due in the next turn */
+		int max = may_take(intake, channel, TAKE_DUE), n = 0;
 		struct op *op;
 
 		while ((op = deadlines_first(&channel->deadlines)) &&
 		       deadlines_next_nsec(&channel->deadlines) <= intake->turn->now_nsec &&
-		       n-- > 0) {
+		       n < max) { /* what is left is due in the next turn */
+			n++;
 			deadlines_remove(&channel->deadlines, op);
 			transfer_cancel(intake->transfer, op, ETIMEDOUT);
 		}
+		note_takes(channel, TAKE_DUE, n);
 		if (op && (!next || deadlines_next_nsec(&channel->deadlines) < next))
 			next = deadlines_next_nsec(&channel->deadlines);
 	}

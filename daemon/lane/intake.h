@@ -38,6 +38,7 @@ struct intake {
 
 	struct list awake; /* channels that are not parked */
 	uint32_t n_channels, n_parked, n_closing;
+	uint32_t n_awake_users;
 	uint64_t n_turns;
 	uint64_t park_nsec;
 	uint64_t next_park_nsec;     /* when to look for channels to park again */

@@ -1,8 +1,7 @@
 /*
  * How a home lane works, turn by turn:
  *
- *     intake    entries of all channels, up to 64 of each client's, but 8 of each channel in any
- *               case: each becomes an op
+ *     intake    entries of all channels, 64 in all or 8 of each user: each becomes an op
  *     transfer  takes back blocks that the engine, or a side lane, has done
  *     publish   completions; wakes clients that sleep; then frees the ops, so those that waited
  *               for them may start

@@ -22,6 +22,7 @@
 #ifndef DSAIO_DAEMON_LANE_SCHED_H
 #define DSAIO_DAEMON_LANE_SCHED_H
 
+#include "daemon/base/takes.h"
 #include "daemon/lane/window.h"
 #include "proto/util/list.h"
 
@@ -71,9 +72,8 @@ struct sched_client {
 	uint64_t started_nsec; /* when its last block started */
 	/* Maintained by the lane, which has no other struct for a client.  The scheduler reads only
 	   blocks_in_flight and done_nsec. */
-	uint32_t n_channels, n_awake, blocks_in_flight;
-	uint64_t take_turn; /* intake's turn in which n_takes entries of its rings were taken */
-	uint32_t n_takes;
+	uint32_t n_channels, blocks_in_flight;
+	struct takes takes;  /* intake's */
 	uint32_t n_pages;    /* bounce pages of its blocks */
 	uint64_t done_nsec;  /* when its last block ended */
 	uint32_t n_open;     /* ops taken, not yet shown as ended */

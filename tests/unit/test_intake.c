@@ -9,14 +9,14 @@
 START_TEST(a_client_has_so_many_entries_taken_in_a_turn)
 {
 	parts_setup();
-	p.client.n_awake = 4; /* its channels share the turn */
+	p.client.takes.n_awake = 4; /* its channels share the turn */
 	for (uint64_t i = 0; i < 40; i++)
 		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
 	(void)ring_client_submit(&p.ring);
 	ck_assert_int_eq(intake_take(&p.intake), 16);
 	ck_assert_int_eq(intake_take(&p.intake), 16);
 	ck_assert_int_eq(intake_take(&p.intake), 8);
-	p.client.n_awake = 1;
+	p.client.takes.n_awake = 1;
 	parts_turn();
 	parts_teardown();
 }
@@ -25,17 +25,57 @@ END_TEST
 START_TEST(all_channels_of_a_client_share_its_turn)
 {
 	parts_setup();
-	p.client.n_awake = 20;
-	p.client.take_turn = p.intake.n_turns + 1;
-	p.client.n_takes = 61; /* by channels before it */
+	p.client.takes.n_awake = 20;
+	p.client.takes.turn = p.intake.n_turns + 1;
+	p.client.takes.n[TAKE_ENTRY] = 61; /* by channels before it */
 	for (uint64_t i = 0; i < 40; i++)
 		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
 	(void)ring_client_submit(&p.ring);
 	ck_assert_int_eq(intake_take(&p.intake), 3);
 	ck_assert_int_eq(intake_take(&p.intake), 8); /* the next turn */
-	p.client.n_awake = 1;
+	p.client.takes.n_awake = 1;
 	ck_assert_int_eq(intake_take(&p.intake), 29);
 	parts_turn();
+	parts_teardown();
+}
+END_TEST
+
+static const struct {
+	const char *what;
+	uint32_t n_users, n_clients, n_channels; /* awake; of this user; of this client */
+	uint32_t of_user, of_client;		 /* taken before in this turn */
+	int n;					 /* then of 64 entries */
+} shares[] = {
+	{ "alone", 1, 1, 1, 0, 0, 64 },
+	{ "4 channels", 1, 1, 4, 0, 0, 16 },
+	{ "4 clients", 1, 4, 1, 0, 0, 16 },
+	{ "4 users", 4, 1, 1, 0, 0, 16 },
+	{ "2 of each", 2, 2, 2, 0, 0, 8 },
+	{ "100 clients: the least", 1, 100, 1, 0, 0, 8 },
+	{ "100 users", 100, 1, 1, 0, 0, 8 },
+	{ "16 clients of 16 channels, the last ones", 1, 16, 16, 61, 0, 3 },
+	{ "100 clients, others had all of it", 1, 100, 1, 64, 0, 0 },
+	{ "15 users of 17 channels", 15, 1, 17, 8, 8, 0 },
+};
+
+/* 256 channels of 16 clients, or of 15 users, had 1024 entries taken in a turn. */
+START_TEST(users_share_a_turn_and_the_clients_of_a_user)
+{
+	struct takes *user = &p.worker_user.takes, *client = &p.client.takes;
+
+	parts_setup();
+	p.intake.n_awake_users = shares[_i].n_users;
+	*user = (struct takes){ shares[_i].n_clients, 1, { shares[_i].of_user, 64 } };
+	*client = (struct takes){ shares[_i].n_channels, 1, { shares[_i].of_client, 64 } };
+	for (uint64_t i = 0; i < PARTS_ENTRIES; i++)
+		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
+	(void)ring_client_submit(&p.ring);
+	ck_assert_uint_eq(p.intake.n_turns, 0);
+	ck_assert_msg(intake_take(&p.intake) == shares[_i].n, "%s", shares[_i].what);
+	p.intake.n_awake_users = user->n_awake = client->n_awake = 1;
+	while (intake_take(&p.intake))
+		continue;
+	(void)publish_run(&p.publish);
 	parts_teardown();
 }
 END_TEST
@@ -49,7 +89,7 @@ START_TEST(each_channel_of_a_client_is_the_first_in_a_turn)
 
 	parts_setup();
 	parts_open(&second, &ring); /* comes first, because it was awakened last */
-	p.client.n_awake = 20;
+	p.client.takes.n_awake = 20;
 	for (uint64_t i = 0; i < 16; i++) {
 		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
 		ring_client_put(&ring, &(struct ring_entry){ .id = i, .opcode = 99 });
@@ -57,8 +97,8 @@ START_TEST(each_channel_of_a_client_is_the_first_in_a_turn)
 	(void)ring_client_submit(&p.ring);
 	(void)ring_client_submit(&ring);
 	for (unsigned i = 0; i < N_ROWS(taken); i++) {
-		p.client.take_turn = p.intake.n_turns + 1;
-		p.client.n_takes = 56; /* by the other 18 */
+		p.client.takes.turn = p.intake.n_turns + 1;
+		p.client.takes.n[TAKE_ENTRY] = 56; /* by the other 18 */
 		(void)intake_take(&p.intake);
 		ck_assert_uint_eq(p.channel.ring.taken, taken[i][0]);
 		ck_assert_uint_eq(second.ring.taken, taken[i][1]);
@@ -166,11 +206,13 @@ START_TEST(a_quiet_channel_is_parked_until_its_doorbell_rings)
 	intake_park(&p.intake);
 	ck_assert(!p.channel.is_awake);
 	ck_assert_uint_eq(p.intake.n_parked, 1);
+	ck_assert_uint_eq(p.intake.n_awake_users, 0);
 	parts_put(1, RING_OP_READ, 0, 4096);
 	ck_assert(!intake_is_ready(&p.intake));
 	ck_assert_int_eq(intake_take(&p.intake), 0);
 	intake_wake(&p.intake, &p.channel);
 	ck_assert_uint_eq(p.intake.n_parked, 0);
+	ck_assert_uint_eq(p.intake.n_awake_users, 1);
 	ck_assert(intake_is_ready(&p.intake));
 	parts_turn();
 	p.turn.now_nsec += 20000000;
@@ -186,6 +228,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_client_has_so_many_entries_taken_in_a_turn);
 	tcase_add_test(tcase, all_channels_of_a_client_share_its_turn);
+	tcase_add_loop_test(tcase, users_share_a_turn_and_the_clients_of_a_user, 0, N_ROWS(shares));
 	tcase_add_test(tcase, each_channel_of_a_client_is_the_first_in_a_turn);
 	tcase_add_test(tcase, an_op_of_no_bytes_ends_at_once);
 	tcase_add_test(tcase, indices_without_sense_end_the_session);

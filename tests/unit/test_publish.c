@@ -171,8 +171,8 @@ START_TEST(a_client_with_many_sleepers_does_not_delay_another)
 		ck_assert(ring_client_arm(&rings[i], true));
 	}
 	channels[0].client = &other; /* of those that ended in this turn, the last in its list */
-	other.n_awake = 1;
-	p.client.n_awake--;
+	other.takes.n_awake = 1;
+	p.client.takes.n_awake--;
 	while (intake_take(&p.intake))
 		continue;
 	ck_assert_int_gt(publish_run(&p.publish), 0);
@@ -181,7 +181,7 @@ START_TEST(a_client_with_many_sleepers_does_not_delay_another)
 	while (publish_run(&p.publish))
 		continue;
 	ck_assert_int_eq(n_wakes, N);
-	p.client.n_awake++;
+	p.client.takes.n_awake++;
 	channels[0].client = &p.client;
 	for (unsigned i = 0; i < N; i++)
 		parts_close(&channels[i]);
