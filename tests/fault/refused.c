@@ -92,8 +92,9 @@ TEST_TABLE(refused, crowds, "256 channels of refused entries, another reads on")
 	note_reads(&rig, file, memory, "before");
 	(void)fflush(NULL); /* or the child prints it again */
 	pid = (pid_t)CHECK_SYS(fork());
-	for (unsigned i = 0; pid == 0; i = (i + 1) % N_CHANNELS)
-		refuse_some(&channels[i]);
+	if (pid == 0)
+		for (unsigned i = 0;; i = (i + 1) % N_CHANNELS)
+			refuse_some(&channels[i]);
 	while (!ring_client_ready(&channels[N_CHANNELS - 1].ring)) /* within the test's time */
 		(void)poll(NULL, 0, 1);
 	note_reads(&rig, file, memory, "meanwhile");
