@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define UNSENT_FDS_MAX 16u /* the sessions' SESSION_UNSENT_FDS_MAX */
+#define UNREAD_FDS_MAX 16u /* the sessions' SESSION_UNREAD_FDS_MAX */
 
 /*
  * The daemon's descriptors are shared out: the limits of one user allow at most PERCENT_OF_SYSTEM of
@@ -33,7 +33,7 @@ static const struct rule {
 	/* received with the request, or sent with the reply */
 	{ QUOTA_CALLS, "client_requests", "user_requests", 2, 1, 1 },
 	/* socket, pidfd, file board; received and not yet looked at; in unread replies */
-	{ QUOTA_SESSIONS, NULL, "user_clients", 3 + 2 * FRAME_FDS_MAX + UNSENT_FDS_MAX, 8, 4 },
+	{ QUOTA_SESSIONS, NULL, "user_clients", 3 + 2 * FRAME_FDS_MAX + UNREAD_FDS_MAX, 8, 4 },
 	/* a buffered description is one more */
 	{ QUOTA_FILES, "client_files", "user_files", 1, 8, 20 },
 	{ QUOTA_ENTRIES, "client_entries", "user_entries", 0, 0, 0 },

@@ -30,12 +30,10 @@ int call_new(struct session *session, uint64_t seq, struct call **ret_call, stru
 void call_free(struct call *call)
 {
 	struct session *session;
-	bool was_full;
 
 	if (!call)
 		return;
 	session = call->session;
-	was_full = user_is_full(session->user);
 	quota_discharge(&call->charge);
 	session->n_imports -= call->is_import;
 	session->user->n_imports -= call->is_import;
@@ -46,7 +44,7 @@ void call_free(struct call *call)
 	session->n_calls--;
 	session_touch(session);
 	connection_resume(&session->connection);
-	user_room(session->user, was_full);
+	users_room(session->user->users);
 }
 
 int call_add_fd(struct call *call, int fd)

@@ -21,11 +21,10 @@ static void closing_done(struct job *job)
 	struct user *user = closing->user;
 	void (*on_closed)(void *arg) = closing->on_closed;
 	void *arg = closing->arg;
-	bool was_full = user_is_full(user);
 
 	user->n_closing_fds -= closing->n_fds;
 	free(closing);
-	user_room(user, was_full);
+	users_room(user->users);
 	on_closed(arg); /* may drop the last reference to the user */
 }
 

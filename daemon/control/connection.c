@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,23 +28,39 @@ static void connection_lost(struct connection *connection)
 
 /* ---- replies ---- */
 
+static void connection_count_unread(struct connection *connection, int n)
+{
+	connection->n_unread_fds += (unsigned)n;
+	connection->ops->on_unread(connection, n);
+}
+
+static void connection_look_unread(struct connection *connection)
+{
+	int n_bytes;
+
+	if (!connection->n_unread_fds || connection->writer.n_queued_fds)
+		return;
+	/* While the kernel reports that the last message was read, it still counts 1 byte. */
+	if (ioctl(connection->fd, SIOCOUTQ, &n_bytes) < 0 || n_bytes <= 1)
+		connection_count_unread(connection, -(int)connection->n_unread_fds);
+}
+
 static void connection_flush(struct connection *connection)
 {
 	static const struct timeval retry = { .tv_usec = 10000 };
-	int r;
+	int r = connection->is_mute ? 0 : frame_flush(&connection->writer, connection->fd);
 
-	if (connection->is_mute)
-		return;
-	r = frame_flush(&connection->writer, connection->fd);
-	if (r == -EAGAIN)
+	if (r == -ETOOMANYREFS && event_add(connection->retry_event, &retry) == 0)
+		return; /* too many descriptors of this uid are in flight: the timer tries again */
+	if (r < 0 && r != -EAGAIN)
+		connection_lost(connection);
+	connection_look_unread(connection);
+	if (r == -EAGAIN || connection->n_unread_fds)
 		(void)event_add(connection->write_event,
 				NULL); /* cannot fail, like the read event */
-	else if (r == -ETOOMANYREFS && event_add(connection->retry_event, &retry) == 0)
-		return; /* too many descriptors of this uid are in flight: the timer tries again */
-	else if (r < 0)
-		connection_lost(connection);
 	else
-		connection_resume(connection);
+		(void)event_del(connection->write_event); /* fine if it is not added */
+	connection_resume(connection);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
@@ -71,6 +89,8 @@ int connection_send(struct connection *connection, const void *body, size_t len,
 	r = frame_queue(&connection->writer, body, len, fds, n_fds);
 	if (r < 0)
 		return r;
+	if (n_fds)
+		connection_count_unread(connection, (int)n_fds);
 	connection_flush(connection);
 	return 0;
 }
@@ -79,6 +99,7 @@ void connection_mute(struct connection *connection)
 {
 	frame_writer_deinit(&connection->writer);
 	connection->is_mute = true;
+	connection_look_unread(connection);
 }
 
 /* ---- requests ---- */
@@ -257,7 +278,8 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 	 */
 	connection->read_event = event_new(base, fd, EV_READ | EV_PERSIST | EV_ET, on_readable,
 					   connection);
-	connection->write_event = event_new(base, fd, EV_WRITE | EV_ET, on_writable, connection);
+	connection->write_event = event_new(base, fd, EV_WRITE | EV_PERSIST | EV_ET, on_writable,
+					    connection);
 	connection->retry_event = evtimer_new(base, on_writable, connection);
 	if (!connection->read_event || !connection->write_event || !connection->retry_event)
 		return error_set(error, -ENOMEM, "connection: events");

@@ -9,6 +9,9 @@
  *
  * A death shows on the socket and on a pidfd: a forked child may keep the socket open.
  *
+ * Descriptors in a reply count as unread from connection_send() until all replies have left the socket: the
+ * peer has read them, or nobody has its end any more.  The kernel counts them until then, too (user.h).
+ *
  * The owner embeds it and gets callbacks.  Main thread.
  */
 #ifndef DSAIO_DAEMON_CONTROL_CONNECTION_H
@@ -38,6 +41,8 @@ struct connection_ops {
 	void (*close_fds)(struct connection *connection, const int *fds, unsigned n_fds);
 	/* Descriptors of a reply, sent or dropped; the callee takes them. */
 	void (*close_reply_fds)(struct connection *connection, const int *fds, unsigned n_fds);
+	/* n_unread_fds has grown by n, or fallen to 0. */
+	void (*on_unread)(struct connection *connection, int n);
 };
 
 struct connection {
@@ -46,7 +51,8 @@ struct connection {
 	struct turns *turns;
 	struct turn turn;
 	bool is_reading, is_mute;
-	int pidfd; /* -1: there is none */
+	unsigned n_unread_fds; /* in replies that the peer has not read */
+	int pidfd;	       /* -1: there is none */
 	struct event *read_event, *write_event, *pid_event;
 	struct event *retry_event; /* a timer: replies that could not be sent */
 	struct frame_reader reader;
@@ -86,7 +92,7 @@ void connection_unwatch(struct connection *connection);
 int connection_send(struct connection *connection, const void *body, size_t len, const int *fds,
 		    unsigned n_fds);
 
-/* Drops replies that are not sent and sends nothing more. */
+/* Drops replies that are not sent and sends nothing more.  What was sent may still be unread. */
 void connection_mute(struct connection *connection);
 
 /*

@@ -12,11 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-/* Limits on a client's unread replies and the descriptors in them: beyond them its requests wait. */
+/* Limits on a client's unsent replies and the descriptors in unread ones: beyond them its requests wait. */
 #define SESSION_UNSENT_MAX (256u << 10)
-#define SESSION_UNSENT_FDS_MAX 16u
+#define SESSION_UNREAD_FDS_MAX 16u
 
 const char *session_title(const struct session *session)
 {
@@ -54,9 +55,8 @@ static bool on_may_read(const struct connection *connection)
 
 	return !session_is_ending(session) &&
 	       session->quota.used[QUOTA_CALLS] < session->quota.limit[QUOTA_CALLS] &&
-	       !user_is_full(session->user) &&
 	       connection->writer.queued_bytes <= SESSION_UNSENT_MAX &&
-	       connection->writer.n_queued_fds <= SESSION_UNSENT_FDS_MAX;
+	       connection->n_unread_fds <= SESSION_UNREAD_FDS_MAX && !user_must_wait(session->user);
 }
 
 static void on_frame(struct connection *connection, struct frame *frame)
@@ -96,6 +96,14 @@ static void on_close_reply_fds(struct connection *connection, const int *fds, un
 		(void)close(fds[i]); /* the daemon's own */
 }
 
+static void on_unread(struct connection *connection, int n)
+{
+	struct session *session = container_of(connection, struct session, connection);
+
+	user_count_unread(session->user, n);
+	session_touch(session);
+}
+
 static const struct connection_ops connection_ops = {
 	.may_read = on_may_read,
 	.on_frame = on_frame,
@@ -103,6 +111,7 @@ static const struct connection_ops connection_ops = {
 	.on_lost = on_lost,
 	.close_fds = on_close_fds,
 	.close_reply_fds = on_close_reply_fds,
+	.on_unread = on_unread,
 };
 
 void session_send(struct session *session, const void *body, size_t len, const int *fds,
@@ -175,6 +184,8 @@ static void session_free(struct session *session)
 	id_table_deinit(&session->objects.files);
 	handles_deinit(&session->handles);
 	assert(quota_is_zero(&session->quota));
+	if (session->user)
+		user_count_unread(session->user, -(int)session->connection.n_unread_fds);
 	quota_discharge(&session->session_charge);
 	peer_deinit(&session->peer);
 
@@ -203,8 +214,14 @@ static void session_advance(struct message *message)
 		return;
 	connection_mute(
 		&session->connection); /* drops replies, whose descriptors may be of the client's files */
-	if (session->n_closings)
+	if (session->n_closings || session->is_advancing)
 		return;
+	/* Without the socket nobody could count those that were sent. */
+	if (session->connection.n_unread_fds && !session->is_stopped) {
+		(void)shutdown(session->connection.fd,
+			       SHUT_RDWR); /* of a connected socket: cannot fail */
+		return;
+	}
 	session_free(session);
 	if (!service->n_sessions)
 		idle_files_stop(service);
@@ -224,15 +241,16 @@ void session_end(struct session *session, bool drain)
 {
 	struct connection *connection = &session->connection;
 
+	session->is_stopped |= drain;
 	if (!drain)
 		connection_unwatch(connection);
 	if (session_is_ending(session)) {
 		if (!drain)
 			handles_hurry(session);
+		session_touch(session); /* a stop does not wait for unread replies */
 		return;
 	}
 	session->state = SESSION_ENDING;
-	session->is_stopped = drain;
 	/* Nothing of the end waits for the client's socket: ops that drain end by themselves, and replies that
 	   it does not read are dropped.  If the process dies, its pidfd still reports it: then none drains. */
 	connection_stop(connection);

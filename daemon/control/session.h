@@ -8,9 +8,10 @@
  *  1. it stops reading requests;
  *  2. the lanes return the channels, when no block is in flight;
  *  3. it unreferences slabs and files;
- *  4. when all of them are free and no call is open, it discharges the charges and frees the session;
- *  5. it closes the control socket.  This is last, because clients take the end of file as proof that
- *     the daemon uses none of their memory and files.
+ *  4. when all of them are free and no call is open, it shuts the control socket down.  Clients take the end
+ *     of file as proof that the daemon uses none of their memory and files;
+ *  5. when the client has read the descriptors in its replies, or closed its end, it discharges the charges,
+ *     frees the session and closes the socket.  A stop of the daemon does not wait for that.
  *
  * Main thread.
  */
@@ -57,7 +58,7 @@ struct session {
 	struct hung_who who; /* the same, for reports of calls that hang */
 	char name[64];	     /* the program's, printable ASCII; "" before Hello */
 	enum session_state state;
-	bool is_stopped; /* the daemon's stop began its end */
+	bool is_stopped; /* the daemon stops */
 	struct quota quota;
 	struct charge session_charge; /* on the user's quota */
 

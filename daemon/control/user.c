@@ -14,6 +14,10 @@
 #define USER_FURTHER_THREADS 60u
 /* Descriptors of one user that wait for close(2), before its clients wait: a guess. */
 #define USER_CLOSING_FDS_MAX 64u
+/* The part of RLIMIT_NOFILE for descriptors in unread replies of all, and of what is left for one user.  The
+   rest is for other programs of the uid, and for clients of an earlier daemon: a guess. */
+#define UNREAD_DIVISOR 4u
+#define UNREAD_USER_DIVISOR 4u
 
 int user_ref(struct users *users, uid_t uid, struct user **ret_user)
 {
@@ -59,7 +63,7 @@ void user_unref(struct user *user)
 {
 	if (--user->n_refs)
 		return;
-	assert(quota_is_zero(&user->quota));
+	assert(quota_is_zero(&user->quota) && !user->n_unread_fds);
 	list_remove(&user->users->all, &user->node);
 	/* All are idle: a session or closing socket references its user until its work is done. */
 	work_queue_leave(user->slab_work_queue);
@@ -68,16 +72,52 @@ void user_unref(struct user *user)
 	free(user);
 }
 
-bool user_is_full(const struct user *user)
+static bool user_has_unread(const struct user *user)
 {
-	return user->quota.used[QUOTA_CALLS] >= user->quota.limit[QUOTA_CALLS] ||
-	       user->n_closing_fds >= USER_CLOSING_FDS_MAX;
+	const struct quota *all = user->users->quota;
+	uint64_t limit = all->n_descriptors / UNREAD_DIVISOR;
+	uint64_t sum = user->users->n_unread_fds + all->used[QUOTA_CALLS];
+	uint64_t own = user->n_unread_fds + user->quota.used[QUOTA_CALLS];
+
+	return own > (sum < limit ? limit - sum : 0) / UNREAD_USER_DIVISOR;
 }
 
-void user_room(struct user *user, bool was_full)
+static bool user_is_full(const struct user *user)
 {
-	if (was_full && !user_is_full(user))
-		user->users->on_room(user, user->users->arg);
+	return user->quota.used[QUOTA_CALLS] >= user->quota.limit[QUOTA_CALLS] ||
+	       user->n_closing_fds >= USER_CLOSING_FDS_MAX || user_has_unread(user);
+}
+
+bool user_must_wait(struct user *user)
+{
+	if (!user_is_full(user))
+		return false;
+	user->is_waiting = user->users->has_waiting = true;
+	return true;
+}
+
+void users_room(struct users *users)
+{
+	if (!users->has_waiting)
+		return;
+	users->has_waiting = false;
+	LIST_EACH(struct user, user, &users->all, node) {
+		if (!user->is_waiting)
+			continue;
+		user->is_waiting = user_is_full(user);
+		if (user->is_waiting)
+			users->has_waiting = true;
+		else
+			users->on_room(user, users->arg);
+	}
+}
+
+void user_count_unread(struct user *user, int n)
+{
+	user->n_unread_fds += (unsigned)n;
+	user->users->n_unread_fds += (unsigned)n;
+	if (n < 0)
+		users_room(user->users);
 }
 
 bool user_is_out_of_files(const struct user *user)

@@ -4,6 +4,12 @@
  * of one user hangs only that user.  Others import and release its GPU memory, so a hung driver hangs
  * only that, and files that are registered with cuFile.
  *
+ * Descriptors in replies that nobody has read: the kernel counts them for the daemon's uid, with those of
+ * all clients and other programs of the uid.  Beyond RLIMIT_NOFILE the daemon could send no descriptor to
+ * anybody, and nobody could connect.  So all clients together get a quarter of RLIMIT_NOFILE, and each user
+ * at most a quarter of what the others leave of that: with n users at this limit, each has one part of n + 4,
+ * and four parts are left for newcomers.  Requests count like a descriptor until they are answered.
+ *
  * A user exists from its first reference (a session, or a control socket that waits for its close)
  * to its last.
  *
@@ -32,6 +38,8 @@ struct users {
 	struct list all;	 /* struct user */
 	struct quota *quota;	 /* the daemon's: the parent of each user's */
 	const uint64_t *limit;	 /* of one user; N_QUOTA_KINDS */
+	unsigned n_unread_fds;	 /* of all users */
+	bool has_waiting;	 /* users_room() has to look */
 	struct mailbox *mailbox; /* the main thread's */
 	/* The user is below the limit at which all its sessions waited. */
 	void (*on_room)(struct user *user, void *arg);
@@ -49,6 +57,8 @@ struct user {
 	struct work_queue *work_queue; /* calls file systems, also for imported memory and cuFile */
 	struct work_queue *gpu_work_queue; /* calls the driver of GPUs: its hangs stop no file */
 	unsigned n_closing_fds;		   /* waiting for close(2) on the work queue: closing.h */
+	unsigned n_unread_fds;		   /* in replies that its clients have not read */
+	bool is_waiting;		   /* user_must_wait() was true, and on_room() is to come */
 	uint32_t n_leaving;	    /* idle files taken from its clients and not yet closed */
 	uint32_t n_imports;	    /* as in struct session: unanswered requests of its clients */
 	struct list registering;    /* struct registering: gpu_requests.c */
@@ -62,11 +72,13 @@ struct user {
 int user_ref(struct users *users, uid_t uid, struct user **ret_user);
 void user_unref(struct user *user);
 
-/* While this is true, no session of the user reads requests. */
-bool user_is_full(const struct user *user);
+/* While this is true, no session of the user reads requests.  on_room() reports the end. */
+bool user_must_wait(struct user *user);
+/* Something that users wait for has become less. */
+void users_room(struct users *users);
 
-/* Resumes the sessions if the user was full and is not full any more. */
-void user_room(struct user *user, bool was_full);
+/* The number of descriptors in its clients' unread replies changes by n. */
+void user_count_unread(struct user *user, int n);
 
 bool user_is_out_of_files(const struct user *user);
 

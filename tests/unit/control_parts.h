@@ -94,7 +94,7 @@ static void control_setup(void)
 	ck_assert_int_eq(event_add(c.mailbox_event, NULL), 0);
 	c.service = (struct service){
 		.mailbox = &c.mailbox,
-		.pool = { .quota = { .name = "the daemon" },
+		.pool = { .quota = { .name = "the daemon", .n_descriptors = 1024 },
 			  .lock = POOL_LOCK_AUTO,
 			  .pages = POOL_PAGES_SMALL,
 			  .main_mailbox = &c.mailbox },

@@ -21,6 +21,7 @@ static struct connection connection;
 static int peer_fd;
 static bool may_read;
 static unsigned n_frames, n_garbage, n_lost, n_closed;
+static int n_unread;
 
 static bool on_may_read(const struct connection *c)
 {
@@ -59,12 +60,19 @@ static void close_all(struct connection *c, const int *fds, unsigned n_fds)
 	}
 }
 
+static void on_unread(struct connection *c, int n)
+{
+	(void)c;
+	n_unread += n;
+}
+
 static const struct connection_ops ops = { .may_read = on_may_read,
 					   .on_frame = on_frame,
 					   .on_garbage = on_garbage,
 					   .on_lost = on_lost,
 					   .close_fds = close_all,
-					   .close_reply_fds = close_all };
+					   .close_reply_fds = close_all,
+					   .on_unread = on_unread };
 
 static bool serve(struct turn *turn)
 {
@@ -84,6 +92,7 @@ static void setup(void)
 
 	may_read = true;
 	n_frames = n_garbage = n_lost = n_closed = 0;
+	n_unread = 0;
 	base = event_base_new();
 	ck_assert_int_eq(turns_init(&turns, base, serve), 0);
 	owner = (struct turn_owner){ 0 };
@@ -320,6 +329,60 @@ START_TEST(a_full_socket_keeps_replies_until_the_peer_reads)
 }
 END_TEST
 
+static void send_reply_fds(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		int fd = open("/dev/null", O_RDONLY);
+
+		ck_assert_int_eq(connection_send(&connection, "x", 1, &fd, 1), 0);
+	}
+}
+
+START_TEST(descriptors_of_replies_are_unread_until_the_socket_is_empty)
+{
+	char sink[FRAME_HEADER_BYTES + 1];
+
+	send_reply_fds(2);
+	ck_assert_int_eq(connection_send(&connection, "x", 1, NULL, 0), 0);
+	run();
+	check_sleeps();
+	ck_assert_int_eq(n_unread, 2);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_int_eq(n_unread, 2);
+		ck_assert_int_eq(read(peer_fd, sink, sizeof(sink)), (ssize_t)sizeof(sink));
+		run();
+	}
+	ck_assert_int_eq(n_unread, 0);
+	check_sleeps();
+	send_reply_fds(1);
+	ck_assert_int_eq(n_unread, 1);
+	connection_stop(&connection);
+	connection_mute(&connection);
+	ck_assert_int_eq(n_unread, 1); /* it was sent */
+	end_peer(false);
+	run();
+	ck_assert_int_eq(n_unread, 0);
+	check_sleeps();
+}
+END_TEST
+
+START_TEST(descriptors_of_replies_that_are_dropped_are_not_unread)
+{
+	static char body[65536];
+
+	for (int i = 0; i < 16; i++)
+		ck_assert_int_eq(connection_send(&connection, body, sizeof(body), NULL, 0), 0);
+	send_reply_fds(3);
+	ck_assert_int_eq(n_unread, 3);
+	end_peer(false);
+	run();
+	ck_assert_uint_eq(n_lost, 1);
+	connection_mute(&connection);
+	ck_assert_int_eq(n_unread, 0);
+	ck_assert_uint_eq(n_closed, 3);
+}
+END_TEST
+
 START_TEST(only_a_pidfd_is_watched_and_only_one)
 {
 	int other = open("/dev/null", O_RDONLY);
@@ -413,6 +476,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, bytes_that_are_no_frame_are_reported_once);
 	tcase_add_test(tcase, the_end_of_the_peer_is_a_loss_and_makes_it_mute);
 	tcase_add_test(tcase, a_full_socket_keeps_replies_until_the_peer_reads);
+	tcase_add_test(tcase, descriptors_of_replies_are_unread_until_the_socket_is_empty);
+	tcase_add_test(tcase, descriptors_of_replies_that_are_dropped_are_not_unread);
 	tcase_add_test(tcase, only_a_pidfd_is_watched_and_only_one);
 	tcase_add_loop_test(tcase,
 			    unread_descriptors_are_seen_and_kept_and_all_before_them_is_dropped, 0,

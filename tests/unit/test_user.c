@@ -33,6 +33,7 @@ static void setup(void)
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)
 		limits[i] = daemon_quota.limit[i] = 2;
+	daemon_quota.n_descriptors = 1024;
 	users = (struct users){
 		.quota = &daemon_quota, .limit = limits, .mailbox = &mailbox, .on_room = on_room
 	};
@@ -72,24 +73,53 @@ START_TEST(room_is_told_once_when_a_bound_is_left)
 	struct user *user = get(1000);
 	struct charge charges[2] = { 0 };
 	struct error error;
-	bool was_full;
 
-	ck_assert(!user_is_full(user));
+	ck_assert(!user_must_wait(user));
+	users_room(&users);
+	ck_assert_uint_eq(n_room, 0); /* nobody waits */
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(quota_charge(&charges[i], &user->quota, QUOTA_CALLS, 1, &error),
 				 0);
-	ck_assert(user_is_full(user));
-	user_room(user, true);
+	ck_assert(user_must_wait(user));
+	users_room(&users);
 	ck_assert_uint_eq(n_room, 0);
-	was_full = user_is_full(user);
 	quota_discharge(&charges[0]);
-	user_room(user, was_full);
+	users_room(&users);
 	ck_assert_uint_eq(n_room, 1);
-	was_full = user_is_full(user);
 	quota_discharge(&charges[1]);
-	user_room(user, was_full);
+	users_room(&users);
 	ck_assert_uint_eq(n_room, 1);
 	user_unref(user);
+}
+END_TEST
+
+START_TEST(unread_descriptors_of_a_user_are_at_most_a_quarter_of_what_others_leave)
+{
+	struct user *first = get(1000), *second = get(1001), *newcomer = get(1002);
+
+	daemon_quota.n_descriptors = 400; /* 100 for unread replies */
+	user_count_unread(first, 20);
+	ck_assert(!user_must_wait(first));
+	user_count_unread(first, 1);
+	ck_assert(user_must_wait(first));
+	user_count_unread(second, 15);
+	ck_assert(!user_must_wait(second));
+	user_count_unread(second, 1);
+	ck_assert(user_must_wait(second));
+	ck_assert(!user_must_wait(newcomer));
+	user_count_unread(newcomer, 9);
+	ck_assert(!user_must_wait(newcomer));
+
+	/* What one reads makes room for another one. */
+	user_count_unread(newcomer, -9);
+	ck_assert_uint_eq(n_room, 0);
+	user_count_unread(first, -21);
+	ck_assert_uint_eq(n_room, 2);
+	user_count_unread(second, -16);
+	ck_assert_uint_eq(n_room, 2);
+	user_unref(first);
+	user_unref(second);
+	user_unref(newcomer);
 }
 END_TEST
 
@@ -146,6 +176,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, sessions_of_one_uid_share_a_user_until_the_last_goes);
 	tcase_add_test(tcase, room_is_told_once_when_a_bound_is_left);
+	tcase_add_test(tcase,
+		       unread_descriptors_of_a_user_are_at_most_a_quarter_of_what_others_leave);
 	tcase_add_test(tcase, a_user_at_its_bound_is_out_of_files);
 	tcase_add_test(tcase, foreign_descriptors_are_closed_by_a_worker_and_counted_until_then);
 	tcase_add_test(tcase, without_descriptors_nothing_is_to_be_closed);
