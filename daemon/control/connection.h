@@ -92,7 +92,7 @@ void connection_unwatch(struct connection *connection);
 int connection_send(struct connection *connection, const void *body, size_t len, const int *fds,
 		    unsigned n_fds);
 
-/* Drops replies that are not sent and sends nothing more.  What was sent may still be unread. */
+/* Drops replies that are not sent and sends nothing more.  Those that were sent may be unread. */
 void connection_mute(struct connection *connection);
 
 /*

@@ -110,7 +110,7 @@ START_TEST(unread_descriptors_of_a_user_are_at_most_a_quarter_of_what_others_lea
 	user_count_unread(newcomer, 9);
 	ck_assert(!user_must_wait(newcomer));
 
-	/* What one reads makes room for another one. */
+	/* Replies that are read make room for another user. */
 	user_count_unread(newcomer, -9);
 	ck_assert_uint_eq(n_room, 0);
 	user_count_unread(first, -21);
