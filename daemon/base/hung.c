@@ -231,13 +231,15 @@ static void driver_place(bool has_bytes, struct hung_place *place)
 		       has_bytes ? end : "a restart of the daemon");
 }
 
-static void place_find(const struct hung_about *about, struct hung_place *place)
+/* may_read: may read mountinfo. */
+static void place_find(const struct hung_about *about, bool may_read, struct hung_place *place)
 {
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
-	int r;
+	int r = -E2BIG;
 
-	r = mount_find(0, about->mount_id, about->dev, &mount);
-	if (r < 0 && about->who.pid) /* a namespace of the client's own */
+	if (may_read)
+		r = mount_find(0, about->mount_id, about->dev, &mount);
+	if (may_read && r < 0 && about->who.pid) /* a namespace of the client's own */
 		r = mount_find(about->who.pid, about->mount_id, about->dev, &mount);
 	if (r == 0) {
 		(void)snprintf(place->mount, sizeof(place->mount), "%s (%s, device %u:%u)",
@@ -254,13 +256,15 @@ static void place_find(const struct hung_about *about, struct hung_place *place)
 			       major(about->dev) << 20 | minor(about->dev));
 		return;
 	}
-	(void)snprintf(place->mount, sizeof(place->mount), "no mount that is visible here");
+	(void)snprintf(place->mount, sizeof(place->mount), "%s",
+		       r == -E2BIG ? "a mount that was not looked up: too many mounts or hung calls"
+				   : "no mount that is visible here");
 	(void)snprintf(place->text, sizeof(place->text),
 		       "the end of the process that serves the file system, or is the peer of the "
 		       "socket");
 }
 
-/* A client may have many mounts, so they are read once for each hung call. */
+/* The mounts are read once for each hung call. */
 static void place_keep(uint64_t number, const struct hung_place *place)
 {
 	(void)pthread_mutex_lock(&stuck.lock);
@@ -272,15 +276,16 @@ static void place_keep(uint64_t number, const struct hung_place *place)
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
-/* s: a copy. */
-static void tell(struct hung *s, uint64_t now_nsec, struct hung_told *told)
+/* s: a copy.  *may_read: may read mountinfo, and once only. */
+static void tell(struct hung *s, uint64_t now_nsec, bool *may_read, struct hung_told *told)
 {
-	if (!s->has_place) {
-		if (s->about.is_gpu)
-			driver_place(s->has_bytes, &s->place);
-		else
-			place_find(&s->about, &s->place);
-		place_keep(s->number, &s->place);
+	if (!s->has_place && s->about.is_gpu) {
+		driver_place(s->has_bytes, &s->place);
+	} else if (!s->has_place) {
+		place_find(&s->about, *may_read, &s->place);
+		if (*may_read)
+			place_keep(s->number, &s->place);
+		*may_read = false;
 	}
 	*told = (struct hung_told){ .who = s->about.who,
 				    .what = s->about.what,
@@ -291,9 +296,41 @@ static void tell(struct hung *s, uint64_t now_nsec, struct hung_told *told)
 	told->place = s->place;
 }
 
-/* Copies the calls that have lasted for at least so long, or only those not yet reported. */
-static int list_copy(uint64_t now_nsec, bool only_untold, struct hung **ret_list, size_t *ret_n,
-		     uint64_t *ret_next_due_nsec)
+/* Takes the oldest of the calls that are to be reported now, if there is one. */
+static bool take_due(uint64_t now_nsec, struct hung *ret_call, uint64_t *ret_next_due_nsec)
+{
+	_cleanup_(unlockp) pthread_mutex_t *locked = &stuck.lock;
+	struct hung *oldest = NULL;
+
+	(void)pthread_mutex_lock(locked);
+	*ret_next_due_nsec = UINT64_MAX;
+	LIST_EACH(struct hung, s, &stuck.calls, node) {
+		const uint64_t due_nsec = s->since_nsec + s->limit_nsec;
+
+		if (s->is_told)
+			continue;
+		if (now_nsec < due_nsec) {
+			if (due_nsec < *ret_next_due_nsec)
+				*ret_next_due_nsec = due_nsec;
+			continue;
+		}
+		if (oldest)
+			*ret_next_due_nsec = now_nsec;
+		oldest = s;
+	}
+	if (*ret_next_due_nsec == UINT64_MAX)
+		stuck.is_watching = false;
+	if (!oldest)
+		return false;
+	oldest->is_told = true;
+	if (oldest->about.is_gpu)
+		oldest->is_quiet = stuck.n_gpu_told[oldest->has_bytes]++ > 0;
+	*ret_call = *oldest;
+	return true;
+}
+
+/* Copies the calls that have lasted for so long that they are reported. */
+static int list_copy(uint64_t now_nsec, struct hung **ret_list, size_t *ret_n)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	struct hung *list;
@@ -301,28 +338,15 @@ static int list_copy(uint64_t now_nsec, bool only_untold, struct hung **ret_list
 
 	(void)pthread_mutex_lock(&stuck.lock);
 	locked = &stuck.lock;
-	*ret_next_due_nsec = UINT64_MAX;
 	for (const struct list_node *node = stuck.calls.first; node; node = node->next)
 		n++;
 	list = calloc(n ? n : 1, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
 	n = 0;
-	LIST_EACH(struct hung, s, &stuck.calls, node) {
-		const uint64_t due_nsec = s->since_nsec + s->limit_nsec;
-		bool is_due = now_nsec >= due_nsec;
-
-		if (is_due && only_untold && !s->is_told && s->about.is_gpu)
-			s->is_quiet = stuck.n_gpu_told[s->has_bytes]++ > 0;
-		if (is_due && !(only_untold && s->is_told))
+	LIST_EACH(struct hung, s, &stuck.calls, node)
+		if (now_nsec >= s->since_nsec + s->limit_nsec)
 			list[n++] = *s;
-		if (is_due && only_untold)
-			s->is_told = true;
-		if (!s->is_told && due_nsec < *ret_next_due_nsec)
-			*ret_next_due_nsec = due_nsec;
-	}
-	if (only_untold && *ret_next_due_nsec == UINT64_MAX)
-		stuck.is_watching = false;
 	*ret_list = list;
 	*ret_n = n;
 	return 0;
@@ -333,11 +357,12 @@ int hung_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, siz
 {
 	_cleanup_(freep) struct hung *list = NULL;
 	struct hung_told *told;
-	uint64_t now_nsec = clock_nsec(), next_due;
+	uint64_t now_nsec = clock_nsec();
+	bool may_read = true;
 	size_t n, n_told = 0;
 	int r;
 
-	r = list_copy(now_nsec, false, &list, &n, &next_due);
+	r = list_copy(now_nsec, &list, &n);
 	if (r < 0)
 		return r;
 	told = calloc(n ? n : 1, sizeof(*told));
@@ -345,7 +370,7 @@ int hung_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, siz
 		return -ENOMEM;
 	for (size_t i = n; i > 0 && n_told < max; i--)
 		if (!may_tell || may_tell(list[i - 1].about.who.uid, arg))
-			tell(&list[i - 1], now_nsec, &told[n_told++]);
+			tell(&list[i - 1], now_nsec, &may_read, &told[n_told++]);
 	*ret_list = told;
 	*ret_n = n_told;
 	return 0;
@@ -385,27 +410,20 @@ static void look_in(uint64_t nsec)
 	(void)pthread_mutex_unlock(&stuck.lock);
 }
 
-/* Reports the calls that are due, and sets the timer for the next one. */
+/* Reports one call that is due, since mountinfo may be long, and sets the timer for the next one. */
 static void look(void)
 {
-	_cleanup_(freep) struct hung *list = NULL;
 	uint64_t now_nsec = clock_nsec(), next_due;
-	size_t n;
+	struct hung call;
 
-	if (list_copy(now_nsec, true, &list, &n, &next_due) < 0) {
-		look_in(HUNG_NSEC); /* memory may be there by then */
-		return;
-	}
-	for (size_t i = 0; i < n; i++) {
+	if (take_due(now_nsec, &call, &next_due) && !call.is_quiet) {
 		struct hung_told told;
 
-		if (list[i].is_quiet)
-			continue;
-		tell(&list[i], now_nsec, &told);
+		tell(&call, now_nsec, &(bool){ true }, &told);
 		log_told(&told, stuck.is_stopping);
 	}
 	if (next_due != UINT64_MAX)
-		look_in(next_due - now_nsec); /* else it would have been reported */
+		look_in(next_due - now_nsec);
 }
 
 static void on_due(evutil_socket_t fd, short what, void *arg)

@@ -6,7 +6,8 @@
  * After HUNG_NSEC one log line names the user, the file, its mount, and the command that frees it.
  * Another line reports the return of the call.  Calls of a GPU's driver, which hang together, share these
  * lines: those that move bytes of an op, and the others.  hung_list() is for status.  This module never calls
- * the file system itself: it finds mounts in /proc.
+ * the file system itself: it finds mounts in /proc, which takes time where there are many.  So a turn of the main
+ * thread reports one call, and reads at most 64 KiB of the mounts of a client's own namespace.
  *
  * There is one list per process, like the log.  While no call is recorded there is no timer.
  *
@@ -128,7 +129,8 @@ struct hung_told {
 
 /*
  * Lists at most max hung calls, the oldest first, of the users for which may_tell(uid, arg) returns
- * true (NULL: all users).  Returns 0 and a list for free(), or -ENOMEM.
+ * true (NULL: all users).  Looks up the mount of at most one that has not been reported.  Returns 0 and a list
+ * for free(), or -ENOMEM.
  */
 int hung_list(bool (*may_tell)(uid_t uid, const void *arg), const void *arg, size_t max,
 	      struct hung_told **ret_list, size_t *ret_n);

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-/* Lines that are read of another process, which may have its own namespace: takes a few ms. */
-#define LINES_MAX 10000u
+/* Bytes that are read of another process, which may have its own namespace: takes about 1 ms. */
+#define BYTES_MAX (64u << 10)
 
 void mount_deinit(struct mount *mount)
 {
@@ -92,8 +92,7 @@ int mount_find(pid_t pid, uint64_t id, dev_t dev, struct mount *ret_mount)
 	_cleanup_(mount_deinit) struct mount best = { 0 };
 	_cleanup_(freep) char *text = NULL;
 	bool has_root = false;
-	unsigned n_lines = 0;
-	size_t size = 0;
+	size_t size = 0, n_bytes = 0;
 	char path[40] = "/proc/self/mountinfo";
 
 	if (pid)
@@ -101,10 +100,11 @@ int mount_find(pid_t pid, uint64_t id, dev_t dev, struct mount *ret_mount)
 	file = fopen(path, "re");
 	if (!file)
 		return -errno;
-	while ((!pid || n_lines++ < LINES_MAX) && getline(&text, &size, file) > 0) {
+	while ((!pid || n_bytes < BYTES_MAX) && getline(&text, &size, file) > 0) {
 		struct mount_line line;
 		bool is_it, is_root;
 
+		n_bytes += strlen(text);
 		if (!mount_parse(text, &line))
 			continue;
 		is_it = id && line.id == id;
@@ -118,7 +118,7 @@ int mount_find(pid_t pid, uint64_t id, dev_t dev, struct mount *ret_mount)
 			break;
 	}
 	if (!best.point)
-		return -ENOENT;
+		return pid && n_bytes >= BYTES_MAX ? -E2BIG : -ENOENT;
 	*ret_mount = best;
 	best = (struct mount){ 0 };
 	return 0;

@@ -19,8 +19,8 @@ void mount_deinit(struct mount *mount);
 
 /*
  * Finds the mount with this id (0: not known), else a mount of the device, preferably of its root.
- * Reads the mounts of process pid (0: this process; of another process only the first 10,000).
- * Returns 0, -ENOENT, or the error of read(2).  Never calls the file system itself.
+ * Reads the mounts of process pid (0: this process; of another process only the first 64 KiB).
+ * Returns 0, -ENOENT, -E2BIG (not in these 64 KiB), or the error of open(2).  Never calls the file system itself.
  */
 int mount_find(pid_t pid, uint64_t id, dev_t dev, struct mount *ret_mount);
 

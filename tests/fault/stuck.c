@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -312,6 +313,77 @@ TEST(e4_descriptors,
 		answer_check_fails(&answer, -EINVAL, "4 descriptors");
 	}
 	daemon_usage_back(rig.daemon, &before);
+}
+
+/* ---- the search of the mount ---- */
+
+#define MOUNT_DOUBLINGS 14u  /* 16,384 mounts */
+#define REPORTS_CPU_MSEC 500 /* of 64 reports; with all mounts read each takes 20 ms or more */
+
+/* Mounts that come before any later one in mountinfo. */
+static void mounts_make_many(void)
+{
+	const char *dir = test_text("%s/many", test_dir());
+
+	CHECK_SYS(mkdir(dir, 0755));
+	CHECK_SYS(mount("many", dir, "tmpfs", 0, "size=4M"));
+	for (unsigned i = 0; i < MOUNT_DOUBLINGS; i++) {
+		const char *copy = test_text("%s/%u", dir, i);
+
+		CHECK_SYS(mkdir(copy, 0755));
+		if (mount(dir, copy, NULL, MS_BIND | MS_REC, NULL) < 0)
+			test_skip("needs %u mounts: %s", 1u << MOUNT_DOUBLINGS, strerror(errno));
+	}
+}
+
+/* Clock ticks count for too little here, so this reads what the scheduler has counted. */
+static int64_t main_thread_cpu_msec(const struct daemon *daemon)
+{
+	_cleanup_(fclosep) FILE *file = fopen(
+		test_text("/proc/%d/task/%d/schedstat", daemon->pid, daemon->pid), "re");
+	int64_t nsec;
+
+	if (!file)
+		test_skip("the kernel has no schedstat");
+	CHECK_EQ(fscanf(file, "%" SCNd64, &nsec), 1);
+	return nsec / 1000000;
+}
+
+TEST(many_mounts, "64 opens hung in a namespace of many mounts: the main thread stalled")
+{
+	struct daemon *daemon;
+	struct raw raw = RAW_NONE;
+	_cleanup_(closep) int fd = -1;
+	int64_t cpu_msec;
+	struct fuse fs;
+
+	test_needs_root();
+	test_time_limit(100);
+	daemon = daemon_start(DAEMON_ARGS("--user"));
+	mounts_private();
+	mounts_make_many();
+	fuse_start(&fs, 0);
+	raw_open(&raw, daemon);
+	fd = open_direct(fuse_path(&fs, 'a'), O_RDWR);
+	cpu_msec = main_thread_cpu_msec(daemon);
+	atomic_store(&fs.control->hung_pid, daemon->pid);
+	for (unsigned i = 0; i < CLIENT_REQUESTS; i++)
+		send_file_add(&raw, fd, fuse_path(&fs, 'a'));
+	daemon_log_wait(daemon, ": check has not come back for");
+	for (unsigned n = 0; n < CLIENT_REQUESTS;) { /* meanwhile all are reported */
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+		daemon_status(daemon, &answer);
+		n += answer.reply->status->n_stuck == CLIENT_REQUESTS;
+	}
+	cpu_msec = main_thread_cpu_msec(daemon) - cpu_msec;
+	test_note("%" PRId64 " ms of the main thread's CPU time", cpu_msec);
+	CHECK((double)cpu_msec < REPORTS_CPU_MSEC * test_time_factor());
+
+	CHECK(daemon_log_has(daemon, "a mount that was not looked up"));
+
+	CHECK_SYS(kill(fs.pid, SIGKILL)); /* as the log says */
+	raw_close(&raw);
 }
 
 static const struct {

@@ -53,6 +53,15 @@ static void look(void)
 	ck_assert_int_eq(hung_list(NULL, NULL, 64, &list, &n), 0);
 }
 
+/* Runs events until the mailbox has something, or there is no timer any more. */
+static void run_timers(void)
+{
+	while (!mailbox_has_any(&mailbox) &&
+	       event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED))
+		ck_assert_int_eq(event_base_loop(base, EVLOOP_ONCE), 0);
+	(void)mailbox_run(&mailbox);
+}
+
 START_TEST(what_lasts_is_listed_until_it_ends)
 {
 	struct hung old, young;
@@ -97,10 +106,30 @@ START_TEST(only_those_asked_for_are_listed_and_the_oldest_first)
 	ck_assert_uint_eq(n, 2);
 	ck_assert_str_eq(list[0].file, "oldest");
 	ck_assert_str_eq(list[1].file, "older");
-	ck_assert(calls[1].has_place && !calls[2].has_place);
+	ck_assert(calls[0].has_place && !calls[1].has_place); /* one look is enough for a request */
+	ck_assert_msg(strstr(list[1].place.mount, "not looked up"), "%s", list[1].place.mount);
 	for (unsigned i = 0; i < 3; i++)
 		hung_end(&calls[i]);
 	(void)mailbox_run(&mailbox);
+}
+END_TEST
+
+START_TEST(calls_that_are_due_together_are_reported_in_turns_of_their_own)
+{
+	struct hung calls[3];
+
+	for (unsigned i = 0; i < 3; i++)
+		begin(&calls[i], "f", -1, (9 - i) * SECOND);
+	(void)mailbox_run(&mailbox);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert(calls[i].is_told && calls[i].has_place);
+		for (unsigned k = i + 1; k < 3; k++)
+			ck_assert(!calls[k].is_told);
+		ck_assert_int_ge(event_base_loop(base, EVLOOP_ONCE), 0);
+	}
+	ck_assert_int_eq(event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED), 0);
+	for (unsigned i = 0; i < 3; i++)
+		hung_end(&calls[i]);
 }
 END_TEST
 
@@ -177,6 +206,7 @@ START_TEST(a_call_of_a_gpus_driver_has_no_mount)
 	look();
 	ck_assert_uint_eq(n, 2);
 	(void)mailbox_run(&mailbox);
+	run_timers();
 	ck_assert(stuck.is_told && next.is_told); /* but one line has been logged */
 	ck_assert_int_eq(stuck.is_quiet + next.is_quiet, 1);
 	hung_end(&next);
@@ -205,6 +235,7 @@ START_TEST(a_call_that_moves_bytes_has_a_line_of_its_own_that_names_the_process)
 	hung_begin(&stuck, &about);
 	stuck.since_nsec -= 6 * SECOND;
 	(void)mailbox_run(&mailbox);
+	run_timers();
 	ck_assert(before.is_told && stuck.is_told && !before.is_quiet && !stuck.is_quiet);
 	look();
 	ck_assert_uint_eq(n, 2);
@@ -258,15 +289,6 @@ START_TEST(what_was_told_is_not_told_again_and_needs_no_timer)
 	ck_assert_uint_eq(n, 0);
 }
 END_TEST
-
-/* Runs events until the mailbox has something, or there is no timer any more. */
-static void run_timers(void)
-{
-	while (!mailbox_has_any(&mailbox) &&
-	       event_base_get_num_events(base, EVENT_BASE_COUNT_ADDED))
-		ck_assert_int_eq(event_base_loop(base, EVLOOP_ONCE), 0);
-	(void)mailbox_run(&mailbox);
-}
 
 START_TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_back)
 {
@@ -323,6 +345,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_call_that_moves_bytes_has_a_line_of_its_own_that_names_the_process);
 	tcase_add_test(tcase, what_lasts_is_listed_until_it_ends);
 	tcase_add_test(tcase, only_those_asked_for_are_listed_and_the_oldest_first);
+	tcase_add_test(tcase, calls_that_are_due_together_are_reported_in_turns_of_their_own);
 	tcase_add_test(tcase, a_mount_is_looked_up_once);
 	tcase_add_test(tcase, the_mount_is_found_by_the_descriptor_also_when_that_is_closed);
 	tcase_add_test(tcase, a_mount_that_does_not_show_here_is_named_by_its_device);
