@@ -20,10 +20,15 @@
 /* How long one connection's requests are served before the turn of another one: a guess. */
 #define TURN_NSEC 250000u
 
-static void connection_lost(struct connection *connection)
+static void connection_lost_for(struct connection *connection, const char *why)
 {
 	connection->is_mute = true;
-	connection->ops->on_lost(connection);
+	connection->ops->on_lost(connection, why);
+}
+
+static void connection_lost(struct connection *connection)
+{
+	connection_lost_for(connection, NULL);
 }
 
 /* ---- replies ---- */
@@ -48,8 +53,11 @@ static void connection_look_unread(struct connection *connection)
 static void connection_flush(struct connection *connection)
 {
 	static const struct timeval retry = { .tv_usec = 10000 };
+	uint64_t since_nsec = wakes_begin();
 	int r = connection->is_mute ? 0 : frame_flush(&connection->writer, connection->fd);
 
+	if (wakes_end(&connection->wakes, since_nsec))
+		connection_lost_for(connection, WAKES_WHY);
 	if (r == -ETOOMANYREFS && event_add(connection->retry_event, &retry) == 0)
 		return; /* too many descriptors of this uid are in flight: the timer tries again */
 	if (r < 0 && r != -EAGAIN)
@@ -144,7 +152,9 @@ bool connection_serve(struct connection *connection)
 	while (connection->ops->may_read(connection)) {
 		struct frame frame;
 		char why[ERROR_TEXT_BYTES];
+		uint64_t since_nsec = wakes_begin();
 		int r = frame_read(&connection->reader, connection->fd, &frame, why, sizeof(why));
+		bool is_costly = wakes_end(&connection->wakes, since_nsec);
 
 		if (r == -EAGAIN)
 			return false;
@@ -158,6 +168,10 @@ bool connection_serve(struct connection *connection)
 		}
 		connection->ops->on_frame(connection, &frame);
 		connection->ops->close_fds(connection, frame.fds, frame.n_fds);
+		if (is_costly) { /* the peer is woken when there is room for its requests */
+			connection_lost_for(connection, WAKES_WHY);
+			return false;
+		}
 		if (clock_nsec() >= end_nsec)
 			return true;
 	}

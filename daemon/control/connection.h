@@ -18,6 +18,7 @@
 #define DSAIO_DAEMON_CONTROL_CONNECTION_H
 
 #include "daemon/base/error.h"
+#include "daemon/base/wakes.h"
 #include "daemon/control/turns.h"
 #include "proto/frame.h"
 
@@ -35,8 +36,9 @@ struct connection_ops {
 	void (*on_frame)(struct connection *connection, struct frame *frame);
 	/* The bytes are no frame. */
 	void (*on_garbage)(struct connection *connection, const char *why);
-	/* The peer has gone or cannot be reached; the connection is mute. */
-	void (*on_lost)(struct connection *connection);
+	/* The peer has gone or cannot be reached, or it is costly to wake (why is not NULL); the connection is
+	   mute. */
+	void (*on_lost)(struct connection *connection, const char *why);
 	/* Descriptors that came from the client; the callee takes those that are not -1. */
 	void (*close_fds)(struct connection *connection, const int *fds, unsigned n_fds);
 	/* Descriptors of a reply, sent or dropped; the callee takes them. */
@@ -51,6 +53,7 @@ struct connection {
 	struct turns *turns;
 	struct turn turn;
 	bool is_reading, is_mute;
+	struct wakes wakes;    /* calls on the socket */
 	unsigned n_unread_fds; /* in replies that the peer has not read */
 	int pidfd;	       /* -1: there is none */
 	struct event *read_event, *write_event, *pid_event;

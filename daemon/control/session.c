@@ -73,9 +73,14 @@ static void on_garbage(struct connection *connection, const char *why)
 	session->service->on_garbage(session, why);
 }
 
-static void on_lost(struct connection *connection)
+static void on_lost(struct connection *connection, const char *why)
 {
-	session_end(container_of(connection, struct session, connection), false);
+	struct session *session = container_of(connection, struct session, connection);
+
+	if (why && !session_is_ending(session))
+		log_client(&session->user->log_limit, "%s: %s: disconnected",
+			   session_title(session), why);
+	session_end(session, false);
 }
 
 static void on_close_fds(struct connection *connection, const int *fds, unsigned n_fds)

@@ -337,3 +337,20 @@ int batch_new(struct channel *channel, uint32_t n, void (*on_done)(struct batch 
 	*ret_batch = batch;
 	return 0;
 }
+
+static void report_broken(struct message *message)
+{
+	struct channel *channel = container_of(message, struct channel, broken_message);
+
+	channel->owner.on_broken(channel, channel->broken_why, channel->owner.arg);
+}
+
+void channel_break(struct channel *channel, const char *why)
+{
+	if (channel->is_broken || channel->is_closing)
+		return;
+	channel->is_broken = true;
+	channel->broken_why = why;
+	channel->broken_message.run = report_broken;
+	mailbox_post(channel->lane_store->main_mailbox, &channel->broken_message);
+}

@@ -28,7 +28,7 @@
 struct channel_owner {
 	/* The lane has let go of it: no op open, no block in flight.  channel_free() is next. */
 	void (*on_removed)(struct channel *channel, void *arg);
-	/* The client broke the ring's rules; the session has to end.  Once. */
+	/* The client broke the rules; the session has to end.  Once. */
 	void (*on_broken)(struct channel *channel, const char *why, void *arg);
 	void *arg;
 };
@@ -143,6 +143,9 @@ int channel_check_entry(const struct channel *channel, const struct ring_entry *
  * ops waited is their number, summed over time, so no op has to remember when its wait began.
  */
 void channel_count_time(struct channel *channel, uint64_t now_nsec);
+
+/* The client broke the rules: reports it to the owner.  Once for a channel. */
+void channel_break(struct channel *channel, const char *why);
 
 /* The fields of an op of the channel that most ops do not need. */
 static inline struct op_rare *op_rare(const struct op *op)

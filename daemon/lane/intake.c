@@ -182,21 +182,6 @@ static void take_entry(struct intake *intake, struct channel *channel,
 		intake_may_start(op, intake);
 }
 
-static void report_broken(struct message *message)
-{
-	struct channel *channel = container_of(message, struct channel, broken_message);
-
-	channel->owner.on_broken(channel, channel->broken_why, channel->owner.arg);
-}
-
-static void channel_broke(struct channel *channel, const char *why)
-{
-	channel->is_broken = true;
-	channel->broken_why = why;
-	channel->broken_message.run = report_broken;
-	mailbox_post(channel->lane_store->main_mailbox, &channel->broken_message);
-}
-
 static int take_ring(struct intake *intake, struct channel *channel, int n_max)
 {
 	int n;
@@ -205,7 +190,7 @@ static int take_ring(struct intake *intake, struct channel *channel, int n_max)
 		return 0;
 	n = ring_lane_ready(&channel->ring);
 	if (n < 0) {
-		channel_broke(channel, "its ring indices make no sense");
+		channel_break(channel, "its ring indices make no sense");
 		return 1;
 	}
 	if (n > n_max)
@@ -393,7 +378,7 @@ void intake_add_channel(struct intake *intake, struct channel *channel)
 	intake_wake(intake, channel);
 	admit_add_channel(&channel->admit);
 	if (channel->has_rings && poller_add_channel(intake->poller, channel) < 0)
-		channel_broke(channel, "its doorbell cannot be added to epoll (epoll_ctl)");
+		channel_break(channel, "its doorbell cannot be added to epoll (epoll_ctl)");
 }
 
 void intake_remove_channel(struct intake *intake, struct channel *channel)

@@ -47,6 +47,12 @@ void publish_end(struct publish *publish, struct op *op)
 /* False: it does not sleep. */
 static bool wake_client(struct channel *channel)
 {
+	struct wakes *wakes = &channel->client->wakes;
+	uint64_t since_nsec;
+
+	if (wakes_is_costly(wakes))
+		return false; /* its session ends */
+	since_nsec = wakes_begin();
 	switch (ring_lane_wake(&channel->ring)) {
 	case RING_WAKE_NONE:
 		return false;
@@ -61,6 +67,8 @@ static bool wake_client(struct channel *channel)
 		(void)send(channel->client_doorbell_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 		break;
 	}
+	if (wakes_end(wakes, since_nsec))
+		channel_break(channel, WAKES_WHY);
 	return true;
 }
 

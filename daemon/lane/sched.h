@@ -23,6 +23,7 @@
 #define DSAIO_DAEMON_LANE_SCHED_H
 
 #include "daemon/base/takes.h"
+#include "daemon/base/wakes.h"
 #include "daemon/lane/window.h"
 #include "proto/util/list.h"
 
@@ -73,10 +74,11 @@ struct sched_client {
 	/* Maintained by the lane, which has no other struct for a client.  The scheduler reads only
 	   blocks_in_flight and done_nsec. */
 	uint32_t n_channels, blocks_in_flight;
-	struct takes takes;  /* intake's */
-	uint32_t n_pages;    /* bounce pages of its blocks */
-	uint64_t done_nsec;  /* when its last block ended */
-	uint32_t n_open;     /* ops taken, not yet shown as ended */
+	struct takes takes; /* intake's */
+	uint32_t n_pages;   /* bounce pages of its blocks */
+	uint64_t done_nsec; /* when its last block ended */
+	uint32_t n_open;    /* ops taken, not yet shown as ended */
+	struct wakes wakes;
 	struct list to_wake; /* channels, for publish.h */
 	struct list_node to_wake_node;
 	struct window_small small;

@@ -43,8 +43,9 @@ static void on_garbage(struct connection *c, const char *why)
 	connection_stop(c);
 }
 
-static void on_lost(struct connection *c)
+static void on_lost(struct connection *c, const char *why)
 {
+	(void)why;
 	n_lost++;
 	connection_stop(c);
 }

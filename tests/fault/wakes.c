@@ -1,0 +1,166 @@
+/*
+ * Clients whose wake-ups cost the daemon much CPU time: each epoll watch on a socket takes time of the thread
+ * that sends to it.  Such a client delayed all clients of its store, and all that connect.
+ */
+#include "tests/victim.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FIRST_UID 60500u
+#define USERS_MAX 3u
+#define COPIES 1000u /* of a socket */
+#define EPOLLS 120u  /* that watch each copy: a wake-up takes about 10 ms */
+#define EPOLLS_CALM 1u
+
+/* Watches the socket many times. */
+static void watch(int fd, unsigned n_epolls)
+{
+	static int copies[COPIES];
+	struct epoll_event event = { .events = EPOLLIN };
+	struct rlimit limit;
+
+	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = limit.rlim_max;
+	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
+	for (unsigned i = 0; i < COPIES; i++)
+		copies[i] = (int)CHECK_SYS(dup(fd));
+	for (unsigned i = 0; i < n_epolls; i++) {
+		int epoll = (int)CHECK_SYS(epoll_create1(0));
+
+		for (unsigned k = 0; k < COPIES; k++)
+			CHECK_SYS(epoll_ctl(epoll, EPOLL_CTL_ADD, copies[k], &event));
+	}
+}
+
+/* An op of which the lane wakes the client by the doorbell socket. */
+static void wake_by_lane(struct raw_channel *channel, int bell_fd)
+{
+	struct ring_completion completion;
+	char byte;
+
+	CHECK(ring_client_arm(&channel->ring, true));
+	raw_put(channel, &(struct ring_entry){ .opcode = 99 }); /* refused */
+	raw_ring(channel);
+	/* When its session ends, no completion comes. */
+	while (!ring_client_ready(&channel->ring) && !wait_readable(channel->raw->fd, 1000))
+		;
+	ring_client_disarm(&channel->ring);
+	if (ring_client_ready(&channel->ring))
+		CHECK(raw_reap(channel, 1, &completion, 0));
+	(void)recv(bell_fd, &byte, 1, MSG_DONTWAIT); /* a full socket would wake nobody */
+}
+
+/* A reply. */
+static void wake_by_main_thread(struct raw *raw)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__Status status = WIRE__STATUS__INIT;
+	Wire__Request request = RAW_REQUEST(STATUS, status, &status);
+
+	raw_send(raw, &request, NULL, 0);
+	raw_receive(raw, &answer);
+}
+
+static bool is_closed(const struct raw *raw)
+{
+	char byte;
+
+	return recv(raw->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* A process of that user that has itself woken until the daemon ends the session, or so many times. */
+static pid_t sleeper_start(const struct daemon *daemon, uid_t uid, bool by_lane, unsigned n_epolls,
+			   unsigned n_wakes)
+{
+	struct raw raw = RAW_NONE;
+	struct raw_channel channel;
+	struct raw_file file;
+	pid_t pid;
+	int bell_fd;
+
+	(void)fflush(NULL); /* or the child prints it again */
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid > 0)
+		return pid;
+	CHECK_SYS(setgroups(0, NULL));
+	CHECK_SYS(setresgid(uid, uid, uid));
+	CHECK_SYS(setresuid(uid, uid, uid));
+	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a change of user clears it */
+	raw_open(&raw, daemon);
+	raw_file(&raw, daemon_path(daemon, "f"), O_RDONLY, &file);
+	raw_channel(&raw, raw_handle_with_bell(&raw, &bell_fd), file.store, 4, true, &channel);
+	watch(by_lane ? bell_fd : raw.fd, n_epolls);
+	for (; n_wakes && !is_closed(&raw); n_wakes--) {
+		if (by_lane)
+			wake_by_lane(&channel, bell_fd);
+		else
+			wake_by_main_thread(&raw);
+	}
+	_exit(!is_closed(&raw));
+}
+
+static const struct {
+	const char *what;
+	bool by_lane;
+	unsigned n_users;
+	bool has_others; /* before the attack */
+} attacks[] = {
+	{ "of its lane", true, 1, true },
+	{ "of its lane, alone at first", true, 1, false },
+	{ "of its lane, by users in turn", true, USERS_MAX, true },
+	{ "of the main thread", false, 1, true },
+	{ "of the main thread, alone at first", false, 1, false },
+	{ "of the main thread, by users in turn", false, USERS_MAX, true },
+};
+
+TEST_TABLE(costly, attacks, "clients that are costly to wake took the time of all others")
+{
+	struct daemon *daemon;
+	pid_t pids[USERS_MAX];
+
+	test_needs_root();
+	daemon = daemon_start(NULL);
+	CHECK_SYS(chmod(test_dir(), 0755));
+	CHECK_SYS(chmod(daemon->store_dir, 0755));
+	CHECK_SYS(chmod(daemon->socket_path, 0666));
+	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
+	if (attacks[row].has_others)
+		victim_start(daemon);
+	for (unsigned i = 0; i < attacks[row].n_users; i++)
+		pids[i] = sleeper_start(daemon, FIRST_UID + i, attacks[row].by_lane, EPOLLS, 100);
+	for (unsigned i = 0; i < attacks[row].n_users; i++)
+		child_wait_ok(pids[i]);
+	CHECK(daemon_log_has(daemon, "costly to wake"));
+	victims_check(daemon, 2);
+}
+
+TEST(calm, "a client with many watches that are not too many is served")
+{
+	struct daemon *daemon;
+	pid_t pid;
+	int status;
+
+	test_needs_root();
+	daemon = daemon_start(NULL);
+	CHECK_SYS(chmod(test_dir(), 0755));
+	CHECK_SYS(chmod(daemon->store_dir, 0755));
+	CHECK_SYS(chmod(daemon->socket_path, 0666));
+	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
+	for (unsigned by_lane = 0; by_lane < 2; by_lane++) {
+		pid = sleeper_start(daemon, FIRST_UID, by_lane, EPOLLS_CALM, 100);
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	}
+}
+
+TEST_MAIN
