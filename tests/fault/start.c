@@ -2,11 +2,16 @@
  * Starts that fail: C15 to C18.  The daemon says on one line what is wrong and what to do,
  * and ends with exit status 1 (it cannot start) or 2 (wrong usage).
  */
-#include "tests/harness.h"
+#include "proto/util/process.h"
+#include "tests/fuse.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -303,6 +308,63 @@ TEST(file_size_limit, "a daemon with a small RLIMIT_FSIZE says so, and stays")
 	CHECK_FAILS(dsaio_alloc(client, 16u << 20, &slab), -EFBIG, "16777216;RLIMIT_FSIZE");
 	CHECK_CALL(dsaio_alloc(client, 1u << 20, &slab));
 	dsaio_disconnect(client);
+}
+
+/* ---- the start lock ---- */
+
+#define PF_EXITING 0x4ul /* include/linux/sched.h */
+
+/* A process that holds the start lock as a daemon does, and ends, but waits for a close on its way. */
+static pid_t dying_holder_start(const struct fuse *fs)
+{
+	struct process process;
+	pid_t pid;
+
+	(void)fflush(NULL); /* or the child prints it again */
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid == 0) {
+		/* The kernel closes descriptors in their order. */
+		int hung = (int)CHECK_SYS(open(fuse_path(fs, 'a'), O_RDONLY | O_CLOEXEC));
+		int lock = (int)CHECK_SYS(open(test_text("%s/s.sock.lock", test_dir()),
+					       O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+
+		CHECK(hung < lock);
+		CHECK_SYS(flock(lock, LOCK_EX));
+		CHECK(process_look(getpid(), &process));
+		CHECK(dprintf(lock, "%d %llu\n", getpid(), process.started) > 0);
+		atomic_store(&fs->control->is_flush_hung, true);
+		_exit(0);
+	}
+	while (!atomic_load(&fs->control->n_hung))
+		(void)poll(NULL, 0, 5); /* nobody reports that the close waits */
+	CHECK(process_look(pid, &process));
+	CHECK_MSG(process.state != 'Z' && (process.flags & PF_EXITING), "state %c, flags %lx",
+		  process.state, process.flags);
+	return pid;
+}
+
+TEST(dying, "a start waits for a dying daemon that is no zombie yet")
+{
+	struct fuse fs;
+	pid_t holder, releaser;
+
+	test_needs_root();
+	fuse_start(&fs, 0);
+	holder = dying_holder_start(&fs);
+	releaser = (pid_t)CHECK_SYS(fork());
+	if (releaser == 0) { /* once the daemon waits */
+		struct daemon first = { .pid_fd = -1 };
+
+		(void)snprintf(first.log_path, sizeof(first.log_path), "%s/daemon-0.log",
+			       test_dir());
+		while (!daemon_log_has(&first, test_text("dying dsaiod with pid %d", holder)))
+			(void)poll(NULL, 0, 10);
+		CHECK_SYS(kill(fs.pid, SIGKILL)); /* its calls return */
+		_exit(0);
+	}
+	(void)daemon_start(NULL); /* gets ready */
+	child_wait_ok(releaser);
+	child_wait_ok(holder);
 }
 
 TEST_MAIN

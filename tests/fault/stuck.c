@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define CLIENT 65534u /* the uid whose calls hang: not the daemon's */
+#define OTHER 60600u  /* another one */
 
 /* ---- the others ---- */
 
@@ -108,6 +109,19 @@ static void raw_open_as(struct raw *raw, const struct daemon *daemon, uid_t uid)
 	CHECK_SYS(seteuid(0));
 }
 
+/* A user that is no administrator sees the hung calls of no other user. */
+static void check_status_of_another(const struct daemon *daemon)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	Wire__Status status = WIRE__STATUS__INIT;
+	Wire__Request request = RAW_REQUEST(STATUS, status, &status);
+
+	raw_open_as(&raw, daemon, OTHER);
+	raw_call_ok(&raw, &request, NULL, 0, &answer);
+	CHECK_EQ(answer.reply->status->n_stuck, 0);
+}
+
 static void check_status(const struct daemon *daemon, const struct fuse *fs)
 {
 	static const char *const whats[] = { "read", "fsync", "check", "close" };
@@ -185,6 +199,7 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 	CHECK(daemon_log_has(rig.daemon, test_text("user %u: client", CLIENT)));
 	CHECK(daemon_log_has(rig.daemon, test_text("on %s (fuse.test", fs.dir)));
 	check_status(rig.daemon, &fs);
+	check_status_of_another(rig.daemon);
 
 	hung = others_ratio(&others, ROUNDS_MAX, most);
 	test_note("others took %.1f times as long as plain reads, before %.1f times", hung, before);

@@ -158,6 +158,30 @@ START_TEST(foreign_descriptors_are_closed_by_a_worker_and_counted_until_then)
 }
 END_TEST
 
+START_TEST(while_64_descriptors_wait_for_their_close_the_user_waits)
+{
+	struct user *user = get(1000);
+	struct hung_who who = { 0 };
+	struct pollfd event = { .fd = mailbox.event_fd, .events = POLLIN };
+	int fds[64];
+
+	for (unsigned i = 0; i < 64; i++)
+		fds[i] = open("/dev/null", O_RDONLY);
+	ck_assert(closing_start(user, &who, "a test", fds, 63, on_closed, NULL));
+	ck_assert(!user_must_wait(user));
+	ck_assert(closing_start(user, &who, "a test", &fds[63], 1, on_closed, NULL));
+	ck_assert(user_must_wait(user)); /* this thread has not seen the end of a close */
+	ck_assert_uint_eq(n_room, 0);
+	while (n_closed < 2) {
+		ck_assert_int_eq(poll(&event, 1, 10000), 1);
+		(void)mailbox_run(&mailbox);
+	}
+	ck_assert(!user_must_wait(user));
+	ck_assert_uint_eq(n_room, 1);
+	user_unref(user);
+}
+END_TEST
+
 START_TEST(without_descriptors_nothing_is_to_be_closed)
 {
 	struct user *user = get(1000);
@@ -180,6 +204,7 @@ static void add_tests(TCase *tcase)
 		       unread_descriptors_of_a_user_are_at_most_a_quarter_of_what_others_leave);
 	tcase_add_test(tcase, a_user_at_its_bound_is_out_of_files);
 	tcase_add_test(tcase, foreign_descriptors_are_closed_by_a_worker_and_counted_until_then);
+	tcase_add_test(tcase, while_64_descriptors_wait_for_their_close_the_user_waits);
 	tcase_add_test(tcase, without_descriptors_nothing_is_to_be_closed);
 }
 
