@@ -50,6 +50,14 @@ static void connection_look_unread(struct connection *connection)
 		connection_count_unread(connection, -(int)connection->n_unread_fds);
 }
 
+/* From now on an event reports each reply that the peer reads. */
+static void connection_watch_unread(struct connection *connection)
+{
+	if (connection->n_unread_fds)
+		(void)event_add(connection->write_event,
+				NULL); /* cannot fail, like the read event */
+}
+
 static void connection_flush(struct connection *connection)
 {
 	static const struct timeval retry = { .tv_usec = 10000 };
@@ -63,11 +71,14 @@ static void connection_flush(struct connection *connection)
 	if (r < 0 && r != -EAGAIN)
 		connection_lost(connection);
 	connection_look_unread(connection);
-	if (r == -EAGAIN || connection->n_unread_fds)
+	if (r == -EAGAIN)
 		(void)event_add(connection->write_event,
 				NULL); /* cannot fail, like the read event */
-	else
+	else if (!connection->n_unread_fds)
 		(void)event_del(connection->write_event); /* fine if it is not added */
+	else if (!event_pending(connection->write_event, EV_WRITE, NULL) &&
+		 evtimer_add(connection->retry_event, &retry) < 0) /* by then most have read */
+		connection_watch_unread(connection);
 	connection_resume(connection);
 }
 
@@ -75,6 +86,15 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
+	connection_flush(arg);
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	connection_look_unread(arg);
+	connection_watch_unread(arg);
 	connection_flush(arg);
 }
 
@@ -108,6 +128,7 @@ void connection_mute(struct connection *connection)
 	frame_writer_deinit(&connection->writer);
 	connection->is_mute = true;
 	connection_look_unread(connection);
+	connection_watch_unread(connection);
 }
 
 /* ---- requests ---- */
@@ -134,6 +155,7 @@ static void connection_pause(struct connection *connection)
 	if (!connection->is_reading)
 		return;
 	connection->is_reading = false;
+	connection_watch_unread(connection);
 	if (peer_has_ended(connection)) /* its event may have come before the pause */
 		connection_lost(connection);
 }
@@ -149,6 +171,7 @@ bool connection_serve(struct connection *connection)
 {
 	uint64_t end_nsec = clock_nsec() + TURN_NSEC;
 
+	connection_look_unread(connection);
 	while (connection->ops->may_read(connection)) {
 		struct frame frame;
 		char why[ERROR_TEXT_BYTES];
@@ -294,7 +317,7 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 					   connection);
 	connection->write_event = event_new(base, fd, EV_WRITE | EV_PERSIST | EV_ET, on_writable,
 					    connection);
-	connection->retry_event = evtimer_new(base, on_writable, connection);
+	connection->retry_event = evtimer_new(base, on_retry, connection);
 	if (!connection->read_event || !connection->write_event || !connection->retry_event)
 		return error_set(error, -ENOMEM, "connection: events");
 	/* Fails before Linux 6.5.  The client may send a pidfd instead. */

@@ -345,6 +345,8 @@ START_TEST(descriptors_of_replies_are_unread_until_the_socket_is_empty)
 
 	send_reply_fds(2);
 	ck_assert_int_eq(connection_send(&connection, "x", 1, NULL, 0), 0);
+	while (evtimer_pending(connection.retry_event, NULL)) /* from then on by an event */
+		ck_assert_int_eq(event_base_loop(base, EVLOOP_ONCE), 0);
 	run();
 	check_sleeps();
 	ck_assert_int_eq(n_unread, 2);
@@ -355,6 +357,12 @@ START_TEST(descriptors_of_replies_are_unread_until_the_socket_is_empty)
 	}
 	ck_assert_int_eq(n_unread, 0);
 	check_sleeps();
+	send_reply_fds(1);
+	ck_assert_int_eq(n_unread, 1);
+	ck_assert_int_eq(read(peer_fd, sink, sizeof(sink)), (ssize_t)sizeof(sink));
+	send_frame(NULL, 0); /* the next request shows that the reply was read */
+	run();
+	ck_assert_int_eq(n_unread, 0);
 	send_reply_fds(1);
 	ck_assert_int_eq(n_unread, 1);
 	connection_stop(&connection);
