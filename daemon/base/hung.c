@@ -414,12 +414,13 @@ static void look_in(uint64_t nsec)
 static void look(void)
 {
 	uint64_t now_nsec = clock_nsec(), next_due;
+	bool may_read = true;
 	struct hung call;
 
 	if (take_due(now_nsec, &call, &next_due) && !call.is_quiet) {
 		struct hung_told told;
 
-		tell(&call, now_nsec, &(bool){ true }, &told);
+		tell(&call, now_nsec, &may_read, &told);
 		log_told(&told, stuck.is_stopping);
 	}
 	if (next_due != UINT64_MAX)
