@@ -89,7 +89,7 @@ static void hung_push(struct hung *s)
 void hung_begin(struct hung *s, const struct hung_about *about)
 {
 	hung_init_call(s, about, clock_nsec(), HUNG_NSEC);
-	if (!about->mount_id && !about->is_gpu)
+	if (!about->mount_id && !about->is_gpu && !about->is_memory)
 		s->about.mount_id = fd_mount_id(about->fd);
 	(void)pthread_mutex_lock(&stuck.lock); /* of the default kind: cannot fail */
 	hung_push(s);
@@ -219,6 +219,17 @@ static void tell_way_out(const struct mount *mount, uid_t uid, char *text, size_
 			uid);
 }
 
+static void memory_place(const struct hung_who *who, struct hung_place *place)
+{
+	(void)snprintf(place->mount, sizeof(place->mount), "shared memory");
+	(void)snprintf(
+		place->text, sizeof(place->text),
+		"the end of the process that holds the memory's lock (the client was process "
+		"%d), and of what that waits for: pkill -KILL -u %u (ends all processes of "
+		"the user, FUSE servers included)",
+		who->pid, who->uid);
+}
+
 /* A stop of the daemon waits for the bytes of an op, so only the end of the process ends its call. */
 static void driver_place(bool has_bytes, struct hung_place *place)
 {
@@ -281,6 +292,8 @@ static void tell(struct hung *s, uint64_t now_nsec, bool *may_read, struct hung_
 {
 	if (!s->has_place && s->about.is_gpu) {
 		driver_place(s->has_bytes, &s->place);
+	} else if (!s->has_place && s->about.is_memory) {
+		memory_place(&s->about.who, &s->place);
 	} else if (!s->has_place) {
 		place_find(&s->about, *may_read, &s->place);
 		if (*may_read)

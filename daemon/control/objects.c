@@ -157,7 +157,7 @@ int session_slab_new(struct session *session, uint64_t size_bytes, const struct 
 		     struct call *call, struct error *error)
 {
 	int r = slab_make(&session->service->pool, &session->quota, session->user->slab_work_queue,
-			  size_bytes, place, on_slab_made, call, error);
+			  &session->who, size_bytes, place, on_slab_made, call, error);
 
 	if (r == 0)
 		session->n_objects++;
@@ -167,8 +167,8 @@ int session_slab_new(struct session *session, uint64_t size_bytes, const struct 
 int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
 			struct call *call, struct error *error)
 {
-	int r = slab_import(&session->service->pool, &session->quota, session->user->work_queue, fd,
-			    off, size_bytes, on_slab_made, call, error);
+	int r = slab_import(&session->service->pool, &session->quota, session->user->work_queue,
+			    &session->who, fd, off, size_bytes, on_slab_made, call, error);
 
 	if (r < 0)
 		session_close_fds(session, &fd, 1);

@@ -1,7 +1,7 @@
 /*
  * How long a stop waits for calls that may never return.
  *
- * Closes and checks of files, imports and releases of GPU memory, and registrations of files at cuFile move no
+ * Closes and checks of files, imports and frees of memory, and registrations of files at cuFile move no
  * bytes of an op, so the end of the process in the middle of one harms nobody.  The stop gives them up when
  * nothing else is under way in the daemon, and nothing has begun or ended for STOP_WAIT_SEC.  It waits for a call
  * that moves bytes as for all blocks in flight.

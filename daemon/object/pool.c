@@ -430,6 +430,7 @@ static void slab_make_run(struct job *job)
 static const struct slab_kind kind_new = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
+	.freeing = "slab free",
 	.make = slab_do_make,
 	.unmake = slab_unmake,
 };
@@ -437,6 +438,8 @@ static const struct slab_kind kind_new = {
 static const struct slab_kind kind_imported = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
+	.making = "slab import",
+	.freeing = "slab free",
 	.make = slab_do_import,
 	.unmake = slab_unmake,
 };
@@ -490,7 +493,7 @@ void slab_start(struct slab *slab,
 }
 
 int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-	      uint64_t size_bytes, const struct slab_place *place,
+	      const struct hung_who *who, uint64_t size_bytes, const struct slab_place *place,
 	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
 	      void *arg, struct error *error)
 {
@@ -510,12 +513,13 @@ int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_qu
 		return r;
 	slab->place = *place;
 	slab->size_bytes = map_bytes;
+	slab->job.work.about = (struct hung_about){ .file = "a slab", .who = *who };
 	slab_start(slab, on_made, arg);
 	return 0;
 }
 
-int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue, int fd,
-		uint64_t off, uint64_t size_bytes,
+int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
+		const struct hung_who *who, int fd, uint64_t off, uint64_t size_bytes,
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
 		void *arg, struct error *error)
@@ -535,6 +539,9 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 		return r;
 	slab->import_off = off;
 	slab->fd = fd;
+	slab->job.work.about = (struct hung_about){ .file = "shared memory",
+						    .fd = fd,
+						    .who = *who };
 	slab_start(slab, on_made, arg);
 	return 0;
 }
@@ -564,6 +571,7 @@ void slab_unref(struct slab *slab)
 	if (atomic_fetch_sub_explicit(&slab->n_refs, 1, memory_order_acq_rel) > 1)
 		return;
 	slab->job.work.about.what = slab->kind->freeing;
+	slab->job.work.about.is_memory = true;
 	slab->job.run = slab_free_run;
 	slab->job.done = slab_freed_main;
 	slab->job.mailbox = slab->pool->main_mailbox;

@@ -18,6 +18,9 @@
  *
  * Other kinds of memory are slabs, too: struct slab_kind says how they are made and freed.
  *
+ * A client can hold its memory's lock for as long as it likes, and a free waits for that.  So frees are recorded
+ * as calls that may hang.
+ *
  * Making takes 0.1 to 1.5 s a GiB, freeing 0.1 to 0.3 s.  They run on the user's worker thread, in steps, because
  * a call that fills or unmaps memory blocks all other threads from changing mappings.
  *
@@ -101,13 +104,13 @@ struct slab {
 
 /*
  * Makes a slab of size_bytes (rounded up to pages), charged to quota; made on the work queue's
- * thread.  Returns 0 and later calls on_made in the main thread: with 0 and a slab that the
- * callee holds, or a negative errno and a NULL slab (charges are given back).  Or returns
+ * thread.  who: for reports of calls that hang.  Returns 0 and later calls on_made in the main thread:
+ * with 0 and a slab that the callee holds, or a negative errno and a NULL slab (charges are given back).  Or returns
  * -EINVAL (size 0 or over 2^46), -EOPNOTSUPP (huge pages are wanted, and pool_pages forbids them),
  * -ENOMEM (charge, memory) and calls nothing.
  */
 int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-	      uint64_t size_bytes, const struct slab_place *place,
+	      const struct hung_who *who, uint64_t size_bytes, const struct slab_place *place,
 	      void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
 	      void *arg, struct error *error);
 
@@ -119,8 +122,8 @@ int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_qu
  * shorter).  If on_made will be called, fd is taken; else it is still the caller's, which must
  * not simply close it.
  */
-int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue, int fd,
-		uint64_t off, uint64_t size_bytes,
+int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
+		const struct hung_who *who, int fd, uint64_t off, uint64_t size_bytes,
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
 		void *arg, struct error *error);

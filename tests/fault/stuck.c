@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -399,6 +400,63 @@ TEST(many_mounts, "64 opens hung in a namespace of many mounts: the main thread 
 
 	CHECK_SYS(kill(fs.pid, SIGKILL)); /* as the log says */
 	raw_close(&raw);
+}
+
+/* A process of the client holds the lock of its slab's inode: it writes from a page that never comes. */
+static pid_t lock_slab(const struct fuse *fs, struct raw *raw, const struct raw_slab *slab)
+{
+	_cleanup_(closep) int fd = (int)CHECK_SYS(open(fuse_path(fs, 'a'), O_RDONLY | O_CLOEXEC));
+	const void *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	pid_t pid;
+
+	CHECK(page != MAP_FAILED);
+	atomic_store(&fs->control->is_io_hung, true);
+	pid = (pid_t)CHECK_SYS(fork());
+	if (!pid) {
+		raw_close(raw); /* its end of the socket */
+		_exit(write(slab->fd, page, 4096) < 0);
+	}
+	while (!atomic_load(&fs->control->n_hung))
+		(void)poll(NULL, 0, 5);
+	return pid;
+}
+
+TEST(e4_slab,
+     "a client held the lock of its slab and left: the daemon could not stop, and did not say why")
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	const Wire__StatusReply *status;
+	struct raw raw = RAW_NONE;
+	struct daemon *daemon;
+	struct raw_slab slab;
+	struct fuse fs;
+	pid_t pid;
+
+	test_needs_root();
+	test_time_limit(100);
+	daemon = daemon_start(DAEMON_ARGS("--user"));
+	fuse_start(&fs, 0);
+	raw_open_as(&raw, daemon, CLIENT);
+	raw_slab(&raw, 65536, &slab);
+	pid = lock_slab(&fs, &raw, &slab);
+	raw_close(&raw);
+	daemon_log_wait(daemon, ": a slab: slab free has not come back for");
+	daemon_status(daemon, &answer);
+	status = answer.reply->status;
+	CHECK_EQ(status->n_stuck, 1);
+	CHECK_EQ(status->stuck[0]->uid, CLIENT);
+	CHECK(!strcmp(status->stuck[0]->what, "slab free"));
+	CHECK_MSG(strstr(status->stuck[0]->text, test_text("pkill -KILL -u %u", CLIENT)) &&
+			  strstr(status->stuck[0]->text, test_text("process %d", getpid())),
+		  "%s", status->stuck[0]->text);
+
+	CHECK_SYS(kill(daemon->pid, SIGTERM));
+	daemon_log_wait(daemon, "although 1 call without bytes");
+	daemon_log_wait(daemon, "stopped");
+	CHECK_SYS(kill(pid, SIGKILL)); /* what the log names, for these two only */
+	CHECK_SYS(kill(fs.pid, SIGKILL));
+	daemon_wait_end(daemon, 0);
+	raw_slab_unmap(&slab);
 }
 
 static const struct {

@@ -40,11 +40,13 @@ static void teardown(void)
 }
 
 static struct slab_place place; /* anywhere */
+static const struct hung_who who = { .uid = 7 };
 
 static int make(uint64_t size_bytes)
 {
 	struct error error;
-	int r = slab_make(&pool, &client, work_queue, size_bytes, &place, on_made, &client, &error);
+	int r = slab_make(&pool, &client, work_queue, &who, size_bytes, &place, on_made, &client,
+			  &error);
 
 	if (r < 0) {
 		made_error = error;
@@ -321,7 +323,7 @@ static int import_open(enum import_kind kind, int seals)
 static int import(int fd, uint64_t off, uint64_t size_bytes)
 {
 	struct error error;
-	int r = slab_import(&pool, &client, work_queue, fd, off, size_bytes, on_made, &client,
+	int r = slab_import(&pool, &client, work_queue, &who, fd, off, size_bytes, on_made, &client,
 			    &error);
 
 	if (r < 0) {
