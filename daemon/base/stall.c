@@ -25,6 +25,11 @@ uint64_t stall_begin(void)
 	return now_nsec;
 }
 
+bool stall_is_watched(void)
+{
+	return calls.is_watched;
+}
+
 bool stall_end(uint64_t since_nsec, bool has_failed)
 {
 	const uint64_t now_nsec = clock_nsec();
@@ -59,4 +64,64 @@ bool stalls_note(struct stalls *stalls, uint64_t now_nsec)
 		stalls->banned_nsec = 2 * last_nsec;
 	stalls->banned_until_nsec = now_nsec + stalls->banned_nsec;
 	return true;
+}
+
+/* The time at which the memory's stalls count no more, and its ban is over. */
+static uint64_t until_nsec(const struct stalls *stalls)
+{
+	const uint64_t counts_until_nsec = stalls->since_nsec + STALLS_WITHIN_NSEC;
+
+	return stalls->banned_until_nsec > counts_until_nsec ? stalls->banned_until_nsec
+							     : counts_until_nsec;
+}
+
+/* The memory's place: its own, or a new one, or that of the memory whose stalls are the oldest. */
+static struct stall_memory *memory_find(struct stall_table *table, const struct inode_id *id)
+{
+	struct stall_memory *oldest = table->memories;
+
+	for (unsigned i = 0; i < table->n; i++) {
+		struct stall_memory *memory = &table->memories[i];
+
+		if (!inode_id_compare(&memory->id, id))
+			return memory;
+		if (until_nsec(&memory->stalls) < until_nsec(&oldest->stalls))
+			oldest = memory;
+	}
+	if (table->n < STALL_MEMORIES_MAX)
+		oldest = &table->memories[table->n++];
+	*oldest = (struct stall_memory){ .id = *id };
+	return oldest;
+}
+
+const struct stalls *stall_table_note(struct stall_table *table, const struct inode_id *id,
+				      uid_t uid, uint64_t now_nsec)
+{
+	struct stall_memory *memory = memory_find(table, id);
+	bool is_banned;
+
+	if (!memory->stalls.since_nsec)
+		memory->uid = uid;
+	is_banned = stalls_note(&memory->stalls, now_nsec);
+	if (until_nsec(&memory->stalls) > table->until_nsec)
+		table->until_nsec = until_nsec(&memory->stalls);
+	return is_banned ? &memory->stalls : NULL;
+}
+
+bool stall_table_bans(const struct stall_table *table, const struct inode_id *id, uid_t uid,
+		      uint64_t now_nsec)
+{
+	unsigned n_of_user = 0;
+
+	if (now_nsec >= table->until_nsec)
+		return false;
+	for (unsigned i = 0; i < table->n; i++) {
+		const struct stall_memory *memory = &table->memories[i];
+
+		if (!inode_id_compare(&memory->id, id) &&
+		    stalls_is_banned(&memory->stalls, now_nsec))
+			return true;
+		n_of_user += memory->uid == uid && now_nsec < until_nsec(&memory->stalls);
+	}
+	return n_of_user >= STALL_USER_MEMORIES;
 }

@@ -11,12 +11,17 @@
  * To read the counts takes 0.3 us.  So they are read before a call only if a call of the thread was long
  * within the last STALLS_WITHIN_NSEC: the first long call is never a stall.
  *
- * A user whose blocks stall STALLS_MAX times within that time is banned from the lanes: worker threads do its
- * blocks.  The first ban is short, because the user may be innocent: the memory may be another user's.  Each
- * further ban is twice as long as the last, until the user has been clean for the longest.
+ * Memory that stalls STALLS_MAX times within that time is banned from the lanes: worker threads do the blocks on
+ * it.  A program that shares memory with another one which punches it so keeps its other memory in the lanes.  Memory
+ * is known by its device and inode, since a client imports it again at will; all slabs of a user are one memory.
+ * The first ban is short, because the reason may be gone.  Each further ban is twice as long as the last, until
+ * the memory has been clean for the longest.  A user with stalls of STALL_USER_MEMORIES memories within that time is
+ * banned with all of its memory.
  */
 #ifndef DSAIO_DAEMON_BASE_STALL_H
 #define DSAIO_DAEMON_BASE_STALL_H
+
+#include "proto/util/inode_id.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,9 +37,11 @@
 /* Brackets each call: stall_begin() returns the start time for stall_end(), which returns whether it was a
    stall.  has_failed: the call may have failed with EFAULT.  Each thread has its own state. */
 uint64_t stall_begin(void);
+/* Whether the call that stall_begin() has begun can be a stall. */
+bool stall_is_watched(void);
 bool stall_end(uint64_t since_nsec, bool has_failed);
 
-/* The stalls of a user.  One thread; zeroes: none so far. */
+/* The stalls of a memory.  Zeroes: none so far. */
 struct stalls {
 	uint64_t since_nsec; /* the first of the n below; 0: never any */
 	unsigned n;	     /* within STALLS_WITHIN_NSEC, and not followed by a ban */
@@ -48,5 +55,26 @@ static inline bool stalls_is_banned(const struct stalls *stalls, uint64_t now_ns
 {
 	return now_nsec < stalls->banned_until_nsec;
 }
+
+/* Guesses: more than a program shares with others that attack it; enough for some users that attack. */
+#define STALL_USER_MEMORIES 4u
+#define STALL_MEMORIES_MAX 64u
+
+/* Memory that has stalled.  One thread; zeroes: none so far. */
+struct stall_table {
+	struct stall_memory {
+		struct inode_id id; /* dev 0: all slabs of the user that ino is */
+		uid_t uid;	    /* the user for which it stalled first */
+		struct stalls stalls;
+	} memories[STALL_MEMORIES_MAX];
+	unsigned n;
+	uint64_t until_nsec; /* all bans are over then, and no stall counts any more */
+};
+
+/* Counts a stall of this memory for this user.  Returns its stalls if a ban begins, else NULL. */
+const struct stalls *stall_table_note(struct stall_table *table, const struct inode_id *id,
+				      uid_t uid, uint64_t now_nsec);
+bool stall_table_bans(const struct stall_table *table, const struct inode_id *id, uid_t uid,
+		      uint64_t now_nsec);
 
 #endif

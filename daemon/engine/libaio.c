@@ -304,9 +304,10 @@ static int count_batch(const struct engine *engine, const struct context *contex
 		bytes += blocks[i]->len;
 		if (i >= SUBMIT_BATCH && bytes > SUBMIT_BATCH_BYTES)
 			return i;
-		/* A call that hangs or stalls is reported as one user's. */
+		/* A call that hangs is reported as one user's, and one that stalls as one memory's. */
 		if (blocks[i]->is_single || uid_of(blocks[i]) != uid_of(first) ||
-		    blocks[i]->target->is_tmpfs != is_tmpfs)
+		    blocks[i]->target->is_tmpfs != is_tmpfs ||
+		    (stall_is_watched() && blocks[i]->region != first->region))
 			return i;
 	}
 	return n;
@@ -360,16 +361,15 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 	int done = 0;
 
 	while (done < n) {
+		const uint64_t since_nsec = stall_begin();
 		struct context *context = context_find(e);
 		const int batch = count_batch(engine, context, &blocks[done], n - done);
 		struct block *first = blocks[done];
-		uint64_t since_nsec;
 		bool has_failed;
 		int r;
 
 		if (!batch)
 			break;
-		since_nsec = stall_begin();
 		if (engine->watch)
 			hung_enter(engine->watch, &first->target->about.who, since_nsec);
 		r = submit_batch(e, context, &blocks[done], batch, &has_failed);

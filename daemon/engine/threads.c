@@ -32,34 +32,27 @@ static struct worker_user *user_find(const struct worker_queues *queues, uid_t u
 	return user;
 }
 
-static void user_free(struct worker_queues *queues, struct worker_user *user)
-{
-	list_remove(&queues->users, &user->node);
-	free(user);
-}
-
 int worker_user_ref(struct worker_queues *queues, uid_t uid, struct worker_user **ret_user)
 {
 	struct worker_user *user = user_find(queues, uid);
+	int r;
 
-	if (!user) {
-		user = calloc(1, sizeof(*user));
-		if (!user)
-			return -ENOMEM;
-		user->uid = uid;
-		list_push(&queues->users, &user->node);
+	if (user) {
+		user->n_refs++;
+		*ret_user = user;
+		return 0;
 	}
-	if (!user->n_refs) {
-		int r = work_queue_new_deep("store", WORKERS_THREADS, THREADS_FURTHER,
-					    &user->queue);
-
-		if (r < 0) {
-			if (!user->stalls.since_nsec)
-				user_free(queues, user);
-			return r;
-		}
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return -ENOMEM;
+	r = work_queue_new_deep("store", WORKERS_THREADS, THREADS_FURTHER, &user->queue);
+	if (r < 0) {
+		free(user);
+		return r;
 	}
-	user->n_refs++;
+	user->uid = uid;
+	user->n_refs = 1;
+	list_push(&queues->users, &user->node);
 	*ret_user = user;
 	return 0;
 }
@@ -69,19 +62,9 @@ void worker_user_unref(struct worker_queues *queues, struct worker_user *user)
 	assert(user->n_refs > 0);
 	if (--user->n_refs)
 		return;
-	work_queue_leave(TAKE_PTR(user->queue)); /* its channels are gone, so it is idle */
-	if (!user->stalls.since_nsec)
-		user_free(queues, user);
-}
-
-void worker_queues_deinit(struct worker_queues *queues)
-{
-	struct worker_user *user;
-
-	while ((user = user_of_node(queues->users.first))) {
-		assert(!user->n_refs);
-		user_free(queues, user);
-	}
+	work_queue_leave(user->queue); /* its channels are gone, so it is idle */
+	list_remove(&queues->users, &user->node);
+	free(user);
 }
 
 /* ---- a block, on a worker thread ---- */

@@ -3,7 +3,7 @@
  *
  * It does syncs, extensions of files, unaligned writes, reads to misaligned memory, and blocks that the
  * kernel returned because they would block (RWF_NOWAIT).  While no block may wait, it does all blocks of
- * a user that is banned from the lanes (stall.h).  Where io_submit itself would wait, it does all blocks
+ * memory that is banned from the lanes (stall.h).  Where io_submit itself would wait, it does all blocks
  * of a store.  It does all blocks of GPU memory (gds.h).
  *
  * The threads belong to users.  Each uid has a work queue on each store while it has channels there, so
@@ -14,13 +14,12 @@
  * A worker carries the block out, continues short transfers, and posts it to the engine's mailbox,
  * where reap() finds it.
  *
- * worker_user_ref(), worker_user_unref(), worker_queues_deinit(): main thread.  All else: the home lane.
+ * worker_user_ref(), worker_user_unref(): main thread.  All else: the home lane.
  */
 #ifndef DSAIO_DAEMON_ENGINE_THREADS_H
 #define DSAIO_DAEMON_ENGINE_THREADS_H
 
 #include "daemon/base/mailbox.h"
-#include "daemon/base/stall.h"
 #include "daemon/base/takes.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/engine/engine.h"
@@ -45,20 +44,12 @@ struct worker_queues {
 	struct list users;
 };
 
-/* No channel is left; zeroes are fine. */
-void worker_queues_deinit(struct worker_queues *queues);
-
 /* The workers of a user on a store. */
 struct worker_user {
 	struct list_node node;
 	uid_t uid;
 	unsigned n_refs;
-	struct work_queue *queue; /* NULL without references */
-	/*
-	 * Blocks of the user that stalled a lane.  Kept without references, or the user would reconnect and
-	 * do it again.
-	 */
-	struct stalls stalls;
+	struct work_queue *queue;
 	struct takes takes; /* the lane's: intake.c */
 };
 

@@ -1,5 +1,7 @@
 #include "daemon/lane/next_block.h"
 
+#include "daemon/base/stall.h"
+
 /* The largest RWF_NOWAIT block of a file whose device may not be the store's.  The kernel refuses blocks
    that need several requests, and nearly all devices take requests of this size. */
 #define FOREIGN_NOWAIT_BYTES (256u << 10)
@@ -107,8 +109,8 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	/* tmpfs has no RWF_NOWAIT: a write would wait in io_submit for the inode's lock. */
 	next.is_worker |= rules->must_not_wait && file->facts.is_tmpfs &&
 			  op->opcode == RING_OP_WRITE;
-	next.is_worker |= rules->must_not_wait &&
-			  stalls_is_banned(&channel->workers.user->stalls, rules->now_nsec);
+	next.is_worker |= rules->must_not_wait && stall_table_bans(rules->stalls, &op->slab->memory,
+								   channel->uid, rules->now_nsec);
 	next.is_unaligned = op->unaligned_left;
 	if (op->is_misaligned || (next.is_unaligned && op->opcode == RING_OP_WRITE))
 		next.is_worker |= !rules->engine->has_unaligned;

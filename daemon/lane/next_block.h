@@ -4,7 +4,7 @@
  *
  * Calls that may block run on a worker thread: syncs, unaligned writes, ranges in misaligned memory, and
  * while no block may wait in io_submit also writes to tmpfs, blocks of files without RWF_NOWAIT, and all
- * blocks of a user that is banned from the lanes (stall.h).  All blocks of GPU memory are such calls.
+ * blocks on memory that is banned from the lanes (stall.h).  All blocks of GPU memory are such calls.
  */
 #ifndef DSAIO_DAEMON_LANE_NEXT_BLOCK_H
 #define DSAIO_DAEMON_LANE_NEXT_BLOCK_H
@@ -34,6 +34,7 @@ struct next_block {
 struct block_rules {
 	const struct lane_store *store;
 	const struct engine_ops *engine; /* of the lanes */
+	const struct stall_table *stalls;
 	uint64_t now_nsec;
 	bool must_not_wait; /* no block may wait in io_submit */
 	uint32_t max_bytes; /* of a block that may not wait there */

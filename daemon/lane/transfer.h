@@ -30,6 +30,7 @@
 #define DSAIO_DAEMON_LANE_TRANSFER_H
 
 #include "daemon/base/log.h"
+#include "daemon/base/stall.h"
 #include "daemon/lane/blocks.h"
 #include "daemon/lane/engine_queue.h"
 #include "daemon/lane/next_block.h"
@@ -58,6 +59,7 @@ struct transfer {
 	struct engine_queue *engine;
 	struct engine *threads;
 	struct log_limit *log_limit;
+	struct stall_table stalls; /* of clients' memory on this store */
 
 	struct transfer_side {
 		struct side_lane *side;

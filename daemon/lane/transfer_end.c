@@ -9,19 +9,24 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The channel's user has kept a lane asleep. */
-static void note_stall(const struct transfer *transfer, const struct channel *channel)
+/* The op's memory has kept a lane asleep. */
+static void note_stall(struct transfer *transfer, const struct op *op)
 {
-	struct stalls *stalls = &channel->workers.user->stalls;
+	const uid_t uid = op->channel->uid;
+	const struct stalls *stalls;
 
-	if (!stalls_note(stalls, transfer->turn->now_nsec))
+	if (!op->slab)
+		return; /* a sync */
+	stalls = stall_table_note(&transfer->stalls, &op->slab->memory, uid,
+				  transfer->turn->now_nsec);
+	if (!stalls)
 		return;
-	/* Not log_client(), whose limit other lines may use up.  A user causes one line for each ban. */
+	/* Not log_client(), whose limit other lines may use up.  A memory causes one line for each ban. */
 	log_notice(
 		"store %s: ops of user %u kept the lane waiting in the kernel %u times, for example "
 		"because a program punched their memory: while others are active, worker threads do "
-		"this user's blocks for %u s",
-		transfer->store->name, (unsigned)channel->uid, STALLS_MAX,
+		"the blocks on this memory for %u s",
+		transfer->store->name, (unsigned)uid, STALLS_MAX,
 		(unsigned)(stalls->banned_nsec / 1000000000u));
 }
 
@@ -49,7 +54,7 @@ static void leave_page(struct transfer *transfer, struct block *block, bool must
 
 		block_copy_out(block, &cover);
 		if (stall_end(since_nsec, block->result < 0))
-			note_stall(transfer, op->channel);
+			note_stall(transfer, op);
 	}
 	bounce_give(&transfer->bounces, cover.region_off - cover.before);
 	admit_give_page(transfer->admit, &op->channel->admit);
@@ -210,7 +215,7 @@ static void block_back(struct transfer *transfer, struct block *block)
 				 (block->result == -EAGAIN || block->result == -EOPNOTSUPP);
 
 	if (block->has_stalled)
-		note_stall(transfer, block->op->channel);
+		note_stall(transfer, block->op);
 	block->has_stalled = false;
 	if (!is_returned && block_must_continue(block)) {
 		if (side) {

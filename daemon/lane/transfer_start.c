@@ -215,6 +215,7 @@ static struct block_rules rules(const struct transfer *transfer, const struct ch
 	const uint32_t most = admit_block_bytes(transfer->admit, &channel->admit);
 
 	return (struct block_rules){ .store = transfer->store,
+				     .stalls = &transfer->stalls,
 				     .engine = transfer->engine->ops,
 				     .now_nsec = transfer->turn->now_nsec,
 				     .must_not_wait = must_not_wait(transfer),

@@ -272,6 +272,7 @@ static int import_check(struct slab *slab, struct error *error)
 				       "shared memory: offset %" PRIu64
 				       ": must be a multiple of its page size, %" PRIu64,
 				       off, page);
+	slab->memory = (struct inode_id){ .dev = st.st_dev, .ino = st.st_ino };
 	/* If it shrinks later, only ops on it fail, with EFAULT. */
 	if (off > (uint64_t)st.st_size || size_bytes > (uint64_t)st.st_size - off)
 		return error_set_plain(error, -ERANGE,
@@ -513,6 +514,7 @@ int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_qu
 		return r;
 	slab->place = *place;
 	slab->size_bytes = map_bytes;
+	slab->memory.ino = who->uid;
 	slab->job.work.about = (struct hung_about){ .file = "a slab", .who = *who };
 	slab_start(slab, on_made, arg);
 	return 0;

@@ -33,6 +33,7 @@
 #include "daemon/base/quota.h"
 #include "daemon/config/config.h"
 #include "daemon/object/region.h"
+#include "proto/util/inode_id.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -83,8 +84,9 @@ struct slab {
 	struct region region; /* as the daemon sees it */
 	uint64_t size_bytes, map_bytes; /* what ops may use; whole pages, that and more */
 	struct slab_place place;
-	uint64_t import_off; /* imported: in the client's file */
-	uint64_t pool_bytes; /* charged to the pool when this one was, it included */
+	uint64_t import_off;	/* imported: in the client's file */
+	uint64_t pool_bytes;	/* charged to the pool when this one was, it included */
+	struct inode_id memory; /* of the client's file; else as stall.h has it for slabs */
 	bool is_locked;
 	bool is_huge;	     /* in huge pages that the host has reserved */
 	bool is_transparent; /* all of it is known to have been in transparent huge pages when made */

@@ -177,7 +177,6 @@ void store_free(struct store *store)
 		lane_stop(store->lanes[i]);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_free(store->lanes[i]);
-	worker_queues_deinit(&store->lane_store.worker_queues);
 	inodes_deinit(&store->inodes);
 	free(store->saved_key);
 	free(store->name);

@@ -1,13 +1,16 @@
 /*
  * A client that punches its memory while ops on it run.  Whoever touches a page of the range sleeps in the
  * kernel until the punch is over, 0.3 s or more a GiB.  A lane does so a few times: then worker threads do
- * all blocks of this user for a while.
+ * all blocks on this memory for a while.
  */
 #include "tests/harness.h"
 #include "tests/victim.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,15 +27,26 @@
 #define FILE_BYTES (4 * MIB)
 #define OP_BYTES (64 * KIB)
 #define N_OPS 32
+#define N_READS 1000u
+#define TURN_USEC 500000
+
+#define UID 60021u /* of the first client; the others have those that follow */
+#define BANNED "worker threads do the blocks on this memory"
 
 static const struct {
 	const char *what;
 	bool is_imported;
-	size_t shift; /* of the ops' ranges */
+	size_t shift;	  /* of the ops' ranges */
+	unsigned n_users; /* 0: one, the daemon's */
+	bool is_alone;	  /* when the attack begins */
+	bool takes_turns;
 } rows[] = {
-	{ "imported memory", true, 0 },
-	{ "imported memory, unaligned ops", true, 100 },
-	{ "a slab", false, 0 },
+	{ .what = "imported memory", .is_imported = true },
+	{ .what = "imported memory, unaligned ops", .is_imported = true, .shift = 100 },
+	{ .what = "a slab" },
+	{ .what = "alone when it begins", .is_imported = true, .n_users = 1, .is_alone = true },
+	{ .what = "two users in turns", .n_users = 2, .takes_turns = true },
+	{ .what = "subordinate uids that share it", .is_imported = true, .n_users = 15 },
 };
 
 static void *punch_main(void *arg)
@@ -47,60 +61,67 @@ static void *punch_main(void *arg)
 	return NULL;
 }
 
-static uint8_t *memory_new(struct rig *rig, bool is_imported)
+static void *shared_new(int *ret_fd)
 {
-	_cleanup_(closep) int fd = -1;
 	void *memory;
 
-	if (!is_imported) {
-		CHECK_CALL(dsaio_alloc(rig->client, BYTES, &memory));
-		return memory;
-	}
-	fd = (int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC));
-	CHECK_SYS(ftruncate(fd, (off_t)BYTES));
-	memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	*ret_fd = (int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC));
+	CHECK_SYS(ftruncate(*ret_fd, (off_t)BYTES));
+	memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, *ret_fd, 0);
 	CHECK(memory != MAP_FAILED);
-	CHECK_CALL(dsaio_import(rig->client, fd, 0, BYTES, memory));
 	return memory;
 }
 
-/* Reads to random places of the memory, of which many are in flight, without end. */
-static void read_into(struct rig *rig, uint8_t *memory, size_t shift)
+/* Reads to random places of the memory, of which many are in flight. */
+static void read_some(struct rig *rig, uint8_t *memory, size_t shift, uint64_t *random)
 {
-	struct dsaio_file *file = rig_file(rig, "f", O_RDONLY);
-	uint64_t random = test_seed();
+	struct dsaio_op *ops[N_OPS];
 
-	for (;;) {
-		struct dsaio_op *ops[N_OPS];
+	for (unsigned i = 0; i < N_OPS; i++) {
+		const size_t at = test_random(random) % (BYTES / OP_BYTES) * OP_BYTES;
 
-		for (unsigned i = 0; i < N_OPS; i++) {
-			const size_t at = test_random(&random) % (BYTES / OP_BYTES) * OP_BYTES;
+		CHECK_CALL(dsaio_pread_async(rig->handle, rig->files[0], memory + at + shift,
+					     OP_BYTES / 2, at % FILE_BYTES + shift, &ops[i]));
+	}
+	for (unsigned i = 0; i < N_OPS; i++) {
+		int64_t result = op_wait(ops[i], -1);
 
-			CHECK_CALL(dsaio_pread_async(rig->handle, file, memory + at + shift,
-						     OP_BYTES / 2, at % FILE_BYTES + shift,
-						     &ops[i]));
-		}
-		for (unsigned i = 0; i < N_OPS; i++) {
-			int64_t result = op_wait(ops[i], -1);
-
-			CHECK(result == OP_BYTES / 2 || result == -EFAULT);
-			dsaio_op_free(ops[i]);
-		}
+		CHECK(result == OP_BYTES / 2 || result == -EFAULT);
+		dsaio_op_free(ops[i]);
 	}
 }
 
-static void attack(const struct daemon *daemon, int row)
+static void become(uid_t uid)
+{
+	CHECK_SYS(setgroups(0, NULL));
+	CHECK_SYS(setresgid(uid, uid, uid));
+	CHECK_SYS(setresuid(uid, uid, uid));
+}
+
+/* Never returns.  fd, memory: what is shared. */
+static void attack(const struct daemon *daemon, int row, unsigned user, int fd, void *memory)
 {
 	struct daemon theirs = *daemon;
 	struct rig rig = { .daemon = &theirs };
+	uint64_t random = test_seed();
 	pthread_t thread;
-	uint8_t *memory;
 
+	if (rows[row].n_users)
+		become(UID + user);
 	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL));
 	rig_open(&rig, NULL);
-	memory = memory_new(&rig, rows[row].is_imported);
-	CHECK_EQ(pthread_create(&thread, NULL, punch_main, memory), 0);
-	read_into(&rig, memory, rows[row].shift);
+	(void)rig_file(&rig, "f", O_RDONLY);
+	if (rows[row].is_imported)
+		CHECK_CALL(dsaio_import(rig.client, fd, 0, BYTES, memory));
+	else
+		CHECK_CALL(dsaio_alloc(rig.client, BYTES, &memory));
+	if (!rows[row].is_imported || !user)
+		CHECK_EQ(pthread_create(&thread, NULL, punch_main, memory), 0);
+	for (;;) {
+		while (rows[row].takes_turns && now_usec() / TURN_USEC % 2 != user)
+			(void)poll(NULL, 0, 10);
+		read_some(&rig, memory, rows[row].shift, &random);
+	}
 }
 
 /* Else worker threads do all blocks of this store, and no lane waits. */
@@ -118,21 +139,106 @@ static void needs_lanes(const struct daemon *daemon)
 		test_skip("io_submit blocks on this file system");
 }
 
+static void make_file(const struct daemon *daemon)
+{
+	file_make_pattern(daemon_path(daemon, "f"), FILE_BYTES, 1);
+	CHECK_SYS(chmod(test_dir(), 0755));
+	CHECK_SYS(chmod(daemon->store_dir, 0755));
+	CHECK_SYS(chmod(daemon_path(daemon, "f"), 0644));
+	CHECK_SYS(chmod(daemon->socket_path, 0666));
+}
+
 TEST_TABLE(punch, rows, "a client that punches its memory makes a lane wait a few times only")
 {
+	const unsigned n = rows[row].n_users ? rows[row].n_users : 1;
 	struct daemon *daemon = daemon_start(NULL);
-	pid_t pid;
+	pid_t pids[15];
+	void *memory;
+	int fd;
 
-	file_make_pattern(daemon_path(daemon, "f"), FILE_BYTES, 1);
-	victim_start(daemon);
+	if (rows[row].n_users)
+		test_needs_root();
+	make_file(daemon);
+	if (!rows[row].is_alone)
+		victim_start(daemon);
 	needs_lanes(daemon);
-	pid = (pid_t)CHECK_SYS(fork());
-	if (!pid)
-		attack(daemon, row);
-	daemon_log_wait(daemon, "worker threads do this user's blocks");
+	memory = shared_new(&fd);
+	for (unsigned i = 0; i < n; i++) {
+		pids[i] = (pid_t)CHECK_SYS(fork());
+		if (!pids[i])
+			attack(daemon, row, i, fd, memory);
+	}
+	daemon_log_wait(daemon, BANNED);
 	victims_check(daemon, 2);
+	for (unsigned i = 0; i < n; i++) {
+		CHECK_SYS(kill(pids[i], SIGKILL));
+		CHECK_SYS(waitpid(pids[i], NULL, 0));
+	}
+}
+
+/* How often worker threads for blocks went to sleep. */
+static uint64_t worker_sleeps(const struct daemon *daemon)
+{
+	const char *dir = test_text("/proc/%d/task", daemon->pid);
+	DIR *tasks = opendir(dir);
+	const struct dirent *entry;
+	uint64_t sum = 0;
+
+	CHECK(tasks);
+	while ((entry = readdir(tasks))) {
+		_cleanup_(fclosep)
+			FILE *file = fopen(test_text("%s/%s/status", dir, entry->d_name), "re");
+		bool is_worker = false;
+		char line[128];
+		uint64_t n;
+
+		while (file && fgets(line, sizeof(line), file)) {
+			is_worker |= !strcmp(line, "Name:\tstore\n");
+			if (is_worker && sscanf(line, "voluntary_ctxt_switches: %" SCNu64, &n) == 1)
+				sum += n;
+		}
+	}
+	(void)closedir(tasks);
+	return sum;
+}
+
+TEST(innocent,
+     "a program shared memory with one that punched it, and was banned with all of its memory")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	uint64_t random = test_seed(), sleeps;
+	void *memory, *own;
+	pid_t pid;
+	int fd;
+
+	test_needs_root();
+	rig.daemon = daemon_start(NULL);
+	make_file(rig.daemon);
+	victim_start(rig.daemon);
+	needs_lanes(rig.daemon);
+	rig_open(&rig, NULL);
+	(void)rig_file(&rig, "f", O_RDONLY);
+	memory = shared_new(&fd);
+	CHECK_CALL(dsaio_import(rig.client, fd, 0, BYTES, memory));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, &own));
+	pid = (pid_t)CHECK_SYS(fork());
+	if (!pid) {
+		become(UID);
+		(void)punch_main(memory);
+	}
+	while (!daemon_log_has(rig.daemon, BANNED)) {
+		read_some(&rig, memory, 0, &random);
+		CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], own, 4096, 0), 4096);
+	}
 	CHECK_SYS(kill(pid, SIGKILL));
 	CHECK_SYS(waitpid(pid, NULL, 0));
+	sleeps = worker_sleeps(rig.daemon);
+	for (unsigned i = 0; i < N_READS; i++)
+		CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], own, 4096, 0), 4096);
+	sleeps = worker_sleeps(rig.daemon) - sleeps;
+	test_note("worker threads slept %" PRIu64 " times in %u reads", sleeps, N_READS);
+	CHECK(sleeps < N_READS / 2);
+	victims_check(rig.daemon, 1);
 }
 
 /* ---- whose call it was ---- */

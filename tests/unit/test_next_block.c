@@ -19,7 +19,8 @@ enum {
 	MULTI_USER = 32,
 	BANNED = 64,
 	GPU = 128, /* GPU memory */
-	THROTTLED = 256
+	THROTTLED = 256,
+	OTHER_BANNED = 512
 };
 
 static const struct {
@@ -49,11 +50,13 @@ static const struct {
 	{ "tmpfs, alone", TMPFS, W, 0, KIB(200), 0, KIB(64), false, false, false, false },
 	{ "a write to tmpfs while others are active", SHARED | TMPFS, W, 0, KIB(200), 0, KIB(32),
 	  true, false, false, false },
-	{ "a user that is banned, while others are active", SHARED | BANNED, R, 0, KIB(200), 0,
+	{ "memory that is banned, while others are active", SHARED | BANNED, R, 0, KIB(200), 0,
 	  KIB(32), true, false, true, false },
 	{ "whose copies could stall a lane, too", SHARED | BANNED, R, 100, KIB(200), 0, 3996, true,
 	  false, true, true },
 	{ "the same, alone", BANNED, R, 0, KIB(200), 0, KIB(64), false, false, false, false },
+	{ "other memory of the same user", SHARED | OTHER_BANNED, R, 0, KIB(200), 0, KIB(32), false,
+	  false, true, false },
 	{ "a read of tmpfs", SHARED | TMPFS, R, 0, KIB(200), 0, KIB(32), false, false, false,
 	  false },
 	{ "beside a higher class", THROTTLED, R, 0, KIB(200), 0, KIB(48), false, false, false,
@@ -78,11 +81,18 @@ static struct block_rules rules_of(unsigned how)
 	p.slab.region.kind = how & GPU ? REGION_GPU : REGION_HOST;
 	p.file.no_nowait = how & NO_NOWAIT;
 	p.store.is_multi_user = how & MULTI_USER;
-	p.worker_user.stalls.banned_until_nsec = p.turn.now_nsec + !!(how & BANNED);
+	p.transfer.stalls.n = 0;
+	p.transfer.stalls.until_nsec = 0;
+	for (unsigned i = 0; i < STALLS_MAX && (how & (BANNED | OTHER_BANNED)); i++) {
+		const struct inode_id id = { .dev = !!(how & OTHER_BANNED) };
+
+		(void)stall_table_note(&p.transfer.stalls, &id, p.channel.uid, p.turn.now_nsec);
+	}
 	atomic_store(&p.store.is_blocking, how & BLOCKING);
 	return (struct block_rules){
 		.store = &p.store,
 		.engine = &parts_engine_ops,
+		.stalls = &p.transfer.stalls,
 		.now_nsec = p.turn.now_nsec,
 		.must_not_wait = how & SHARED,
 		.max_bytes = KIB(32),

@@ -1,5 +1,5 @@
 /*
- * Which calls are stalls, and which users are banned for them.
+ * Which calls are stalls, and which memory and users are banned for them.
  */
 #include "daemon/base/stall.h"
 #include "proto/util/clock.h"
@@ -145,6 +145,65 @@ START_TEST(rare_stalls_are_no_reason_for_a_ban)
 }
 END_TEST
 
+static void note_all(struct stall_table *table, ino_t ino, uid_t uid, uint64_t now_nsec)
+{
+	const struct inode_id id = { .dev = 1, .ino = ino };
+
+	for (unsigned i = 1; i < STALLS_MAX; i++)
+		ck_assert_ptr_null(stall_table_note(table, &id, uid, now_nsec));
+	ck_assert_ptr_nonnull(stall_table_note(table, &id, uid, now_nsec));
+}
+
+static bool bans(const struct stall_table *table, ino_t ino, uid_t uid, uint64_t now_nsec)
+{
+	const struct inode_id id = { .dev = 1, .ino = ino };
+
+	return stall_table_bans(table, &id, uid, now_nsec);
+}
+
+/* A user was banned as a whole, because another program punched memory that both share. */
+START_TEST(a_memory_is_banned_for_all_users_and_other_memory_is_not)
+{
+	struct stall_table table = { .n = 0 };
+
+	ck_assert(!bans(&table, 1, 7, 100 * SEC));
+	note_all(&table, 1, 7, 100 * SEC);
+	ck_assert(bans(&table, 1, 7, 100 * SEC));
+	ck_assert(bans(&table, 1, 8, 100 * SEC));
+	ck_assert(!bans(&table, 2, 7, 100 * SEC));
+	ck_assert(!bans(&table, 1, 7, 110 * SEC));
+}
+END_TEST
+
+START_TEST(a_user_with_much_memory_that_stalls_is_banned)
+{
+	struct stall_table table = { .n = 0 };
+
+	for (unsigned i = 0; i < STALL_USER_MEMORIES; i++) {
+		const struct inode_id id = { .dev = 1, .ino = i };
+
+		ck_assert(!bans(&table, 99, 7, 100 * SEC));
+		ck_assert_ptr_null(stall_table_note(&table, &id, 7, 100 * SEC));
+	}
+	ck_assert(bans(&table, 99, 7, 100 * SEC));
+	ck_assert(!bans(&table, 99, 8, 100 * SEC));
+	ck_assert(!bans(&table, 99, 7, 160 * SEC));
+}
+END_TEST
+
+START_TEST(the_oldest_stalls_make_room)
+{
+	struct stall_table table = { .n = 0 };
+
+	for (unsigned i = 0; i < STALL_MEMORIES_MAX; i++)
+		note_all(&table, i, i, (100 + i) * SEC / 10);
+	note_all(&table, 999, 999, 18 * SEC);
+	ck_assert(!bans(&table, 0, 1000, 18 * SEC));
+	ck_assert(bans(&table, 1, 1000, 18 * SEC));
+	ck_assert(bans(&table, 999, 1000, 18 * SEC));
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, a_long_call_is_a_stall_if_it_slept_for_a_page, 0, N_ROWS(calls));
@@ -152,6 +211,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, sleep_and_faults_before_the_call_do_not_count);
 	tcase_add_test(tcase, a_ban_ends_and_the_next_is_longer);
 	tcase_add_test(tcase, rare_stalls_are_no_reason_for_a_ban);
+	tcase_add_test(tcase, a_memory_is_banned_for_all_users_and_other_memory_is_not);
+	tcase_add_test(tcase, a_user_with_much_memory_that_stalls_is_banned);
+	tcase_add_test(tcase, the_oldest_stalls_make_room);
 }
 
 SUITE("stall", add_tests)

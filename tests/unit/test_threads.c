@@ -275,22 +275,6 @@ START_TEST(users_share_their_own_work_queue_only)
 }
 END_TEST
 
-START_TEST(a_user_that_has_stalled_a_lane_is_known_when_it_comes_back)
-{
-	struct worker_user *user;
-
-	ck_assert_int_eq(worker_user_ref(&queues, 1000, &user), 0);
-	ck_assert(!stalls_note(&user->stalls, 1));
-	worker_user_unref(&queues, user);
-	ck_assert_int_eq(worker_user_ref(&queues, 1000, &user), 0);
-	ck_assert_uint_eq(user->stalls.n, 1);
-	ck_assert_ptr_nonnull(user->queue);
-	worker_user_unref(&queues, user);
-	worker_queues_deinit(&queues);
-	ck_assert_ptr_null(queues.users.first);
-}
-END_TEST
-
 START_TEST(a_block_goes_to_a_worker_and_comes_back)
 {
 	struct extend_step step = { .off = FILE_BYTES, .len = 4096, .end = 1 << 20, .n_ranges = 1 };
@@ -403,7 +387,6 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, what_the_file_refuses_is_the_ops_error);
 	tcase_add_test(tcase, an_interrupted_call_is_not_repeated_forever);
 	tcase_add_test(tcase, users_share_their_own_work_queue_only);
-	tcase_add_test(tcase, a_user_that_has_stalled_a_lane_is_known_when_it_comes_back);
 	tcase_add_test(tcase, a_block_goes_to_a_worker_and_comes_back);
 	tcase_add_loop_test(tcase, a_block_without_a_worker_is_not_taken_until_there_is_room, 0, 2);
 	tcase_add_test(tcase, a_report_of_room_that_is_on_its_way_keeps_the_workers);

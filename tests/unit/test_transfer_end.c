@@ -67,22 +67,26 @@ START_TEST(an_error_names_the_bytes_before_it)
 }
 END_TEST
 
-START_TEST(a_user_whose_blocks_stall_the_lane_is_banned)
+START_TEST(memory_whose_blocks_stall_the_lane_is_banned)
 {
-	const struct stalls *stalls = &p.worker_user.stalls;
+	const struct stall_table *stalls = &p.transfer.stalls;
+	const struct inode_id other = { .dev = 1 };
 
 	parts_setup();
 	for (unsigned i = 0; i < 2 * STALLS_MAX; i++) {
 		parts_put(i, RING_OP_READ, 0, PARTS_BLOCK);
 		parts_turn();
 		p.fake.blocks[0]->has_stalled = i % 2;
-		ck_assert(!stalls_is_banned(stalls, p.turn.now_nsec));
+		ck_assert(
+			!stall_table_bans(stalls, &p.slab.memory, p.channel.uid, p.turn.now_nsec));
 		parts_end_block(PARTS_BLOCK);
 		parts_turn();
 		ck_assert_int_eq(parts_get().result, PARTS_BLOCK);
 	}
-	ck_assert(stalls_is_banned(stalls, p.turn.now_nsec));
-	ck_assert(!stalls_is_banned(stalls, p.turn.now_nsec + STALLS_BAN_NSEC));
+	ck_assert(stall_table_bans(stalls, &p.slab.memory, p.channel.uid, p.turn.now_nsec));
+	ck_assert(!stall_table_bans(stalls, &other, p.channel.uid, p.turn.now_nsec));
+	ck_assert(!stall_table_bans(stalls, &p.slab.memory, p.channel.uid,
+				    p.turn.now_nsec + STALLS_BAN_NSEC));
 	parts_teardown();
 }
 END_TEST
@@ -251,7 +255,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_short_block_goes_on_at_a_boundary);
 	tcase_add_loop_test(tcase, a_result_reaches_the_op, 0, N_ROWS(ends));
 	tcase_add_test(tcase, an_error_names_the_bytes_before_it);
-	tcase_add_test(tcase, a_user_whose_blocks_stall_the_lane_is_banned);
+	tcase_add_test(tcase, memory_whose_blocks_stall_the_lane_is_banned);
 	tcase_add_test(tcase, a_returned_block_waits_for_a_worker_without_the_mode_lock);
 	tcase_add_test(tcase, a_failed_block_of_a_worker_gives_the_mode_lock_back);
 	tcase_add_loop_test(tcase, an_unaligned_read_is_copied_from_its_page, 0, N_ROWS(pages));
