@@ -563,6 +563,8 @@ int dsaio_memory_gpu(struct dsaio_client *client, const void *memory);
  *   -EACCES      fd is not open for reading and writing, or is sealed against writing
  *   -EOPNOTSUPP  fd is on neither tmpfs nor hugetlbfs
  *   -ENOMEM      this client's share of the pool is exhausted, or it cannot be locked
+ *   -EAGAIN      it has kept the daemon from mapping memory, as programs can that map it very often
+ *                and punch it: the daemon refuses it for a while
  * Ownership: memory stays the caller's; dsaio_unimport() before it is unmapped.
  * Threads: any.
  */

@@ -45,6 +45,35 @@ bool stall_end(uint64_t since_nsec, bool has_failed)
 	       (has_failed || usage.ru_minflt + usage.ru_majflt != calls.n_faults);
 }
 
+static uint64_t nsec_of(const struct timeval *time)
+{
+	return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_usec * 1000u;
+}
+
+void stall_step_begin(struct stall_step *step)
+{
+	struct rusage usage;
+
+	(void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail with these arguments */
+	step->n_switches = usage.ru_nvcsw;
+	step->cpu_nsec = nsec_of(&usage.ru_utime) + nsec_of(&usage.ru_stime);
+	step->since_nsec = clock_nsec();
+}
+
+uint64_t stall_step_end(const struct stall_step *step)
+{
+	const uint64_t nsec = clock_nsec() - step->since_nsec;
+	struct rusage usage;
+
+	if (nsec < STALL_STEP_NSEC)
+		return 0;
+	(void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail with these arguments */
+	if (usage.ru_nvcsw == step->n_switches &&
+	    nsec_of(&usage.ru_utime) + nsec_of(&usage.ru_stime) - step->cpu_nsec < STALL_STEP_NSEC)
+		return 0;
+	return nsec;
+}
+
 bool stalls_note(struct stalls *stalls, uint64_t now_nsec)
 {
 	const uint64_t last_nsec = stalls->banned_nsec;

@@ -370,6 +370,7 @@ void server_stop(struct server *server)
 	}
 	server->is_stopping = true;
 	hung_stopping();
+	atomic_store(&server->service.pool.is_stopping, true);
 	(void)event_del(server->listen_event); /* it was added; fine also if it is paused */
 	(void)evtimer_del(server->resume_event);
 	(void)evtimer_del(server->idle_event);

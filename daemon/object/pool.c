@@ -6,6 +6,7 @@
 #include "daemon/base/fs_type.h"
 #include "daemon/base/memfd.h"
 #include "daemon/base/memory_limit.h"
+#include "daemon/object/import_step.h"
 #include "daemon/object/numa.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,12 @@
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24 /* Linux 5.18 */
 #endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
@@ -44,6 +51,8 @@
    mappings (nor, behind such a thread, copy to them): 0.2 ms, if its pages are there.  Smaller steps make it
    slower. */
 #define STEP_BYTES (2u << 20)
+/* The same of a mapping without pages. */
+#define EMPTY_STEP_BYTES (1u << 30)
 
 #define ZEROES_BYTES (64u << 10)
 
@@ -52,18 +61,11 @@ static uint64_t whole_pages(uint64_t bytes, uint64_t page)
 	return (bytes + page - 1) / page * page;
 }
 
-static const struct slab_kind kind_imported;
-
-static bool is_imported(const struct slab *slab)
-{
-	return slab->kind == &kind_imported;
-}
-
 /* A partly used huge page would take more memory than is charged. */
 static bool can_be_huge(const struct slab *slab)
 {
-	return slab->pool->pages != POOL_PAGES_SMALL && !is_imported(slab) &&
-	       slab->place.pages != SLAB_PAGES_SMALL && slab->size_bytes % MAP_HUGE_BYTES == 0;
+	return slab->pool->pages != POOL_PAGES_SMALL && slab->place.pages != SLAB_PAGES_SMALL &&
+	       slab->size_bytes % MAP_HUGE_BYTES == 0;
 }
 
 /*
@@ -155,7 +157,7 @@ static int mapping_lock(struct slab *slab)
 		return 0; /* it is refused: what is not filled need not be emptied */
 	if (r < 0)
 		return r;
-	if (!is_imported(slab) && !slab->is_huge)
+	if (!slab->is_huge)
 		fill_small(slab, filled);
 	for (size_t at = 0; at < bytes; at += STEP_BYTES) {
 		size_t n = bytes - at < STEP_BYTES ? bytes - at : STEP_BYTES;
@@ -176,13 +178,12 @@ static void mapping_remove(char *memory, size_t bytes)
 	(void)munmap(memory, bytes); /* whole pages of our own mapping: cannot fail */
 }
 
-/* Locks the mapping.  A failure is an error only with lock = yes. */
-static int slab_lock(struct slab *slab)
+/* The mapping was locked, or could not be.  A failure is an error only with lock = yes. */
+static int slab_locked(struct slab *slab, int code)
 {
 	char limit[32];
-	/* EPERM, ENOMEM or EAGAIN: for the client each of them means no memory. */
-	int code = mapping_lock(slab);
 
+	/* EPERM, ENOMEM or EAGAIN: for the client each of them means no memory. */
 	if (code == 0) {
 		slab->is_locked = true;
 		return 0;
@@ -207,11 +208,11 @@ static int slab_map(struct slab *slab)
 	bool is_aligned = can_be_huge(slab) && !slab->is_huge;
 	void *memory = is_aligned ? map_aligned(slab->fd, slab->map_bytes)
 				  : mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-					 slab->fd, (off_t)slab->import_off);
+					 slab->fd, 0);
 
 	if (memory == MAP_FAILED)
-		return error_set(&slab->error, -errno, "%s of %" PRIu64 " bytes: mmap",
-				 is_imported(slab) ? "shared memory" : "slab", slab->size_bytes);
+		return error_set(&slab->error, -errno, "slab of %" PRIu64 " bytes: mmap",
+				 slab->size_bytes);
 	slab->region = (struct region){ .kind = REGION_HOST, .base = memory };
 	/* A core dump would delay the end of file by which clients see the daemon's death. */
 	(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
@@ -223,7 +224,98 @@ static int slab_map(struct slab *slab)
 		if (r < 0)
 			return r;
 	}
-	return slab_lock(slab);
+	return slab_locked(slab, mapping_lock(slab));
+}
+
+/* ---- imported memory ---- */
+
+static struct import_step step_of(const struct slab *slab)
+{
+	return (struct import_step){ .memory = &slab->memory, .who = &slab->job.work.about.who };
+}
+
+/* Maps the memory, to be locked as its pages come.  *ret_lock: 0, or the -errno of that. */
+static int import_map(struct slab *slab, int *ret_lock)
+{
+	struct import_step step = step_of(slab);
+	int r = import_step_begin(&step, &slab->error);
+	void *memory;
+
+	if (r < 0)
+		return r;
+	memory = mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
+		      (off_t)slab->import_off);
+	if (memory == MAP_FAILED) {
+		r = error_set(&slab->error, -errno, "shared memory of %" PRIu64 " bytes: mmap",
+			      slab->size_bytes);
+	} else {
+		slab->region = (struct region){ .kind = REGION_HOST, .base = memory };
+		(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* as in slab_map() */
+		*ret_lock = mlock2(memory, slab->map_bytes, MLOCK_ONFAULT) < 0 ? -errno : 0;
+	}
+	import_step_end(&step);
+	return r;
+}
+
+/* Unlike mlock2(2) of a step, MADV_POPULATE_READ does not split the mapping, which would wait for walks over
+   all mappings of the file. */
+static int step_fill(char *memory, size_t bytes)
+{
+	if (madvise(memory, bytes, MADV_POPULATE_READ) == 0)
+		return 0;
+	if (errno != EINVAL)				   /* before Linux 5.14 */
+		return errno == EFAULT ? -ENOMEM : -errno; /* as mlock2(2) reports it */
+	return mlock2(memory, bytes, 0) < 0 ? -errno : 0;
+}
+
+/* Fills in the pages.  *ret_lock as above. */
+static int import_fill(struct slab *slab, int *ret_lock)
+{
+	struct import_step step = step_of(slab);
+	int r = 0;
+
+	for (size_t at = 0; at < slab->map_bytes && r == 0 && *ret_lock == 0; at += STEP_BYTES) {
+		const size_t left = slab->map_bytes - at;
+
+		r = import_step_begin(&step, &slab->error);
+		if (r < 0)
+			break;
+		*ret_lock = step_fill(slab->region.base + at,
+				      left < STEP_BYTES ? left : STEP_BYTES);
+		import_step_end(&step);
+	}
+	return r;
+}
+
+/* Without its pages the mapping is removed by fewer calls, each of which waits for walks over all mappings. */
+static bool import_empty(const struct slab *slab)
+{
+	for (size_t at = 0; at < slab->map_bytes; at += STEP_BYTES) {
+		const size_t left = slab->map_bytes - at;
+
+		if (madvise(slab->region.base + at, left < STEP_BYTES ? left : STEP_BYTES,
+			    MADV_DONTNEED_LOCKED) < 0)
+			return false; /* before Linux 5.18 */
+	}
+	return true;
+}
+
+static void import_unmap(struct slab *slab)
+{
+	struct import_step step = step_of(slab);
+	char *memory = slab->region.base;
+	size_t bytes = slab->map_bytes, step_bytes;
+
+	if (!memory)
+		return;
+	step_bytes = import_empty(slab) ? EMPTY_STEP_BYTES : STEP_BYTES;
+	while (bytes > step_bytes &&
+	       import_step_unmap(&step, memory, step_bytes, &slab->pool->is_stopping)) {
+		memory += step_bytes;
+		bytes -= step_bytes;
+	}
+	/* As in mapping_remove(). */
+	(void)import_step_unmap(&step, memory, bytes, &slab->pool->is_stopping);
 }
 
 /* The client's own memory: the work queue's thread.  Fills in map_bytes. */
@@ -285,13 +377,15 @@ static int import_check(struct slab *slab, struct error *error)
 
 static int slab_do_import(struct slab *slab)
 {
-	int r = import_check(slab, &slab->error);
+	int r = import_check(slab, &slab->error), lock = 0;
 
 	if (r == 0)
-		r = slab_map(slab);
+		r = import_map(slab, &lock);
 	closep(&slab->fd); /* the mapping has the file */
 	slab->fd = -1;
-	return r;
+	if (r == 0)
+		r = import_fill(slab, &lock);
+	return r < 0 ? r : slab_locked(slab, lock);
 }
 
 /* On the work queue: frees the memory although a child of the client may map it. */
@@ -442,7 +536,7 @@ static const struct slab_kind kind_imported = {
 	.making = "slab import",
 	.freeing = "slab free",
 	.make = slab_do_import,
-	.unmake = slab_unmake,
+	.unmake = import_unmap,
 };
 
 int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *quota,

@@ -49,6 +49,7 @@ struct pool {
 	bool is_locked;
 	char why_unlocked[ERROR_TEXT_BYTES];
 	struct mailbox *main_mailbox; /* where slabs report */
+	_Atomic bool is_stopping;     /* frees do not pause */
 };
 
 enum slab_pages {

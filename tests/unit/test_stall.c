@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#define SEC UINT64_C(1000000000)
+
 /* Sleeps for longer than a stall's minimum, or runs. */
 static void take_long(bool sleeps)
 {
@@ -104,7 +106,52 @@ START_TEST(sleep_and_faults_before_the_call_do_not_count)
 }
 END_TEST
 
-#define SEC UINT64_C(1000000000)
+static const struct {
+	const char *what;
+	bool sleeps, runs, is_stall;
+} steps[] = {
+	{ "sleep", true, false, true },
+	{ "compute", false, true, true },
+	{ "preempted", false, false, false },
+};
+
+START_TEST(a_long_step_is_a_stall_if_it_slept_or_computed)
+{
+	const struct timespec long_time = { .tv_nsec = STALL_STEP_NSEC };
+	bool is_as_told = false;
+
+	/* The step itself may sleep, where the host takes its pages. */
+	for (int i = 0; i < 20 && !is_as_told; i++) {
+		struct stall_step step;
+		struct timespec cpu = { 0 };
+		uint64_t until;
+
+		stall_step_begin(&step);
+		if (steps[_i].sleeps)
+			(void)nanosleep(&long_time, NULL);
+		(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+		until = (uint64_t)cpu.tv_sec * SEC + (uint64_t)cpu.tv_nsec + 2 * STALL_STEP_NSEC;
+		while (steps[_i].runs && (uint64_t)cpu.tv_sec * SEC + (uint64_t)cpu.tv_nsec < until)
+			(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+		step.since_nsec -= 2 * STALL_STEP_NSEC;
+		is_as_told = (stall_step_end(&step) >= 2 * STALL_STEP_NSEC) == steps[_i].is_stall;
+	}
+	ck_assert_msg(is_as_told, "%s", steps[_i].what);
+}
+END_TEST
+
+START_TEST(a_short_step_is_no_stall)
+{
+	struct stall_step step;
+	uint64_t nsec = 1;
+
+	for (int i = 0; i < 20 && nsec; i++) { /* on a busy machine it may be long */
+		stall_step_begin(&step);
+		nsec = stall_step_end(&step);
+	}
+	ck_assert_uint_eq(nsec, 0);
+}
+END_TEST
 
 /* Returns the length of the ban that some stalls in a row begin, in seconds. */
 static unsigned ban(struct stalls *stalls, uint64_t now_nsec)
@@ -208,6 +255,9 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, a_long_call_is_a_stall_if_it_slept_for_a_page, 0, N_ROWS(calls));
 	tcase_add_test(tcase, the_first_long_call_is_no_stall);
+	tcase_add_loop_test(tcase, a_long_step_is_a_stall_if_it_slept_or_computed, 0,
+			    N_ROWS(steps));
+	tcase_add_test(tcase, a_short_step_is_no_stall);
 	tcase_add_test(tcase, sleep_and_faults_before_the_call_do_not_count);
 	tcase_add_test(tcase, a_ban_ends_and_the_next_is_longer);
 	tcase_add_test(tcase, rare_stalls_are_no_reason_for_a_ban);

@@ -1,0 +1,99 @@
+#include "daemon/object/import_step.h"
+
+#include "daemon/base/log.h"
+#include "proto/util/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
+
+/* After a free that stalled, the next one of such memory waits for so many times as long, and at most for so
+   long: guesses. */
+#define PAUSE_TIMES 10u
+#define PAUSE_MAX_NSEC UINT64_C(2000000000)
+
+static struct {
+	pthread_mutex_t paced; /* before lock: an unmap of memory that is banned, and its pause */
+	pthread_mutex_t lock;  /* during a call */
+	struct stall_table stalls; /* under lock */
+} steps = { .paced = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* Under the lock. */
+static bool is_banned(const struct import_step *step)
+{
+	return stall_table_bans(&steps.stalls, step->memory, step->who->uid, clock_nsec());
+}
+
+/* Under the lock, which it leaves.  Returns for how long the call stalled. */
+static uint64_t step_end(struct import_step *step)
+{
+	const uint64_t nsec = stall_step_end(&step->stall), now_nsec = clock_nsec();
+	const struct hung_who *who = step->who;
+	const struct stalls *stalls = NULL;
+
+	for (uint64_t n = nsec / STALL_STEP_NSEC; n > 0 && !stalls; n--)
+		stalls = stall_table_note(&steps.stalls, step->memory, who->uid, now_nsec);
+	if (stalls) /* a line for each ban */
+		log_notice("user %u: client %" PRIu32
+			   ": its shared memory kept the daemon from mapping memory, %" PRIu64
+			   " ms at last, for example because programs map it very often and punch "
+			   "it: imports of this memory are refused for %" PRIu64 " s",
+			   who->uid, who->client, nsec / 1000000,
+			   stalls->banned_nsec / 1000000000u);
+	(void)pthread_mutex_unlock(&steps.lock);
+	return nsec;
+}
+
+int import_step_begin(struct import_step *step, struct error *error)
+{
+	(void)pthread_mutex_lock(&steps.lock); /* of the default kind: cannot fail */
+	if (is_banned(step)) {
+		(void)pthread_mutex_unlock(&steps.lock);
+		return error_set_plain(error, -EAGAIN,
+				       "shared memory: it has kept the daemon from mapping memory, "
+				       "as memory does that programs map very often and punch: try "
+				       "again in some minutes, or use dsaio_alloc()");
+	}
+	stall_step_begin(&step->stall);
+	return 0;
+}
+
+void import_step_end(struct import_step *step)
+{
+	(void)step_end(step);
+}
+
+static void sleep_for(uint64_t nsec)
+{
+	const struct timespec time = { .tv_sec = (time_t)(nsec / 1000000000u),
+				       .tv_nsec = (long)(nsec % 1000000000u) };
+
+	(void)nanosleep(&time, NULL); /* worker threads block all signals */
+}
+
+bool import_step_unmap(struct import_step *step, void *start, size_t bytes,
+		       const _Atomic bool *is_stopping)
+{
+	bool is_paced, is_unmapped;
+	uint64_t nsec;
+
+	(void)pthread_mutex_lock(&steps.lock);
+	is_paced = is_banned(step);
+	if (is_paced) {
+		(void)pthread_mutex_unlock(&steps.lock);
+		(void)pthread_mutex_lock(&steps.paced);
+		(void)pthread_mutex_lock(&steps.lock);
+	}
+	stall_step_begin(&step->stall);
+	is_unmapped = munmap(start, bytes) == 0;
+	nsec = step_end(step);
+	if (!is_paced)
+		return is_unmapped;
+	if (nsec && !atomic_load(is_stopping))
+		sleep_for(nsec < PAUSE_MAX_NSEC / PAUSE_TIMES ? PAUSE_TIMES * nsec
+							      : PAUSE_MAX_NSEC);
+	(void)pthread_mutex_unlock(&steps.paced);
+	return is_unmapped;
+}
