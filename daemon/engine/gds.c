@@ -27,8 +27,9 @@ struct gds_memory {
 	enum { MEMORY_CHANGES, MEMORY_IS_OPEN } state;
 	unsigned n_imports;
 	CUdeviceptr base;
-	uint64_t bytes;		 /* from base on */
-	uint64_t reserved_bytes; /* by a descriptor: of the address range; 0: none */
+	uint64_t bytes;			     /* from base on */
+	uint64_t reserved_bytes;	     /* by a descriptor: of the address range; 0: none */
+	CUmemGenericAllocationHandle shared; /* the same, while it is mapped */
 	bool is_mapped, is_registered;
 };
 
@@ -90,28 +91,20 @@ static int open_fd(struct gds_memory *memory, struct error *error)
 	const CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, memory->gpu->ordinal },
 					 CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	const uint64_t bytes = memory->handle.size_bytes;
-	CUmemGenericAllocationHandle handle;
-	int r = gds_cuda_result("cuMemImportFromShareableHandle()",
-				gds_cuda.cuMemImportFromShareableHandle(
-					&handle, (void *)(intptr_t)memory->handle.fd,
-					CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-				error);
+	int r = gds_cuda_result("cuMemAddressReserve()",
+				gds_cuda.cuMemAddressReserve(&memory->base, bytes, 0, 0, 0), error);
 
-	if (r < 0)
-		return r;
-	r = gds_cuda_result("cuMemAddressReserve()",
-			    gds_cuda.cuMemAddressReserve(&memory->base, bytes, 0, 0, 0), error);
 	if (r == 0) {
 		memory->reserved_bytes = bytes;
 		r = gds_cuda_result("cuMemMap()",
-				    gds_cuda.cuMemMap(memory->base, bytes, 0, handle, 0), error);
+				    gds_cuda.cuMemMap(memory->base, bytes, 0, memory->shared, 0),
+				    error);
 		memory->is_mapped = r == 0;
 	}
 	if (r == 0)
 		r = gds_cuda_result("cuMemSetAccess()",
 				    gds_cuda.cuMemSetAccess(memory->base, bytes, &access, 1),
 				    error);
-	(void)gds_cuda.cuMemRelease(handle); /* the mapping keeps the memory */
 	return r;
 }
 
@@ -184,8 +177,10 @@ static void memory_unmap(struct gds_memory *memory)
 
 static int memory_map(struct gds_memory *memory, struct error *error)
 {
-	int r = gds_enter(memory->gpu, error);
+	int r = gds_driver_context(memory->gpu, memory->handle.uid, error);
 
+	if (r == 0)
+		r = gds_enter(memory->gpu, error);
 	if (r < 0)
 		return r;
 	r = memory->handle.is_ipc ? open_ipc(memory, error) : open_fd(memory, error);
@@ -249,12 +244,42 @@ static struct gds_memory *memory_new(const struct gds_handle *handle, const stru
 	return memory;
 }
 
+static CUresult shared_open(struct gds_memory *memory)
+{
+	return gds_cuda.cuMemImportFromShareableHandle(&memory->shared,
+						       (void *)(intptr_t)memory->handle.fd,
+						       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+/* Before there is a context, so that a descriptor that is none of the driver's makes none.  The documentation names
+   no need for one; a driver that needs it gets it. */
+static int shared_look(struct gds_memory *memory, struct error *error)
+{
+	CUresult result = shared_open(memory);
+	int r;
+
+	if (result == CUDA_ERROR_INVALID_CONTEXT) {
+		r = gds_driver_context(memory->gpu, memory->handle.uid, error);
+		if (r == 0)
+			r = gds_enter(memory->gpu, error);
+		if (r < 0)
+			return r;
+		result = shared_open(memory);
+		gds_leave();
+	}
+	return gds_cuda_result("cuMemImportFromShareableHandle()", result, error);
+}
+
 static int import_fd(const struct gds_handle *handle, const struct gds_gpu *gpu,
 		     struct gds_memory **ret_memory, struct error *error)
 {
 	struct gds_memory *memory = memory_new(handle, gpu);
-	int r = memory ? memory_map(memory, error) : error_set(error, -ENOMEM, "GPU memory");
+	int r = memory ? shared_look(memory, error) : error_set(error, -ENOMEM, "GPU memory");
 
+	if (r == 0) {
+		r = memory_map(memory, error);
+		(void)gds_cuda.cuMemRelease(memory->shared); /* the mapping keeps the memory */
+	}
 	if (r < 0)
 		free(memory);
 	else
@@ -324,7 +349,7 @@ static int size_check(const struct gds_memory *memory, uint64_t bytes, struct er
 int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 	       struct region *ret_region, struct error *error)
 {
-	const struct gds_gpu *gpu;
+	const struct gds_gpu *gpu = NULL;
 	struct gds_memory *memory = NULL;
 	int r = gds_driver_gpu(handle->uuid, &gpu, error);
 
@@ -333,13 +358,15 @@ int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 				   : import_fd(handle, gpu, &memory, error);
 	if (!handle->is_ipc)
 		(void)close(handle->fd); /* the mapping keeps the memory */
+	if (r == 0) {
+		r = size_check(memory, handle->size_bytes, error);
+		if (r < 0)
+			gds_release(memory);
+	}
+	if (gpu)
+		gds_driver_note(gpu, r == 0);
 	if (r < 0)
 		return r;
-	r = size_check(memory, handle->size_bytes, error);
-	if (r < 0) {
-		gds_release(memory);
-		return r;
-	}
 	*ret_memory = memory;
 	*ret_region = (struct region){ .kind = REGION_GPU,
 				       .base = pointer(memory->base),

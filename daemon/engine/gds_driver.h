@@ -4,7 +4,9 @@
  * They are opened once, at the first use, by a thread of their own with a large stack.  Workers wait for
  * that thread, at most GDS_START_MSEC.  If a library fails or does not return, each later caller gets the
  * same sentence at once.  Only after -ENOMEM is it tried again.  The same holds for the context of each
- * GPU, which takes some of the GPU's memory and is made when its first memory is imported.
+ * GPU, which takes some of the GPU's memory and is made when its first memory is imported.  A user whose handle
+ * failed after that gets no context of another GPU before memory of the first is imported, so made-up handles make at
+ * most as many contexts as the user has worker threads.
  *
  * After that the daemon makes no process: the libraries do not survive fork(2).
  *
@@ -16,12 +18,14 @@
 #include "daemon/base/error.h"
 #include "daemon/engine/gpu_library.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define GDS_START_MSEC 30000u /* as of the probe, which has seen that they work */
 #define GDS_END_MSEC 2000u    /* the daemon's exit waits so long: a guess */
 
-/* A GPU.  Its context exists once gds_driver_gpu() has returned it. */
+/* A GPU.  Its context exists once gds_driver_context() has succeeded. */
 struct gds_gpu {
 	CUuuid uuid;
 	int ordinal;
@@ -32,11 +36,17 @@ struct gds_gpu {
 void gds_driver_init(const char *cuda_library, const char *cufile_library, uint32_t limit_msec);
 
 /*
- * Starts the libraries and the GPU's context, if they are not there.  Returns 0, -EOPNOTSUPP (they do
+ * Starts the libraries, if they are not there, and finds the GPU.  Returns 0, -EOPNOTSUPP (they do
  * not work), -ETIMEDOUT (they do not return), -ENODEV (no such GPU) or -ENOMEM.
  */
 int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_gpu,
 		   struct error *error);
+
+/* Makes the GPU's context, if it is not there, for this user.  Returns 0, -EAGAIN (another one was made for the user
+   in vain), -ETIMEDOUT, -ENOMEM or the driver's error. */
+int gds_driver_context(const struct gds_gpu *gpu, uid_t uid, struct error *error);
+/* The context was for an import that succeeded, or for something that did not need it. */
+void gds_driver_note(const struct gds_gpu *gpu, bool is_imported);
 
 /* Valid after gds_driver_gpu() has succeeded once. */
 extern struct gpu_cuda gds_cuda;

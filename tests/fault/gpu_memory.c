@@ -4,6 +4,7 @@
  */
 #include "tests/gpu/imported.h"
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 /* ---- ops ---- */
@@ -185,6 +186,38 @@ TEST(handles, "forged and stale handles, wrong sizes and UUIDs are refused, and 
 	free_call(&kit.raw, import_call(&kit.raw, &import));
 	kit_check_works(&kit);
 	imported_wait(kit.daemon, 1);
+	kit_close(&kit);
+}
+
+TEST(made_up, "a made-up descriptor had the driver make a context before it was looked at")
+{
+	_cleanup_(closep) int fd = (int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC));
+	struct device_import import;
+	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
+	struct kit kit;
+
+	kit_connect(&kit, gpu_start("", "engine = gds\n"));
+	words_set("cuDevicePrimaryCtxRetain=hold");
+	import_init(&import, (CUipcMemHandle){ 0 }, MEMORY_BYTES);
+	import.message.ipc_handle.len = 0;
+	raw_call_fails(&kit.raw, &request, &fd, 1, -EFAULT, "cuMemImportFromShareableHandle()");
+	kit_close(&kit);
+}
+
+TEST(in_vain, "made-up handles had the driver make a context on each GPU")
+{
+	struct device_import import;
+	struct kit kit;
+
+	kit_connect(&kit, gpu_start("gpus=2", "engine = gds\n"));
+	import_init(&import, (CUipcMemHandle){ 0 }, MEMORY_BYTES);
+	import_fails(&kit.raw, &import, -EFAULT, "cuIpcOpenMemHandle()");
+	CHECK_EQ(gpu.find.cuDeviceGetUuid_v2(&import.uuid, 1), CUDA_SUCCESS);
+	import_fails(&kit.raw, &import, -EAGAIN, "GPU 0;in vain;GPU 1");
+	/* Memory of the first one lets the user go on. */
+	kit_import(&kit);
+	kit_check_works(&kit);
+	import_fails(&kit.raw, &import, -EFAULT, "cuIpcOpenMemHandle()");
 	kit_close(&kit);
 }
 
