@@ -3,8 +3,13 @@
  */
 #include "tests/kit.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 /* ---- C6 ---- */
 
@@ -246,6 +251,61 @@ FAULT(c7_library, "C7 the library refuses a file of another client and tells why
 	CHECK_EQ(dsaio_free(b.client, memory), -EINVAL);
 	CHECK_EQ(dsaio_pread(b.handle, rig_file(&b, "f", O_RDONLY), memory, 4096, 0), 4096);
 	pattern_check(memory, 4096, 1, 0, "the other's memory");
+}
+
+/* ---- objects that a lane may look at ---- */
+
+static pid_t lane_thread(const struct daemon *daemon)
+{
+	const char *dir = test_text("/proc/%d/task", daemon->pid);
+	const struct dirent *entry;
+	DIR *tasks = opendir(dir);
+	pid_t lane = 0;
+
+	CHECK(tasks);
+	while ((entry = readdir(tasks))) {
+		_cleanup_(fclosep)
+			FILE *file = fopen(test_text("%s/%s/comm", dir, entry->d_name), "re");
+		char name[32] = "";
+
+		if (file && fgets(name, sizeof(name), file) && !strcmp(name, "t/0\n"))
+			lane = (pid_t)atoi(entry->d_name);
+	}
+	(void)closedir(tasks);
+	CHECK(lane);
+	return lane;
+}
+
+static const struct {
+	const char *what;
+	bool is_file;
+} objects[] = { { "a slab", false }, { "a file", true } };
+
+TEST_TABLE(quiet, objects,
+	   "an object that a lane may look at did not wait for the lane before it went")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	Wire__SlabFree slab_free = WIRE__SLAB_FREE__INIT;
+	Wire__FileRemove remove = WIRE__FILE_REMOVE__INIT;
+	Wire__Request request = RAW_REQUEST(SLAB_FREE, slab_free, &slab_free);
+	struct kit kit;
+	pid_t lane;
+
+	kit_open(&kit, daemon, "f", true);
+	slab_free.slab = kit.slab.id;
+	remove.file = kit.file.id;
+	if (objects[row].is_file)
+		request = RAW_REQUEST(FILE_REMOVE, file_remove, &remove);
+	lane = lane_thread(daemon);
+	if (ptrace(PTRACE_SEIZE, lane, 0, 0) < 0)
+		test_skip("ptrace: %s", strerror(errno));
+	CHECK_SYS(ptrace(PTRACE_INTERRUPT, lane, 0, 0));
+	CHECK_EQ(waitpid(lane, NULL, __WALL), lane);
+	raw_send(&kit.raw, &request, NULL, 0);
+	CHECK(!wait_readable(kit.raw.fd, 500000));
+	CHECK_SYS(ptrace(PTRACE_DETACH, lane, 0, 0));
+	raw_receive_ok(&kit.raw);
+	kit_close(&kit);
 }
 
 /* ---- C8 ---- */
