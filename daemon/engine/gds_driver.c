@@ -28,7 +28,7 @@ struct driver_gpu {
 	struct gds_gpu gpu;
 	struct once once; /* its context */
 	/* under lock, of a context that was started */
-	uid_t uid; /* for whom */
+	uid_t uid; /* its user */
 	enum { CONTEXT_NEW, CONTEXT_IN_VAIN, CONTEXT_IS_USED } use;
 };
 

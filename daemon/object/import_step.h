@@ -6,7 +6,7 @@
  * threads wait that map memory.  No check before the call prevents that.
  *
  * So such calls are short steps that run one at a time, and one that lasts is a stall of the memory (stall.h).
- * Imports of memory that is banned for its stalls are refused, whoever asks.  Its frees go on, but pause after each
+ * Imports of memory that is banned for its stalls are refused to all clients.  Its frees go on, but pause after each
  * call that stalls, so that such frees of all users take a small part of the time.
  *
  * Worker threads.
