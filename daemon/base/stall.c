@@ -1,8 +1,13 @@
 #include "daemon/base/stall.h"
 
+#include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* The calls of this thread. */
 static _Thread_local struct {
@@ -50,10 +55,24 @@ static uint64_t nsec_of(const struct timeval *time)
 	return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_usec * 1000u;
 }
 
+/* For how long the thread has waited for a processor; 0: the kernel does not tell. */
+static uint64_t waited_nsec(void)
+{
+	_cleanup_(closep) int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+	char text[64] = "";
+	uint64_t nsec = 0;
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
+	    sscanf(text, "%*u %" SCNu64, &nsec) != 1)
+		return 0;
+	return nsec;
+}
+
 void stall_step_begin(struct stall_step *step)
 {
 	struct rusage usage;
 
+	step->waited_nsec = waited_nsec();
 	(void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail with these arguments */
 	step->n_switches = usage.ru_nvcsw;
 	step->cpu_nsec = nsec_of(&usage.ru_utime) + nsec_of(&usage.ru_stime);
@@ -62,9 +81,13 @@ void stall_step_begin(struct stall_step *step)
 
 uint64_t stall_step_end(const struct stall_step *step)
 {
-	const uint64_t nsec = clock_nsec() - step->since_nsec;
+	uint64_t nsec = clock_nsec() - step->since_nsec, waited;
 	struct rusage usage;
 
+	if (nsec < STALL_STEP_NSEC)
+		return 0;
+	waited = waited_nsec() - step->waited_nsec;
+	nsec -= waited < nsec ? waited : nsec;
 	if (nsec < STALL_STEP_NSEC)
 		return 0;
 	(void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail with these arguments */

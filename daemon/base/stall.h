@@ -44,15 +44,15 @@ bool stall_end(uint64_t since_nsec, bool has_failed);
 /*
  * A call that changes the daemon's mappings of a client's memory waits for walks over all mappings of the memory,
  * and all threads that map memory wait for it.  It takes some us.  So it is a stall for each STALL_STEP_NSEC that it
- * lasts, if it slept or used so much CPU time: else the thread was preempted.
+ * lasts, less the time for which the thread waited for a processor, if it slept or used so much CPU time.
  */
 #define STALL_STEP_NSEC 20000000u
 struct stall_step {
-	uint64_t since_nsec, cpu_nsec;
+	uint64_t since_nsec, cpu_nsec, waited_nsec;
 	long n_switches;
 };
 void stall_step_begin(struct stall_step *step);
-/* Returns how long it lasted if it was a stall, else 0. */
+/* Returns how long it lasted so if it was a stall, else 0. */
 uint64_t stall_step_end(const struct stall_step *step);
 
 /* The stalls of a memory.  Zeroes: none so far. */

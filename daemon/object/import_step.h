@@ -1,5 +1,5 @@
 /*
- * Calls that map, fill or unmap memory of clients.
+ * Calls that map or unmap memory of clients.
  *
  * A client can make such a call last for seconds: it maps the file a million times and punches it, and the call
  * waits for the walk over all of these mappings.  It holds the lock of the daemon's mappings meanwhile, for which all

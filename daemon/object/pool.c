@@ -268,7 +268,8 @@ static int step_fill(char *memory, size_t bytes)
 	return mlock2(memory, bytes, 0) < 0 ? -errno : 0;
 }
 
-/* Fills in the pages.  *ret_lock as above. */
+/* Fills in the pages, until the memory is banned.  Not within a step: it may wait for a punch at each page, and others
+   would wait, too.  *ret_lock as above. */
 static int import_fill(struct slab *slab, int *ret_lock)
 {
 	struct import_step step = step_of(slab);
@@ -280,9 +281,9 @@ static int import_fill(struct slab *slab, int *ret_lock)
 		r = import_step_begin(&step, &slab->error);
 		if (r < 0)
 			break;
+		import_step_end(&step);
 		*ret_lock = step_fill(slab->region.base + at,
 				      left < STEP_BYTES ? left : STEP_BYTES);
-		import_step_end(&step);
 	}
 	return r;
 }

@@ -140,7 +140,7 @@ static void attack_by_frees(const struct daemon *daemon, int fd)
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 
 		slabs[i] = import_send(&raw, fd, &answer);
-		CHECK(slabs[i]);
+		CHECK_MSG(slabs[i], "%s", answer.reply->text);
 	}
 	CHECK_SYS(raise(SIGSTOP));
 	for (unsigned i = 0; i < N_FREES; i++) {
