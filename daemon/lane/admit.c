@@ -144,15 +144,19 @@ static void note_active(struct admit *admit, const struct admit_channel *channel
    lower class beside a higher one, but no blocks for the sake of a lower class. */
 static void update_sharing(struct admit *admit, uint64_t now_nsec)
 {
+	const bool was_throttled = admit->is_throttled;
 	bool is_cut = false;
 
+	admit->is_throttled = sched_is_throttled(&admit->sched, SCHED_BACKGROUND, now_nsec);
+	if (was_throttled && !admit->is_throttled && admit->sched.n_open[SCHED_BACKGROUND])
+		admit->shared_until_nsec = now_nsec; /* the higher classes are silent */
 	admit->is_shared = now_nsec < admit->shared_until_nsec;
 	for (unsigned c = 0; c < N_SCHED_CLASSES; c++) {
 		is_cut |= now_nsec - admit->small_op_nsec[c] < ADMIT_ACTIVE_NSEC;
 		admit->block_bytes[c] = admit->is_shared && is_cut ? ADMIT_CUT_BYTES : UINT32_MAX;
 		is_cut |= now_nsec - admit->sched.active_nsec[c] < ADMIT_ACTIVE_NSEC;
 	}
-	if (sched_is_throttled(&admit->sched, SCHED_BACKGROUND, now_nsec))
+	if (admit->is_throttled)
 		admit->block_bytes[SCHED_BACKGROUND] = SCHED_SHARE_BYTES;
 }
 

@@ -531,6 +531,27 @@ START_TEST(a_reader_with_one_op_open_keeps_its_speed_beside_background)
 }
 END_TEST
 
+/* It had what clients that share get for 100 ms, and then for as long as the window took to grow. */
+START_TEST(background_has_the_whole_device_50_msec_after_the_last_op_of_others)
+{
+	static const struct device far = { 3, 4 * MSEC, false };
+	static const struct party_config configs[] = {
+		{ MIB(1), MIB(1), 1, 1, SCHED_NORMAL }, { MIB(400), MIB(1), 4, 1, SCHED_BACKGROUND }
+	};
+	struct party *reader = &sim.parties[0];
+	uint64_t silent;
+
+	sim_setup(&far, configs, 2);
+	while (sim.now < SEC || !reader->sent_first)
+		sim_step();
+	silent = sim.now;
+	reader->sent_first->sent_nsec = 10 * SEC;
+	sim_run(silent + 50 * MSEC, 50 * MSEC);
+	ck_assert_msg(busy() > 0.95, "%f busy", busy());
+	sim_teardown();
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, clients_share_by_weight_however_many_ops_they_keep_open, 0,
@@ -542,6 +563,7 @@ static void add_tests(TCase *tcase)
 			    N_ROWS(queued_rows));
 	tcase_add_loop_test(tcase, a_reader_with_one_op_open_keeps_its_speed_beside_background, 0,
 			    N_ROWS(guest_rows));
+	tcase_add_test(tcase, background_has_the_whole_device_50_msec_after_the_last_op_of_others);
 	tcase_add_loop_test(tcase, a_4_kib_reader_does_not_wait_behind_400_mib_reads, 0,
 			    N_ROWS(reader_rows));
 }

@@ -236,10 +236,11 @@ START_TEST(background_has_small_blocks_and_is_not_guarded_beside_a_higher_class)
 	ck_assert(!is_guarded);
 	admit_engine_end(&admit, channel, WINDOW_READ, 4096, is_guarded, SEC);
 	close_op(0);
+	admit_begin_turn(&admit, SEC + SCHED_ACTIVE_NSEC - 1);
+	ck_assert_uint_eq(admit_block_bytes(&admit, channel), SCHED_SHARE_BYTES);
 	admit_begin_turn(&admit, SEC + SCHED_ACTIVE_NSEC);
-	ck_assert_uint_eq(admit_block_bytes(&admit, channel), ADMIT_CUT_BYTES);
-	admit_begin_turn(&admit, SEC + ADMIT_ACTIVE_NSEC);
 	ck_assert_uint_eq(admit_block_bytes(&admit, channel), UINT32_MAX);
+	ck_assert(!admit.is_shared);
 	close_op(1);
 	teardown();
 }
