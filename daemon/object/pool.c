@@ -307,6 +307,7 @@ static void import_unmap(struct slab *slab)
 	char *memory = slab->region.base;
 	size_t bytes = slab->map_bytes, step_bytes;
 
+	closep(&slab->fd); /* of one that was not made; else -1 */
 	if (!memory)
 		return;
 	step_bytes = import_empty(slab) ? EMPTY_STEP_BYTES : STEP_BYTES;

@@ -628,4 +628,26 @@ TEST_TABLE(group_later, later, "a memory limit that comes after the start bounds
 		CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 3, &memory));
 }
 
+TEST(group_import, "imports that the memory limit refused left the client's descriptors open")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(closep) int fd = (int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC));
+	struct usage before;
+	void *memory;
+
+	group_make();
+	rig.daemon = daemon_with_config("[daemon]\nlock = auto\n");
+	rig_open(&rig, NULL);
+	CHECK(group_write("cgroup.procs", test_text("%d", rig.daemon->pid)));
+	CHECK_SYS(ftruncate(fd, GROUP_BYTES));
+	memory = mmap(NULL, GROUP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(memory != MAP_FAILED);
+	before = daemon_usage_settled(rig.daemon);
+	for (unsigned i = 0; i < 10; i++)
+		CHECK_FAILS(dsaio_import(rig.client, fd, 0, GROUP_BYTES, memory), -ENOMEM,
+			    "pool_size");
+	daemon_usage_back(rig.daemon, &before);
+	CHECK_SYS(munmap(memory, GROUP_BYTES));
+}
+
 TEST_MAIN
