@@ -8,19 +8,11 @@ static _Thread_local struct {
 	uint64_t cpu_nsec; /* of the thread, at the start of the present call; 0: not watched */
 } calls;
 
-static uint64_t thread_cpu_nsec(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts); /* Linux always has this clock */
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 uint64_t wakes_begin(void)
 {
 	const uint64_t now_nsec = clock_nsec();
 
-	calls.cpu_nsec = now_nsec < calls.watched_until_nsec ? thread_cpu_nsec() : 0;
+	calls.cpu_nsec = now_nsec < calls.watched_until_nsec ? clock_thread_nsec() : 0;
 	return now_nsec;
 }
 
@@ -31,7 +23,7 @@ bool wakes_end(struct wakes *wakes, uint64_t since_nsec)
 	if (now_nsec - since_nsec < WAKE_NSEC)
 		return false;
 	calls.watched_until_nsec = now_nsec + WAKES_WITHIN_NSEC;
-	if (!calls.cpu_nsec || thread_cpu_nsec() - calls.cpu_nsec < WAKE_NSEC ||
+	if (!calls.cpu_nsec || clock_thread_nsec() - calls.cpu_nsec < WAKE_NSEC ||
 	    wakes_is_costly(wakes))
 		return false;
 	if (!wakes->n || now_nsec - wakes->since_nsec > WAKES_WITHIN_NSEC)
