@@ -314,7 +314,6 @@ static void op_clear(struct dsaio_op *op)
 	free(op->text);
 	free(op->why);
 	op->text = op->why = NULL;
-	op->why = NULL;
 	if (op->is_vector)
 		free(op->vector);
 	op->vector = NULL;
