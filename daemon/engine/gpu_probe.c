@@ -75,14 +75,15 @@ static bool cuda_is_done(const struct asking *asking, const struct gpu_cuda *cud
 	(call_begins((asking), #name "()"), \
 	 cuda_is_done((asking), (cuda), (cuda)->name(__VA_ARGS__)))
 
-void gpu_uuid_print(const void *uuid, char text[GPU_UUID_BYTES])
+/* As nvidia-smi does. */
+static void gpu_uuid_print(const CUuuid *uuid, char text[GPU_UUID_BYTES])
 {
 	size_t n = (size_t)snprintf(text, GPU_UUID_BYTES, "GPU");
 
 	for (unsigned i = 0; i < sizeof(CUuuid); i++)
 		n += (size_t)snprintf(text + n, GPU_UUID_BYTES - n, "%s%02x",
 				      i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-				      ((const unsigned char *)uuid)[i]);
+				      (unsigned char)uuid->bytes[i]);
 }
 
 static bool gpu_ask(const struct asking *asking, const struct gpu_cuda *cuda, int ordinal)

@@ -69,8 +69,6 @@ void gpu_probe_free(struct gpu_probe *probe);
 
 /* The report so far, or NULL: nothing to tell.  probe: NULL is fine.  Valid until the event loop runs. */
 const struct gpu_report *gpu_probe_report(struct gpu_probe *probe);
-/* The 16 bytes of a UUID as nvidia-smi prints them. */
-void gpu_uuid_print(const void *uuid, char text[GPU_UUID_BYTES]);
 /* Whether the child is still at it. */
 bool gpu_probe_is_running(const struct gpu_probe *probe);
 /* Is cuFile in its compatibility mode, in which it copies? */
