@@ -405,8 +405,8 @@ def bars(pictures: Pictures, run: Run) -> str:
             for i in order
         ]
         caption = (
-            f"{len(shown)} of the {len(ranks)} profiles that bench tune measured to the end, in the order of its ranking "
-            f"by {name}; * is the one that it recommends, = those that are tied with the fastest. "
+            f"{len(shown)} of the {len(ranks)} profiles that bench tune measured to the end, in the order of its "
+            f"ranking by {name}; * is the one that it recommends, = those that are tied with the fastest. "
         )
     else:
         shown = [(profile_name(profile), pair) for profile, pair in pairs[:BARS_MAX]]
@@ -493,9 +493,8 @@ def latencies(pictures: Pictures, run: Run) -> str:
     out = ['<div class="wide"><table class="short">\n<tr><th>op</th><th>size</th><th>n</th>']
     out += [f"<th>{title}</th>" for title, _ in LATENCIES] + ["</tr>\n"]
     for one in all_sizes:
-        out.append(
-            f"<tr>{cell(text(one.get('op')))}{cell(size(number(one.get('size'))))}{cell(str(int(number(one.get('n')))))}"
-        )
+        n = str(int(number(one.get("n"))))
+        out.append(f"<tr>{cell(text(one.get('op')))}{cell(size(number(one.get('size'))))}{cell(n)}")
         # Too few transfers for it: null.
         out += [
             f'<td class="n">{duration(number(one[k])) if one.get(k) is not None else "-"}</td>' for _, k in LATENCIES
@@ -558,11 +557,12 @@ def best_profiles(runs: Sequence[Run]) -> str:
     if not any(run.points for run in runs):
         return ""
     out = [
-        "<h2>Best profiles</h2>\n<p>GB/s, 1 GB being 1024<sup>3</sup> bytes, with the waits between processes. A profile: "
-        "block size, queue depth (d), parts of a transfer side by side (p); overlap refills the queue as requests end, seq "
-        "waits for all of it; single submits one by one. For a sweep this is the fastest profile, and the fastest of many "
-        "is partly luck: see the intervals. For bench tune it is the profile that it recommends for reads or writes alone, "
-        "the cheapest of those that are tied with the fastest, with its interval of 95%.</p>\n"
+        "<h2>Best profiles</h2>\n<p>GB/s, 1 GB being 1024<sup>3</sup> bytes, with the waits between processes. A "
+        "profile: block size, queue depth (d), parts of a transfer side by side (p); overlap refills the queue as "
+        "requests end, seq waits for all of it; single submits one by one. For a sweep this is the fastest profile, "
+        "and the fastest of many is partly luck: see the intervals. For bench tune it is the profile that it "
+        "recommends for reads or writes alone, the cheapest of those that are tied with the fastest, with its interval "
+        "of 95%.</p>\n"
         '<div class="wide"><table>\n<tr><th>run</th><th>read</th><th></th><th>write</th><th></th></tr>\n'
     ]
     out += [f"<tr>{cell(run.name)}{best_cells(run, 'read')}{best_cells(run, 'write')}</tr>\n" for run in runs]
@@ -579,7 +579,8 @@ def best_profiles(runs: Sequence[Run]) -> str:
             best = {"aio": {"single_submit": single, "overlap_events": overlap, "intra_op_parallelism": parts,
                             "queue_depth": depth, "block_size": block}}  # fmt: skip
         out.append(
-            f"<article><h3>{html.escape(run.name)}: {what}</h3>\n<pre>{html.escape(json.dumps(best, indent=2))}</pre></article>\n"
+            f"<article><h3>{html.escape(run.name)}: {what}</h3>\n"
+            f"<pre>{html.escape(json.dumps(best, indent=2))}</pre></article>\n"
         )
     out.append("</div>\n")
     return "".join(out)
@@ -630,6 +631,10 @@ def gpu_cell(run: Run) -> str:
     return cell(gpus(run) + (": " + paths if gpus(run) and paths else ""))
 
 
+def command(run: Run) -> str:
+    return f"<td><code>{html.escape(shlex.join(map(text, items(run.results.get('command')))))}</code></td>"
+
+
 def folders(run: Run, *keys: str) -> str:
     lines = [
         ", ".join(filter(None, (text(members(one).get(key)) for key in keys)))
@@ -661,19 +666,16 @@ def facts(runs: Sequence[Run]) -> str:
         ("dsaiod", lambda run: cell(text(member(run, "daemon", "version")))),
         ("buffers in huge pages", buffers),
         *([("memory of GPUs", gpu_cell)] if any(map(gpus, runs)) else []),
-        (
-            "command",
-            lambda run: f"<td><code>{html.escape(shlex.join(map(text, items(run.results.get('command')))))}</code></td>",
-        ),
+        ("command", command),
     ]
     out = ['<h2>What was measured, where, and how to do it again</h2>\n<div class="wide"><table>\n<tr><th>run</th>']
     out += [f"<th>{html.escape(run.name)}</th>" for run in runs] + ["</tr>\n"]
     out += [f"<tr><th>{title}</th>{''.join(map(make, runs))}</tr>\n" for title, make in table]
     out.append(
-        "</table></div>\n<p>Large transfers to and from huge pages cost the kernel a fraction of the time: compare runs only "
-        "where the same share of the buffers is in huge pages. To see the difference, measure once with <code>huge_pages = "
-        "auto</code> and once with <code>huge_pages = no</code> in dsaiod.conf, each into a directory of its own, and name "
-        "both to bench report.</p>\n"
+        "</table></div>\n<p>Large transfers to and from huge pages cost the kernel a fraction of the time: compare "
+        "runs only where the same share of the buffers is in huge pages. To see the difference, measure once with "
+        "<code>huge_pages = auto</code> and once with <code>huge_pages = no</code> in dsaiod.conf, each into a "
+        "directory of its own, and name both to bench report.</p>\n"
     )
     return "".join(out)
 
