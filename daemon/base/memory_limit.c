@@ -116,20 +116,26 @@ void memory_lock_limit(char *text, size_t size)
 		(void)snprintf(text, size, "%ju bytes", (uintmax_t)limit.rlim_cur);
 }
 
-/* By trial: a capability that a user namespace gives does not count. */
-int memory_lock_check(uint64_t pool_bytes, struct error *error)
+/* By trial: a capability that a user namespace gives does not count.  False also if it is not known: slabs say. */
+static bool lock_is_refused(uint64_t bytes)
 {
-	void *memory = mmap(NULL, pool_bytes, PROT_NONE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	char limit[32];
-	int r;
+	void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+			    0);
+	bool is_refused;
 
 	if (memory == MAP_FAILED)
-		return 0; /* not known: slabs say */
-	r = mlock2(memory, pool_bytes, MLOCK_ONFAULT) < 0 ? -errno
-							  : 0; /* nothing is there to lock */
-	(void)munmap(memory, pool_bytes); /* our own mapping, whole: cannot fail */
-	if (r != -ENOMEM && r != -EPERM)
+		return false;
+	is_refused = mlock2(memory, bytes, MLOCK_ONFAULT) < 0 && /* nothing is there to lock */
+		     (errno == ENOMEM || errno == EPERM);
+	(void)munmap(memory, bytes); /* our own mapping, whole: cannot fail */
+	return is_refused;
+}
+
+int memory_lock_check(uint64_t pool_bytes, struct error *error)
+{
+	char limit[32];
+
+	if (!lock_is_refused(pool_bytes))
 		return 0;
 	memory_lock_limit(limit, sizeof(limit));
 	return error_set_plain(
