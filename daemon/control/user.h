@@ -7,7 +7,7 @@
  * Descriptors in replies that nobody has read: the kernel counts them for the daemon's uid, with those of
  * all clients and other programs of the uid.  Beyond RLIMIT_NOFILE the daemon could send no descriptor to
  * anybody, and nobody could connect.  So all clients together get a quarter of RLIMIT_NOFILE, and each user
- * at most a quarter of what the others leave of that: with n users at this limit, each has one part of n + 4,
+ * at most a quarter of what all of them leave of that: with n users at this limit, each has one part of n + 4,
  * and four parts are left for newcomers.  Requests count like a descriptor until they are answered.
  *
  * A user exists from its first reference (a session, or a control socket that waits for its close)

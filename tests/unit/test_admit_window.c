@@ -7,7 +7,7 @@
 START_TEST(the_window_opens_when_clients_begin_to_share)
 {
 	setup();
-	admit_note_done(&admit, false, 4096, 1000, 0); /* alone: nothing is learnt for the window */
+	admit_note_done(&admit, false, 4096, 1000, 0); /* alone: the window forgets it */
 	open_op(0, SEC);
 	open_op(1, SEC);
 	ck_assert(admit.window.is_closed);
