@@ -1,0 +1,101 @@
+/*
+ * Steps that stall ban their memory.  The state is of the process, so each test has a process of its own.
+ */
+#include "daemon/object/import_step.h"
+
+#include "proto/util/clock.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MSEC 1000000u
+#define BYTES 4096u
+#define LONG_MSEC (10 * STALL_STEP_NSEC / MSEC) /* for a ban */
+
+static const struct inode_id memory = { .dev = 1, .ino = 2 }, other = { .dev = 1, .ino = 3 };
+static const struct hung_who who = { .uid = 7 }, somebody = { .uid = 8 };
+static unsigned munmap_msec;
+
+static void sleep_msec(unsigned msec)
+{
+	const struct timespec time = { .tv_nsec = (long)msec * MSEC };
+
+	(void)nanosleep(&time, NULL);
+}
+
+/* In place of the C library's: the linker takes the first. */
+int munmap(void *start, size_t bytes)
+{
+	if (munmap_msec)
+		sleep_msec(munmap_msec);
+	return (int)syscall(SYS_munmap, start, bytes);
+}
+
+/* Returns as import_step_begin(), and ends the step if that succeeds. */
+static int import(const struct inode_id *id, const struct hung_who *by, unsigned msec)
+{
+	struct import_step step = { .memory = id, .who = by };
+	struct error error;
+	int r = import_step_begin(&step, &error);
+
+	if (r < 0)
+		return r;
+	if (msec)
+		sleep_msec(msec);
+	import_step_end(&step);
+	return 0;
+}
+
+/* Returns how long it took. */
+static uint64_t unmap(const struct inode_id *id, bool is_stopping)
+{
+	struct import_step step = { .memory = id, .who = &who };
+	const _Atomic bool stopping = is_stopping;
+	void *start = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const uint64_t since_nsec = clock_nsec();
+
+	ck_assert(start != MAP_FAILED);
+	ck_assert(import_step_unmap(&step, start, BYTES, &stopping));
+	return clock_nsec() - since_nsec;
+}
+
+START_TEST(memory_whose_steps_stall_is_refused_to_all_and_other_memory_to_none)
+{
+	unsigned n = 0;
+
+	/* On a busy machine one may count as several, or as none. */
+	while (import(&memory, &who, 3 * STALL_STEP_NSEC / MSEC / 2) == 0)
+		ck_assert_uint_lt(++n, 100);
+	ck_assert_int_eq(import(&memory, &who, 0), -EAGAIN);
+	ck_assert_int_eq(import(&memory, &somebody, 0), -EAGAIN);
+	ck_assert_int_eq(import(&other, &who, 0), 0);
+}
+END_TEST
+
+START_TEST(banned_memory_is_unmapped_with_pauses_except_at_a_stop)
+{
+	unsigned n = 0;
+
+	while (import(&memory, &who, LONG_MSEC) == 0)
+		ck_assert_uint_lt(++n, 10);
+	munmap_msec = 100;
+	/* The kernel may count some of its sleep as a wait for a processor: then it was no stall. */
+	for (n = 0; unmap(&memory, false) < 1000 * (uint64_t)MSEC; n++)
+		ck_assert_uint_lt(n, 10);
+	ck_assert_uint_lt(unmap(&memory, true), 1000 * (uint64_t)MSEC);
+	ck_assert_uint_lt(unmap(&other, false), 1000 * (uint64_t)MSEC);
+	munmap_msec = 0;
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, memory_whose_steps_stall_is_refused_to_all_and_other_memory_to_none);
+	tcase_add_test(tcase, banned_memory_is_unmapped_with_pauses_except_at_a_stop);
+}
+
+SUITE("import_step", add_tests)
