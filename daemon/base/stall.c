@@ -55,7 +55,8 @@ static uint64_t nsec_of(const struct timeval *time)
 	return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_usec * 1000u;
 }
 
-/* For how long the thread has waited for a processor; 0: the kernel does not tell. */
+/* For how long the thread has waited for a processor; 0: the kernel does not tell.  Linux 6.18 counts one sleep in a
+   hundred as such a wait, too (seen beside other load): such a stall is missed. */
 static uint64_t waited_nsec(void)
 {
 	_cleanup_(closep) int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);

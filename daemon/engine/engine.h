@@ -128,7 +128,7 @@ struct engine_ops {
 struct engine {
 	const struct engine_ops *ops;
 	uint32_t depth; /* blocks that fit */
-	uint32_t room;	/* of them: in the kernel.  Whose thread calls grow() */
+	uint32_t room;	/* of them: in the kernel; of the thread that calls grow() */
 	uint32_t n_in_flight;
 	struct hung_watch *watch; /* of its lane: around each call that may hang; NULL: none */
 	bool is_at_once; /* lately blocks were complete when submit returned, as those of a disk in memory */
