@@ -61,8 +61,9 @@ enum ring_opcode {
 /* Another: DeviceImport makes slabs of GPU memory. */
 #define RING_FEATURE_DEVICE UINT64_C(8)
 
-/* Another: FileGpu says whether a file's ops can name GPU memory. */
-#define RING_FEATURE_GPU_FILE UINT64_C(16)
+/* Another: FileGpu says whether a file's ops can name GPU memory.  Builds from before it was removed know 16 as
+   GpuRates. */
+#define RING_FEATURE_GPU_FILE UINT64_C(32)
 
 /* A slot of the submission ring. */
 struct ring_entry {
