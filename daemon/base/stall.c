@@ -50,11 +50,6 @@ bool stall_end(uint64_t since_nsec, bool has_failed)
 	       (has_failed || usage.ru_minflt + usage.ru_majflt != calls.n_faults);
 }
 
-static uint64_t nsec_of(const struct timeval *time)
-{
-	return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_usec * 1000u;
-}
-
 /* For how long the thread has waited for a processor; 0: the kernel does not tell.  Linux 6.18 counts one sleep in a
    hundred as such a wait, too (seen beside other load): such a stall is missed. */
 static uint64_t waited_nsec(void)
@@ -76,7 +71,7 @@ void stall_step_begin(struct stall_step *step)
 	step->waited_nsec = waited_nsec();
 	(void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail with these arguments */
 	step->n_switches = usage.ru_nvcsw;
-	step->cpu_nsec = nsec_of(&usage.ru_utime) + nsec_of(&usage.ru_stime);
+	step->cpu_nsec = clock_thread_nsec();
 	step->since_nsec = clock_nsec();
 }
 
@@ -93,7 +88,7 @@ uint64_t stall_step_end(const struct stall_step *step)
 		return 0;
 	(void)getrusage(RUSAGE_THREAD, &usage); /* cannot fail with these arguments */
 	if (usage.ru_nvcsw == step->n_switches &&
-	    nsec_of(&usage.ru_utime) + nsec_of(&usage.ru_stime) - step->cpu_nsec < STALL_STEP_NSEC)
+	    clock_thread_nsec() - step->cpu_nsec < STALL_STEP_NSEC)
 		return 0;
 	return nsec;
 }

@@ -123,16 +123,14 @@ START_TEST(a_long_step_is_a_stall_if_it_slept_or_computed)
 	/* The step itself may sleep, where the host takes its pages. */
 	for (int i = 0; i < 20 && !is_as_told; i++) {
 		struct stall_step step;
-		struct timespec cpu = { 0 };
-		uint64_t until;
+		uint64_t cpu_nsec;
 
 		stall_step_begin(&step);
 		if (steps[_i].sleeps)
 			(void)nanosleep(&long_time, NULL);
-		(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-		until = (uint64_t)cpu.tv_sec * SEC + (uint64_t)cpu.tv_nsec + 2 * STALL_STEP_NSEC;
-		while (steps[_i].runs && (uint64_t)cpu.tv_sec * SEC + (uint64_t)cpu.tv_nsec < until)
-			(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+		cpu_nsec = clock_thread_nsec();
+		while (steps[_i].runs && clock_thread_nsec() - cpu_nsec < 2 * STALL_STEP_NSEC)
+			;
 		step.since_nsec -= 2 * STALL_STEP_NSEC;
 		is_as_told = (stall_step_end(&step) >= 2 * STALL_STEP_NSEC) == steps[_i].is_stall;
 	}

@@ -11,15 +11,13 @@ static bool wake(struct wakes *wakes, bool sleeps)
 {
 	const struct timespec long_time = { .tv_nsec = 2 * WAKE_NSEC };
 	const uint64_t since_nsec = wakes_begin();
-	struct timespec start, now;
+	uint64_t cpu_nsec;
 
 	if (sleeps)
 		(void)nanosleep(&long_time, NULL);
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
-	do
-		(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	while (!sleeps && (now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec <
-				  2 * (long)WAKE_NSEC);
+	cpu_nsec = clock_thread_nsec();
+	while (!sleeps && clock_thread_nsec() - cpu_nsec < 2 * WAKE_NSEC)
+		;
 	return wakes_end(wakes, since_nsec);
 }
 
