@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -251,6 +252,14 @@ void process_stop(pid_t pid)
 		CHECK(end && sscanf(end + 1, " %c", &state) == 1);
 		(void)poll(NULL, 0, 2);
 	}
+}
+
+void child_become(uid_t uid)
+{
+	CHECK_SYS(setgroups(0, NULL));
+	CHECK_SYS(setresgid(uid, uid, uid));
+	CHECK_SYS(setresuid(uid, uid, uid));
+	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a change of user clears it */
 }
 
 void child_wait_ok(pid_t pid)

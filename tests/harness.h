@@ -130,6 +130,8 @@ int64_t percentile(int64_t *values, size_t n, unsigned percent);
 void process_stop(pid_t pid);
 /* Waits for a child; it must end with exit status 0. */
 void child_wait_ok(pid_t pid);
+/* In the child of a fork, of root: becomes this user, without groups, and ends with its parent. */
+void child_become(uid_t uid);
 
 /* ---- bytes ---- */
 
@@ -194,8 +196,11 @@ void daemon_kill(struct daemon *daemon);			/* SIGKILL, and waits */
 void daemon_wait_end(struct daemon *daemon, int wanted_status); /* after a signal */
 bool daemon_is_alive(const struct daemon *daemon);
 bool daemon_log_has(const struct daemon *daemon, const char *text);
+unsigned daemon_log_count(const struct daemon *daemon, const char *text); /* lines with it */
 /* Waits until the log has it; the test fails if it does not come. */
 void daemon_log_wait(const struct daemon *daemon, const char *text);
+/* Lets all users in, to its socket and its store "t". */
+void daemon_open_to_all(const struct daemon *daemon);
 /* The path of a file in its store "t". */
 char *daemon_path(const struct daemon *daemon, const char *name);
 

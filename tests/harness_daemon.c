@@ -119,9 +119,27 @@ static char *file_text(const char *path)
 	return text_keep(text);
 }
 
+void daemon_open_to_all(const struct daemon *daemon)
+{
+	CHECK_SYS(chmod(daemon->store_dir, 0755));
+	CHECK_SYS(chmod(daemon->socket_path, 0666));
+}
+
 bool daemon_log_has(const struct daemon *daemon, const char *text)
 {
 	return strstr(file_text(daemon->log_path), text) != NULL;
+}
+
+unsigned daemon_log_count(const struct daemon *daemon, const char *text)
+{
+	_cleanup_(fclosep) FILE *file = fopen(daemon->log_path, "re");
+	char line[2048];
+	unsigned n = 0;
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file))
+		n += strstr(line, text) != NULL;
+	return n;
 }
 
 /* Waits until the log has text, or the daemon or the time ends. */

@@ -1,7 +1,6 @@
 #include "tests/victim.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -128,12 +127,9 @@ static void victim_main(struct victim *victim, const struct daemon *daemon)
 	uint64_t random = test_seed();
 	void *memory;
 
-	if (geteuid() == 0) {
-		CHECK_SYS(setgroups(0, NULL));
-		CHECK_SYS(setresgid(VICTIM_UID, VICTIM_UID, VICTIM_UID));
-		CHECK_SYS(setresuid(VICTIM_UID, VICTIM_UID, VICTIM_UID));
-	}
-	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a change of user clears it */
+	if (geteuid() == 0)
+		child_become(VICTIM_UID);
+	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL));
 	memory = arrive(victim, &rig);
 	while (!atomic_load(&victim->must_stop)) {
 		victim_round(victim, &rig, memory, &random);
@@ -158,10 +154,8 @@ static void file_prepare(const struct daemon *daemon)
 	(void)close(fd);
 	if (geteuid() != 0)
 		return;
-	CHECK_SYS(chmod(test_dir(), 0755));
-	CHECK_SYS(chmod(daemon->store_dir, 0755));
 	CHECK_SYS(chmod(path, 0644));
-	CHECK_SYS(chmod(daemon->socket_path, 0666));
+	daemon_open_to_all(daemon);
 }
 
 static struct victim *victim_fork(const struct daemon *daemon, const char *what)

@@ -8,14 +8,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -29,10 +27,7 @@
 
 static void become_nobody(void)
 {
-	CHECK_SYS(setgroups(0, NULL));
-	CHECK_SYS(setresgid(NOBODY, NOBODY, NOBODY));
-	CHECK_SYS(setresuid(NOBODY, NOBODY, NOBODY));
-	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a change of user clears it */
+	child_become(NOBODY);
 }
 
 /* Root without the right to keep set-user-ID bits. */

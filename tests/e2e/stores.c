@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <grp.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
@@ -420,13 +419,6 @@ TEST(asked_about, "a store is asked about by its name, or by anything that lies 
 
 /* ---- status ---- */
 
-static void become_nobody(void)
-{
-	CHECK_SYS(setgroups(0, NULL));
-	CHECK_SYS(setresgid(NOBODY, NOBODY, NOBODY));
-	CHECK_SYS(setresuid(NOBODY, NOBODY, NOBODY));
-}
-
 TEST(status, "status tells one's own user's clients, and of others only how much they have")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
@@ -444,7 +436,7 @@ TEST(status, "status tells one's own user's clients, and of others only how much
 		const Wire__StatusReply *status;
 		struct dsaio_client *client;
 
-		become_nobody();
+		child_become(NOBODY);
 		client = client_open(rig.daemon);
 		daemon_status(rig.daemon, &own);
 		status = own.reply->status;
@@ -486,7 +478,7 @@ TEST(status_admin, "status tells all to a member of admin_group, and Hello says 
 			_cleanup_(answer_free) struct answer all = ANSWER_NONE, set = ANSWER_NONE;
 			const Wire__Profile profile = profile_of_depth(5);
 
-			become_nobody();
+			child_become(NOBODY);
 			daemon_status(daemon, &all);
 			CHECK(all.reply->status->is_admin);
 			CHECK(!all.reply->status->others);

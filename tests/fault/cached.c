@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -330,11 +329,8 @@ static void rights_body(struct daemon *daemon)
 	CHECK_SYS(chmod(daemon->socket_path, 0666));
 	pid = (pid_t)CHECK_SYS(fork());
 	if (pid == 0) {
-		if (geteuid() == 0) {
-			CHECK_SYS(setgroups(0, NULL));
-			CHECK_SYS(setresgid(NOBODY, NOBODY, NOBODY));
-			CHECK_SYS(setresuid(NOBODY, NOBODY, NOBODY));
-		}
+		if (geteuid() == 0)
+			child_become(NOBODY);
 		rights_of_a_user(daemon, fault_row);
 		_exit(0);
 	}

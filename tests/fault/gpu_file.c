@@ -192,7 +192,7 @@ TEST(hung, "questions that hang cost one line, leave room for other requests, an
 	raw_file(&other, daemon_path(kit.daemon, "f"), O_RDWR, &others);
 	ask_fails(&other, others.id, -EAGAIN, "0 files of this client and 2 of its user");
 	daemon_log_wait(kit.daemon, "cuFileHandleRegister has not come back");
-	CHECK_EQ(log_count(kit.daemon, "has not come back"), 1);
+	CHECK_EQ(daemon_log_count(kit.daemon, "has not come back"), 1);
 	words_set("");
 	for (unsigned i = 0; i < N_WAIT; i++)
 		raw_receive_ok(&kit.raw);

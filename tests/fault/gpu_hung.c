@@ -30,7 +30,7 @@ TEST(hung_transfer, "transfers that hang hold workers only: other clients' ops g
 	pattern_check(slab.memory, MIB, 1, MIB, "host memory");
 	daemon_log_wait(kit.daemon, "cuFileRead has not come back");
 	/* Reads of a device that is loaded may hang, too. */
-	CHECK_EQ(log_count(kit.daemon, "cuFileRead has not come back"), 1);
+	CHECK_EQ(daemon_log_count(kit.daemon, "cuFileRead has not come back"), 1);
 	daemon_status(kit.daemon, &answer);
 	for (size_t i = 0; i < answer.reply->status->n_stuck; i++)
 		if (strcmp(answer.reply->status->stuck[i]->what, "cuFileRead") == 0)
@@ -254,7 +254,7 @@ TEST_TABLE(closes_not, failed_closes,
 	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
 	daemon_wait_end(kit.daemon, 0);
 	daemon_log_wait(kit.daemon, failed_closes[row].log);
-	CHECK_EQ(log_count(kit.daemon, "cuFile is not closed"), 1);
+	CHECK_EQ(daemon_log_count(kit.daemon, "cuFile is not closed"), 1);
 	kit_close(&kit);
 }
 
@@ -272,7 +272,7 @@ TEST(hung_import, "an import that hangs costs one line, and other clients' impor
 	held_wait("cuIpcOpenMemHandle_v2", true);
 	kit_check_works(&kit);
 	daemon_log_wait(kit.daemon, "GPU import has not come back");
-	CHECK_EQ(log_count(kit.daemon, "has not come back"), 1);
+	CHECK_EQ(daemon_log_count(kit.daemon, "has not come back"), 1);
 	CHECK(daemon_log_has(kit.daemon, "nvidia-smi"));
 	beside_ok();
 	words_set("");

@@ -7,14 +7,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,14 +76,6 @@ static void processes_end(const pid_t *pids, unsigned n)
 
 /* ---- clients that import it ---- */
 
-static void become(uid_t uid)
-{
-	CHECK_SYS(setgroups(0, NULL));
-	CHECK_SYS(setresgid(uid, uid, uid));
-	CHECK_SYS(setresuid(uid, uid, uid));
-	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL));
-}
-
 static uint32_t import_send(struct raw *raw, int fd, struct answer *answer)
 {
 	Wire__SlabImport import = WIRE__SLAB_IMPORT__INIT;
@@ -112,7 +101,7 @@ static void attack(const struct daemon *daemon, int fd, unsigned user, bool take
 {
 	struct raw raw = RAW_NONE;
 
-	become(UID + user);
+	child_become(UID + user);
 	raw_open(&raw, daemon);
 	for (;;) {
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
@@ -134,7 +123,7 @@ static void attack_by_frees(const struct daemon *daemon, int fd)
 	uint32_t slabs[N_FREES];
 	struct raw raw = RAW_NONE;
 
-	become(UID);
+	child_become(UID);
 	raw_open(&raw, daemon);
 	for (unsigned i = 0; i < N_FREES; i++) {
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
@@ -168,23 +157,10 @@ static struct daemon *start(bool is_alone)
 	test_needs_root();
 	test_time_limit(240);
 	daemon = daemon_start(NULL);
-	CHECK_SYS(chmod(test_dir(), 0755));
-	CHECK_SYS(chmod(daemon->socket_path, 0666));
+	daemon_open_to_all(daemon);
 	if (!is_alone)
 		victim_start(daemon);
 	return daemon;
-}
-
-static unsigned n_lines(const struct daemon *daemon, const char *words)
-{
-	_cleanup_(fclosep) FILE *log = fopen(daemon->log_path, "re");
-	char line[1024];
-	unsigned n = 0;
-
-	CHECK(log);
-	while (fgets(line, sizeof(line), log))
-		n += strstr(line, words) != NULL;
-	return n;
 }
 
 TEST_TABLE(imports, rows, "imports of memory that was mapped very often stalled all control calls")
@@ -207,7 +183,7 @@ TEST_TABLE(imports, rows, "imports of memory that was mapped very often stalled 
 	processes_end(pids, rows[row].n_users);
 	processes_end(mappers.pids, N_MAPPERS);
 	/* Other uids gain nothing, and other memory is imported. */
-	test_note("%u bans", n_lines(daemon, REFUSED));
+	test_note("%u bans", daemon_log_count(daemon, REFUSED));
 	raw_open(&raw, daemon);
 	CHECK(import_send(&raw, other, &answer));
 }

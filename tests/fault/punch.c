@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -91,13 +90,6 @@ static void read_some(struct rig *rig, uint8_t *memory, size_t shift, uint64_t *
 	}
 }
 
-static void become(uid_t uid)
-{
-	CHECK_SYS(setgroups(0, NULL));
-	CHECK_SYS(setresgid(uid, uid, uid));
-	CHECK_SYS(setresuid(uid, uid, uid));
-}
-
 /* Never returns.  fd, memory: what is shared. */
 static void attack(const struct daemon *daemon, int row, unsigned user, int fd, void *memory)
 {
@@ -107,7 +99,7 @@ static void attack(const struct daemon *daemon, int row, unsigned user, int fd, 
 	pthread_t thread;
 
 	if (rows[row].n_users)
-		become(UID + user);
+		child_become(UID + user);
 	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL));
 	rig_open(&rig, NULL);
 	(void)rig_file(&rig, "f", O_RDONLY);
@@ -142,10 +134,8 @@ static void needs_lanes(const struct daemon *daemon)
 static void make_file(const struct daemon *daemon)
 {
 	file_make_pattern(daemon_path(daemon, "f"), FILE_BYTES, 1);
-	CHECK_SYS(chmod(test_dir(), 0755));
-	CHECK_SYS(chmod(daemon->store_dir, 0755));
 	CHECK_SYS(chmod(daemon_path(daemon, "f"), 0644));
-	CHECK_SYS(chmod(daemon->socket_path, 0666));
+	daemon_open_to_all(daemon);
 }
 
 TEST_TABLE(punch, rows, "a client that punches its memory makes a lane wait a few times only")
@@ -224,7 +214,7 @@ TEST(innocent,
 	CHECK_CALL(dsaio_alloc(rig.client, MIB, &own));
 	pid = (pid_t)CHECK_SYS(fork());
 	if (!pid) {
-		become(UID);
+		child_become(UID);
 		(void)punch_main(memory);
 	}
 	while (!daemon_log_has(rig.daemon, BANNED)) {

@@ -9,14 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -38,14 +36,6 @@ static void few_descriptors(void)
 	struct rlimit limit = { .rlim_cur = 4096, .rlim_max = 4096 };
 
 	(void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, the bounds are others */
-}
-
-static void become(uid_t uid)
-{
-	CHECK_SYS(setgroups(0, NULL));
-	CHECK_SYS(setresgid(uid, uid, uid));
-	CHECK_SYS(setresuid(uid, uid, uid));
-	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a change of user clears it */
 }
 
 /* Sends it; true if it was granted, else the refusal has to be one of a bound. */
@@ -183,7 +173,7 @@ static void taker_start(const struct daemon *daemon, int row, uid_t uid, struct 
 	{
 		int fd = open_direct(daemon_path(daemon, "f"), O_RDONLY);
 
-		become(uid);
+		child_become(uid);
 		haul->clients = take_clients(daemon, raws);
 		for (unsigned i = 0; i < haul->clients; i++)
 			kinds[row].take(&raws[i], fd, haul);

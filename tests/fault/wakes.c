@@ -5,14 +5,11 @@
 #include "tests/victim.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,10 +89,7 @@ static pid_t sleeper_start(const struct daemon *daemon, uid_t uid, bool by_lane,
 	pid = (pid_t)CHECK_SYS(fork());
 	if (pid > 0)
 		return pid;
-	CHECK_SYS(setgroups(0, NULL));
-	CHECK_SYS(setresgid(uid, uid, uid));
-	CHECK_SYS(setresuid(uid, uid, uid));
-	CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a change of user clears it */
+	child_become(uid);
 	raw_open(&raw, daemon);
 	raw_file(&raw, daemon_path(daemon, "f"), O_RDONLY, &file);
 	raw_channel(&raw, raw_handle_with_bell(&raw, &bell_fd), file.store, 4, true, &channel);
@@ -130,9 +124,7 @@ TEST_TABLE(costly, attacks, "clients that are costly to wake took the time of al
 
 	test_needs_root();
 	daemon = daemon_start(NULL);
-	CHECK_SYS(chmod(test_dir(), 0755));
-	CHECK_SYS(chmod(daemon->store_dir, 0755));
-	CHECK_SYS(chmod(daemon->socket_path, 0666));
+	daemon_open_to_all(daemon);
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	if (attacks[row].has_others)
 		victim_start(daemon);
@@ -152,9 +144,7 @@ TEST(calm, "a client with many watches that are not too many is served")
 
 	test_needs_root();
 	daemon = daemon_start(NULL);
-	CHECK_SYS(chmod(test_dir(), 0755));
-	CHECK_SYS(chmod(daemon->store_dir, 0755));
-	CHECK_SYS(chmod(daemon->socket_path, 0666));
+	daemon_open_to_all(daemon);
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	for (unsigned by_lane = 0; by_lane < 2; by_lane++) {
 		pid = sleeper_start(daemon, FIRST_UID, by_lane, EPOLLS_CALM, 100);

@@ -86,19 +86,6 @@ static inline struct daemon *gpu_start(const char *standin, const char *keys)
 	return daemon;
 }
 
-/* Lines of the daemon's log with that text. */
-static inline unsigned log_count(const struct daemon *daemon, const char *text)
-{
-	_cleanup_(fclosep) FILE *file = fopen(daemon->log_path, "re");
-	char line[2048];
-	unsigned n = 0;
-
-	CHECK(file);
-	while (fgets(line, sizeof(line), file))
-		n += strstr(line, text) != NULL;
-	return n;
-}
-
 /* ---- memory of GPU 0 ---- */
 
 static inline CUdeviceptr gpu_alloc(size_t bytes)
