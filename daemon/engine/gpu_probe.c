@@ -448,10 +448,10 @@ const char *gpu_report_cufile_text(const struct gpu_report *report, char text[GP
 	else if (gpu_report_copies(report))
 		text_set(text, "cuFile %d.%d in compatibility mode, which copies in the daemon",
 			 major, minor);
-	else if (report->has_p2pdma && !report->nvfs_major && !report->nvfs_minor)
-		text_set(text, "cuFile %d.%d with P2PDMA", major, minor);
-	else
+	else if (report->nvfs_major || report->nvfs_minor)
 		text_set(text, "cuFile %d.%d with nvidia-fs %" PRIu32 ".%" PRIu32, major, minor,
 			 report->nvfs_major, report->nvfs_minor);
+	else
+		text_set(text, "cuFile %d.%d with P2PDMA", major, minor);
 	return text;
 }

@@ -202,29 +202,33 @@ static int slab_locked(struct slab *slab, int code)
 	return 0;
 }
 
-/* Maps and locks the memory of fd. */
-static int slab_map(struct slab *slab)
+/* Maps the memory of fd.  what: for the message. */
+static int mapping_make(struct slab *slab, const char *what, bool is_aligned)
 {
-	bool is_aligned = can_be_huge(slab) && !slab->is_huge;
 	void *memory = is_aligned ? map_aligned(slab->fd, slab->map_bytes)
 				  : mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-					 slab->fd, 0);
+					 slab->fd, (off_t)slab->import_off);
 
 	if (memory == MAP_FAILED)
-		return error_set(&slab->error, -errno, "slab of %" PRIu64 " bytes: mmap",
+		return error_set(&slab->error, -errno, "%s of %" PRIu64 " bytes: mmap", what,
 				 slab->size_bytes);
 	slab->region = (struct region){ .kind = REGION_HOST, .base = memory };
 	/* A core dump would delay the end of file by which clients see the daemon's death. */
 	(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
-	if (slab->place.pages == SLAB_PAGES_SMALL)	       /* whatever shmem_enabled says */
-		(void)madvise(memory, slab->map_bytes, MADV_NOHUGEPAGE);
-	if (slab->place.has_node) {
-		int r = numa_prefer(memory, slab->map_bytes, slab->place.node, &slab->error);
+	return 0;
+}
 
-		if (r < 0)
-			return r;
-	}
-	return slab_locked(slab, mapping_lock(slab));
+/* Maps and locks the memory of fd. */
+static int slab_map(struct slab *slab)
+{
+	int r = mapping_make(slab, "slab", can_be_huge(slab) && !slab->is_huge);
+	char *memory = slab->region.base;
+
+	if (r == 0 && slab->place.pages == SLAB_PAGES_SMALL) /* whatever shmem_enabled says */
+		(void)madvise(memory, slab->map_bytes, MADV_NOHUGEPAGE);
+	if (r == 0 && slab->place.has_node)
+		r = numa_prefer(memory, slab->map_bytes, slab->place.node, &slab->error);
+	return r < 0 ? r : slab_locked(slab, mapping_lock(slab));
 }
 
 /* ---- imported memory ---- */
@@ -234,25 +238,17 @@ static struct import_step step_of(const struct slab *slab)
 	return (struct import_step){ .memory = &slab->memory, .who = &slab->job.work.about.who };
 }
 
-/* Maps the memory, to be locked as its pages come.  *ret_lock: 0, or the -errno of that. */
+/* Maps the memory, to be locked as its pages come.  *ret_lock: 0, or set to the -errno of that. */
 static int import_map(struct slab *slab, int *ret_lock)
 {
 	struct import_step step = step_of(slab);
 	int r = import_step_begin(&step, &slab->error);
-	void *memory;
 
 	if (r < 0)
 		return r;
-	memory = mmap(NULL, slab->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
-		      (off_t)slab->import_off);
-	if (memory == MAP_FAILED) {
-		r = error_set(&slab->error, -errno, "shared memory of %" PRIu64 " bytes: mmap",
-			      slab->size_bytes);
-	} else {
-		slab->region = (struct region){ .kind = REGION_HOST, .base = memory };
-		(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* as in slab_map() */
-		*ret_lock = mlock2(memory, slab->map_bytes, MLOCK_ONFAULT) < 0 ? -errno : 0;
-	}
+	r = mapping_make(slab, "shared memory", false);
+	if (r == 0 && mlock2(slab->region.base, slab->map_bytes, MLOCK_ONFAULT) < 0)
+		*ret_lock = -errno;
 	import_step_end(&step);
 	return r;
 }
