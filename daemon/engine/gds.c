@@ -186,6 +186,7 @@ static int memory_map(struct gds_memory *memory, struct error *error)
 	r = memory->handle.is_ipc ? open_ipc(memory, error) : open_fd(memory, error);
 	if (r == 0)
 		r = memory_check(memory, error);
+	gds_driver_note(memory->gpu, r == 0);
 	if (r == 0)
 		r = memory_register(memory, error);
 	if (r < 0)
@@ -265,6 +266,7 @@ static int shared_look(struct gds_memory *memory, struct error *error)
 		if (r < 0)
 			return r;
 		result = shared_open(memory);
+		gds_driver_note(memory->gpu, result == CUDA_SUCCESS);
 		gds_leave();
 	}
 	return gds_cuda_result("cuMemImportFromShareableHandle()", result, error);
@@ -349,7 +351,7 @@ static int size_check(const struct gds_memory *memory, uint64_t bytes, struct er
 int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 	       struct region *ret_region, struct error *error)
 {
-	const struct gds_gpu *gpu = NULL;
+	const struct gds_gpu *gpu;
 	struct gds_memory *memory = NULL;
 	int r = gds_driver_gpu(handle->uuid, &gpu, error);
 
@@ -358,15 +360,13 @@ int gds_import(const struct gds_handle *handle, struct gds_memory **ret_memory,
 				   : import_fd(handle, gpu, &memory, error);
 	if (!handle->is_ipc)
 		(void)close(handle->fd); /* the mapping keeps the memory */
-	if (r == 0) {
-		r = size_check(memory, handle->size_bytes, error);
-		if (r < 0)
-			gds_release(memory);
-	}
-	if (gpu)
-		gds_driver_note(gpu, r == 0);
 	if (r < 0)
 		return r;
+	r = size_check(memory, handle->size_bytes, error);
+	if (r < 0) {
+		gds_release(memory);
+		return r;
+	}
 	*ret_memory = memory;
 	*ret_region = (struct region){ .kind = REGION_GPU,
 				       .base = pointer(memory->base),

@@ -336,12 +336,12 @@ int gds_driver_context(const struct gds_gpu *gpu, uid_t uid, struct error *error
 	return once_do(&of->once, error);
 }
 
-void gds_driver_note(const struct gds_gpu *gpu, bool is_imported)
+void gds_driver_note(const struct gds_gpu *gpu, bool is_its_memory)
 {
 	struct driver_gpu *of = driver_gpu(gpu);
 
 	(void)pthread_mutex_lock(&driver.lock);
-	if (is_imported)
+	if (is_its_memory)
 		of->use = CONTEXT_IS_USED;
 	else if (of->use == CONTEXT_NEW && of->once.state == ONCE_IS_DONE && !of->once.error.code)
 		of->use = CONTEXT_IN_VAIN;

@@ -5,7 +5,7 @@
  * that thread, at most GDS_START_MSEC.  If a library fails or does not return, each later caller gets the
  * same sentence at once.  Only after -ENOMEM is it tried again.  The same holds for the context of each
  * GPU, which takes some of the GPU's memory and is made when its first memory is imported.  A user whose handle
- * failed after that gets no context of another GPU before memory of the first is imported, so made-up handles make at
+ * was none of its memory gets no context of another GPU before a handle of the first one is, so made-up handles make at
  * most as many contexts as the user has worker threads.
  *
  * After that the daemon makes no process: the libraries do not survive fork(2).
@@ -45,8 +45,8 @@ int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_g
 /* Makes the GPU's context, if it is not there, for this user.  Returns 0, -EAGAIN (another one was made for the user
    in vain), -ETIMEDOUT, -ENOMEM or the driver's error. */
 int gds_driver_context(const struct gds_gpu *gpu, uid_t uid, struct error *error);
-/* The context was for an import that succeeded, or for something that did not need it. */
-void gds_driver_note(const struct gds_gpu *gpu, bool is_imported);
+/* The context was for a handle that is one of the GPU's memory, or was made in vain. */
+void gds_driver_note(const struct gds_gpu *gpu, bool is_its_memory);
 
 /* Valid after gds_driver_gpu() has succeeded once. */
 extern struct gpu_cuda gds_cuda;

@@ -413,8 +413,13 @@ TEST(import_fails_here, "cuFile that takes no imported memory refuses the import
 	struct device_import import;
 	struct kit kit;
 
-	kit_connect(&kit, gpu_start("buf_imported=no", "engine = gds\n"));
+	kit_connect(&kit, gpu_start("gpus=2 buf_imported=no", "engine = gds\n"));
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	import_fails(&kit.raw, &import, -EOPNOTSUPP, "cuFileBufRegister()");
+	/* That counted as a made-up handle, for which other GPUs are refused. */
+	gpu_enter(1);
+	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
+	CHECK_EQ(gpu.find.cuDeviceGetUuid_v2(&import.uuid, 1), CUDA_SUCCESS);
 	import_fails(&kit.raw, &import, -EOPNOTSUPP, "cuFileBufRegister()");
 	imported_wait(kit.daemon, 0);
 	kit_close(&kit);
