@@ -72,10 +72,9 @@ static void start_on(char *buf, uint8_t opcode, uint64_t len)
 	op_set_io(op, opcode, 100, len, &(struct buffer_place){ .slab = NULL });
 	op_set_file(op, &file);
 	op_change_state(op, OP_BOUNCED);
-	job_init(
-		&job, op, &handle, &channel,
-		&(struct job_memory){ buf, gpus_find(buf), slots_share_get(&slots, channel.store) },
-		NULL, &gpus);
+	job_init(&job, op, &handle, &channel, &(struct job_memory){ buf, gpus_find(buf) }, NULL,
+		 &gpus);
+	job.share = slots_share_get(&slots, channel.store);
 	job.copies = &copies;
 	ck_assert_ptr_nonnull(job.share);
 	while (job.n < 4 && job_has_more(&job))
@@ -190,9 +189,8 @@ START_TEST(a_cancelled_op_starts_no_piece)
 	op_set_io(op, RING_OP_READ, 0, 4096, &(struct buffer_place){ .slab = NULL });
 	op_set_file(op, &file);
 	op_set_cancelled(op);
-	job_init(&job, op, &handle, &channel,
-		 &(struct job_memory){ memory, -1, slots_share_get(&slots, channel.store) }, NULL,
-		 NULL);
+	job_init(&job, op, &handle, &channel, &(struct job_memory){ memory, -1 }, NULL, NULL);
+	job.share = slots_share_get(&slots, channel.store);
 	ck_assert_int_eq(job_start_piece(&job, false, false), 0);
 	ck_assert_uint_eq(job.n, 0);
 	job_end_op(&job);

@@ -104,13 +104,6 @@ int bounce_start(struct dsaio_client *client)
 	return r < 0 ? error_fail_errno(r, "a thread that copies private memory") : 0;
 }
 
-struct slots_share *bounce_share(struct dsaio_client *client, uint32_t store)
-{
-	struct client_bounce *bounce = bounce_get(client);
-
-	return bounce ? slots_share_get(&bounce->slots, store) : NULL;
-}
-
 static void job_post(struct dsaio_client *client, struct job *job)
 {
 	struct client_bounce *bounce = bounce_get(client); /* it is there */
@@ -138,10 +131,12 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 {
 	struct dsaio_client *client = op->handle->client;
 	struct client_bounce *bounce = bounce_get(client); /* it is there */
-	struct job *job = memory->share ? calloc(1, sizeof(*job)) : NULL;
+	struct job *job = calloc(1, sizeof(*job));
 
-	if (!job) {
-		slots_share_drop(memory->share);
+	if (job)
+		job->share = slots_share_get(&bounce->slots, op->file->session.store);
+	if (!job || !job->share) {
+		free(job);
 		end_op(op, -ENOMEM, 0);
 		return;
 	}
@@ -185,6 +180,8 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, const struct job_m
 
 	job_init(&job, op, op->handle, channel, memory, bounce ? &bounce->copiers : NULL,
 		 bounce ? &bounce->gpus : NULL);
+	if (bounce)
+		job.share = slots_share_get(&bounce->slots, op->file->session.store);
 	note_why(&job);
 	/* Its pieces go by the handle's ring, after the ops that are in it. */
 	job.stop = job.share ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;

@@ -20,9 +20,6 @@
 /* Makes sure that the thread runs.  Returns 0 or a negative errno, with a sentence. */
 int bounce_start(struct dsaio_client *client);
 
-/* The store's share of the slots, for struct job_memory; NULL: no memory. */
-struct slots_share *bounce_share(struct dsaio_client *client, uint32_t store);
-
 /* Runs and ends a blocking BOUNCED op, which is in its inode's list; channel: of its file's store. */
 void bounce_run(struct dsaio_op *op, struct channel *channel, const struct job_memory *memory);
 

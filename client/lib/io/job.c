@@ -22,7 +22,6 @@ void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
 	job->op = op;
 	job->via = via;
 	job->channel = channel;
-	job->share = memory ? memory->share : NULL;
 	job->gpus = gpus;
 	job->gpu = memory ? memory->gpu : -1;
 	if (job->gpu < 0 && op->opcode == RING_OP_READ && op->len >= SHARE_BYTES_MIN)

@@ -104,11 +104,10 @@ struct job {
 /* The memory of a bounced op. */
 struct job_memory {
 	void *buf;
-	int gpu;		   /* the GPU whose memory it is; -1: the host's */
-	struct slots_share *share; /* bounce_share(); NULL: none so far */
+	int gpu; /* the GPU whose memory it is; -1: the host's */
 };
 
-/* memory: its share becomes the job's; NULL: a job for the ring.  copiers: NULL: none.  gpus: of GPU memory. */
+/* memory: NULL: a job for the ring.  copiers: NULL: none.  gpus: of GPU memory. */
 void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
 	      struct channel *channel, const struct job_memory *memory, struct copiers *copiers,
 	      struct gpus *gpus);

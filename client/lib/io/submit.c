@@ -187,8 +187,6 @@ static int op_route(const struct op_request *q, struct route *ret_route)
 				    : WAY_RING;
 	else if ((r = gpu_route(q, &route)) == 0)
 		route.way = WAY_BOUNCED;
-	if (route.way == WAY_BOUNCED && !route.memory.share)
-		route.memory.share = bounce_share(client, q->file->session.store);
 	*ret_route = route;
 	return r < 0 ? r : 0;
 }
@@ -360,7 +358,6 @@ static void plan_file(struct op_plan *plan, bool needs_buffered)
 		}
 	}
 	if (r < 0) {
-		slots_share_drop(plan->memory.share);
 		op_set_result(op, r, 0);
 		plan->way = WAY_AT_ONCE;
 	}
@@ -395,7 +392,6 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	if (!op) {
 		route_unref(&route);
 		free(route.why);
-		slots_share_drop(route.memory.share);
 		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
 	}
 	op_set_io(op, q->opcode, q->off, q->len, &route.place);
