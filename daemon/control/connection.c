@@ -179,22 +179,23 @@ bool connection_serve(struct connection *connection)
 		int r = frame_read(&connection->reader, connection->fd, &frame, why, sizeof(why));
 		bool is_costly = wakes_end(&connection->wakes, since_nsec);
 
-		if (r == -EAGAIN)
-			return false;
 		if (r == -EPROTO) {
 			connection->ops->on_garbage(connection, why);
 			return false;
 		}
-		if (r <= 0) { /* the end; a reset if the peer left data unread */
+		if (r <= 0 && r != -EAGAIN) { /* the end; a reset if the peer left data unread */
 			connection_lost(connection);
 			return false;
 		}
-		connection->ops->on_frame(connection, &frame);
-		connection->ops->close_fds(connection, frame.fds, frame.n_fds);
-		if (is_costly) { /* the peer is woken when there is room for its requests */
-			connection_lost_for(connection, WAKES_WHY);
-			return false;
+		if (r > 0) {
+			connection->ops->on_frame(connection, &frame);
+			connection->ops->close_fds(connection, frame.fds, frame.n_fds);
 		}
+		/* The peer is woken when there is room for its requests, or for pieces of them. */
+		if (is_costly)
+			connection_lost_for(connection, WAKES_WHY);
+		if (is_costly || r == -EAGAIN)
+			return false;
 		if (clock_nsec() >= end_nsec)
 			return true;
 	}

@@ -5,9 +5,11 @@
 #include "tests/victim.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -18,6 +20,8 @@
 #define COPIES 1000u /* of a socket */
 #define EPOLLS 120u  /* that watch each copy: a wake-up takes about 10 ms */
 #define EPOLLS_CALM 1u
+
+enum way { BY_LANE, BY_REPLY, BY_PIECE, N_WAYS };
 
 /* Watches the socket many times. */
 static void watch(int fd, unsigned n_epolls)
@@ -68,6 +72,20 @@ static void wake_by_main_thread(struct raw *raw)
 	raw_receive(raw, &answer);
 }
 
+/* A piece of a request: the client is woken when the daemon has read it. */
+static void wake_by_piece(const struct raw *raw, unsigned n)
+{
+	static const uint8_t head[FRAME_HEADER_BYTES] = { 0, 16 }; /* 4096 bytes */
+
+	int n_bytes = 0;
+
+	(void)send(raw->fd, n < sizeof(head) ? &head[n] : head, 1, MSG_NOSIGNAL);
+	do {
+		(void)poll(NULL, 0, 1);
+		CHECK_SYS(ioctl(raw->fd, SIOCOUTQ, &n_bytes));
+	} while (n_bytes);
+}
+
 static bool is_closed(const struct raw *raw)
 {
 	char byte;
@@ -76,7 +94,7 @@ static bool is_closed(const struct raw *raw)
 }
 
 /* A process of that user that has itself woken until the daemon ends the session, or so many times. */
-static pid_t sleeper_start(const struct daemon *daemon, uid_t uid, bool by_lane, unsigned n_epolls,
+static pid_t sleeper_start(const struct daemon *daemon, uid_t uid, enum way way, unsigned n_epolls,
 			   unsigned n_wakes)
 {
 	struct raw raw = RAW_NONE;
@@ -93,28 +111,31 @@ static pid_t sleeper_start(const struct daemon *daemon, uid_t uid, bool by_lane,
 	raw_open(&raw, daemon);
 	raw_file(&raw, daemon_path(daemon, "f"), O_RDONLY, &file);
 	raw_channel(&raw, raw_handle_with_bell(&raw, &bell_fd), file.store, 4, true, &channel);
-	watch(by_lane ? bell_fd : raw.fd, n_epolls);
-	for (; n_wakes && !is_closed(&raw); n_wakes--) {
-		if (by_lane)
+	watch(way == BY_LANE ? bell_fd : raw.fd, n_epolls);
+	for (unsigned i = 0; i < n_wakes && !is_closed(&raw); i++) {
+		if (way == BY_LANE)
 			wake_by_lane(&channel, bell_fd);
-		else
+		else if (way == BY_REPLY)
 			wake_by_main_thread(&raw);
+		else
+			wake_by_piece(&raw, i);
 	}
 	_exit(!is_closed(&raw));
 }
 
 static const struct {
 	const char *what;
-	bool by_lane;
+	enum way way;
 	unsigned n_users;
 	bool has_others; /* before the attack */
 } attacks[] = {
-	{ "of its lane", true, 1, true },
-	{ "of its lane, alone at first", true, 1, false },
-	{ "of its lane, by users in turn", true, USERS_MAX, true },
-	{ "of the main thread", false, 1, true },
-	{ "of the main thread, alone at first", false, 1, false },
-	{ "of the main thread, by users in turn", false, USERS_MAX, true },
+	{ "of its lane", BY_LANE, 1, true },
+	{ "of its lane, alone at first", BY_LANE, 1, false },
+	{ "of its lane, by users in turn", BY_LANE, USERS_MAX, true },
+	{ "of the main thread", BY_REPLY, 1, true },
+	{ "of the main thread, alone at first", BY_REPLY, 1, false },
+	{ "of the main thread, by users in turn", BY_REPLY, USERS_MAX, true },
+	{ "of the main thread, which reads a request in pieces", BY_PIECE, 1, true },
 };
 
 TEST_TABLE(costly, attacks, "clients that are costly to wake took the time of all others")
@@ -129,7 +150,7 @@ TEST_TABLE(costly, attacks, "clients that are costly to wake took the time of al
 	if (attacks[row].has_others)
 		victim_start(daemon);
 	for (unsigned i = 0; i < attacks[row].n_users; i++)
-		pids[i] = sleeper_start(daemon, FIRST_UID + i, attacks[row].by_lane, EPOLLS, 100);
+		pids[i] = sleeper_start(daemon, FIRST_UID + i, attacks[row].way, EPOLLS, 100);
 	for (unsigned i = 0; i < attacks[row].n_users; i++)
 		child_wait_ok(pids[i]);
 	CHECK(daemon_log_has(daemon, "costly to wake"));
@@ -146,8 +167,8 @@ TEST(calm, "a client with many watches that are not too many is served")
 	daemon = daemon_start(NULL);
 	daemon_open_to_all(daemon);
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
-	for (unsigned by_lane = 0; by_lane < 2; by_lane++) {
-		pid = sleeper_start(daemon, FIRST_UID, by_lane, EPOLLS_CALM, 100);
+	for (enum way way = 0; way < N_WAYS; way++) {
+		pid = sleeper_start(daemon, FIRST_UID, way, EPOLLS_CALM, 100);
 		CHECK_EQ(waitpid(pid, &status, 0), pid);
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 	}
