@@ -18,7 +18,28 @@ static struct {
 	pthread_mutex_t paced; /* before lock: an unmap of memory that is banned, and its pause */
 	pthread_mutex_t lock;  /* during a call */
 	struct stall_table stalls; /* under lock */
-} steps = { .paced = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER };
+	pthread_rwlock_t
+		calls; /* after lock: for writing during a step, for reading during a call on a slab */
+} steps = { .paced = PTHREAD_MUTEX_INITIALIZER,
+	    .lock = PTHREAD_MUTEX_INITIALIZER,
+	    .calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP };
+
+void import_step_hold(void)
+{
+	(void)pthread_rwlock_rdlock(&steps.calls); /* fewer threads than it counts: cannot fail */
+}
+
+void import_step_go_on(void)
+{
+	(void)pthread_rwlock_unlock(&steps.calls);
+}
+
+/* Under the lock. */
+static void step_start(struct import_step *step)
+{
+	(void)pthread_rwlock_wrlock(&steps.calls);
+	stall_step_begin(&step->stall);
+}
 
 /* Under the lock. */
 static bool is_banned(const struct import_step *step)
@@ -33,6 +54,7 @@ static uint64_t step_end(struct import_step *step)
 	const struct hung_who *who = step->who;
 	const struct stalls *stalls = NULL;
 
+	(void)pthread_rwlock_unlock(&steps.calls);
 	for (uint64_t n = nsec / STALL_STEP_NSEC; n > 0 && !stalls; n--)
 		stalls = stall_table_note(&steps.stalls, step->memory, who->uid, now_nsec);
 	if (stalls) /* a line for each ban */
@@ -46,18 +68,38 @@ static uint64_t step_end(struct import_step *step)
 	return nsec;
 }
 
+/* Under the lock. */
+static int check(const struct import_step *step, struct error *error)
+{
+	if (!is_banned(step))
+		return 0;
+	return error_set_plain(error, -EAGAIN,
+			       "shared memory: it has kept the daemon from mapping memory, "
+			       "as memory does that programs map very often and punch: try "
+			       "again in some minutes, or use dsaio_alloc()");
+}
+
+int import_step_check(const struct import_step *step, struct error *error)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&steps.lock); /* of the default kind: cannot fail */
+	r = check(step, error);
+	(void)pthread_mutex_unlock(&steps.lock);
+	return r;
+}
+
 int import_step_begin(struct import_step *step, struct error *error)
 {
-	(void)pthread_mutex_lock(&steps.lock); /* of the default kind: cannot fail */
-	if (is_banned(step)) {
+	int r;
+
+	(void)pthread_mutex_lock(&steps.lock);
+	r = check(step, error);
+	if (r < 0)
 		(void)pthread_mutex_unlock(&steps.lock);
-		return error_set_plain(error, -EAGAIN,
-				       "shared memory: it has kept the daemon from mapping memory, "
-				       "as memory does that programs map very often and punch: try "
-				       "again in some minutes, or use dsaio_alloc()");
-	}
-	stall_step_begin(&step->stall);
-	return 0;
+	else
+		step_start(step);
+	return r;
 }
 
 void import_step_end(struct import_step *step)
@@ -86,7 +128,7 @@ bool import_step_unmap(struct import_step *step, void *start, size_t bytes,
 		(void)pthread_mutex_lock(&steps.paced);
 		(void)pthread_mutex_lock(&steps.lock);
 	}
-	stall_step_begin(&step->stall);
+	step_start(step);
 	is_unmapped = munmap(start, bytes) == 0;
 	nsec = step_end(step);
 	if (!is_paced)

@@ -5,7 +5,8 @@
  * waits for the walk over all of these mappings.  It holds the lock of the daemon's mappings meanwhile, for which all
  * threads wait that map memory.  No check before the call prevents that.
  *
- * So such calls are short steps that run one at a time, and one that lasts is a stall of the memory (stall.h).
+ * So such calls are short steps that run one at a time, and one that lasts is a stall of the memory (stall.h).  The calls
+ * on slabs that take long are not made meanwhile: with the lock of the mappings held, they would make others' steps last.
  * Imports of memory that is banned for its stalls are refused to all clients.  Its frees go on, but pause after each
  * call that stalls, so that such frees of all users take a small part of the time.
  *
@@ -29,9 +30,15 @@ struct import_step {
 	struct stall_step stall;
 };
 
-/* Brackets a call.  Returns 0, or -EAGAIN with a message and begins nothing: the memory is banned. */
+/* Returns 0, or -EAGAIN with a message: the memory is banned. */
+int import_step_check(const struct import_step *step, struct error *error);
+/* Brackets a call.  Returns the same, and then begins nothing. */
 int import_step_begin(struct import_step *step, struct error *error);
 void import_step_end(struct import_step *step);
+
+/* Brackets such a call on a slab. */
+void import_step_hold(void);
+void import_step_go_on(void);
 
 /* munmap(2), also of memory that is banned.  is_stopping: it pauses no more.  Returns whether it succeeded. */
 bool import_step_unmap(struct import_step *step, void *start, size_t bytes,

@@ -75,10 +75,19 @@ static bool can_be_huge(const struct slab *slab)
  */
 static int fill_huge_part(char *memory, size_t bytes, bool must_collapse)
 {
-	for (size_t at = 0; at < bytes; at += MAP_HUGE_BYTES)
-		if (madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0)
-			return -errno;
-	return must_collapse && madvise(memory, bytes, MADV_COLLAPSE) < 0 ? -errno : 0;
+	int r = 0;
+
+	for (size_t at = 0; at < bytes && r == 0; at += MAP_HUGE_BYTES) {
+		import_step_hold();
+		r = madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0 ? -errno : 0;
+		import_step_go_on();
+	}
+	if (r < 0 || !must_collapse)
+		return r;
+	import_step_hold();
+	r = madvise(memory, bytes, MADV_COLLAPSE) < 0 ? -errno : 0;
+	import_step_go_on();
+	return r;
 }
 
 /*
@@ -162,17 +171,25 @@ static int mapping_lock(struct slab *slab)
 	for (size_t at = 0; at < bytes; at += STEP_BYTES) {
 		size_t n = bytes - at < STEP_BYTES ? bytes - at : STEP_BYTES;
 
-		if (mlock2(memory + at, n, 0) < 0)
-			return -errno;
+		import_step_hold();
+		r = mlock2(memory + at, n, 0) < 0 ? -errno : 0;
+		import_step_go_on();
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
 
 static void mapping_remove(char *memory, size_t bytes)
 {
-	while (bytes > STEP_BYTES && munmap(memory, STEP_BYTES) == 0) {
-		memory += STEP_BYTES;
-		bytes -= STEP_BYTES;
+	bool is_unmapped = true;
+
+	while (bytes > STEP_BYTES && is_unmapped) {
+		import_step_hold();
+		is_unmapped = munmap(memory, STEP_BYTES) == 0;
+		import_step_go_on();
+		memory += is_unmapped ? STEP_BYTES : 0;
+		bytes -= is_unmapped ? STEP_BYTES : 0;
 	}
 	/* The last step; or all of it, if huge pages are larger than a step. */
 	(void)munmap(memory, bytes); /* whole pages of our own mapping: cannot fail */
@@ -268,16 +285,15 @@ static int step_fill(char *memory, size_t bytes)
    would wait, too.  *ret_lock as above. */
 static int import_fill(struct slab *slab, int *ret_lock)
 {
-	struct import_step step = step_of(slab);
+	const struct import_step step = step_of(slab);
 	int r = 0;
 
 	for (size_t at = 0; at < slab->map_bytes && r == 0 && *ret_lock == 0; at += STEP_BYTES) {
 		const size_t left = slab->map_bytes - at;
 
-		r = import_step_begin(&step, &slab->error);
+		r = import_step_check(&step, &slab->error);
 		if (r < 0)
 			break;
-		import_step_end(&step);
 		*ret_lock = step_fill(slab->region.base + at,
 				      left < STEP_BYTES ? left : STEP_BYTES);
 	}

@@ -7,6 +7,7 @@
 #include "tests/unit/suite.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -92,8 +93,67 @@ START_TEST(banned_memory_is_unmapped_with_pauses_except_at_a_stop)
 }
 END_TEST
 
+static void *slab_call(void *arg)
+{
+	import_step_hold();
+	(void)pthread_barrier_wait(arg);
+	sleep_msec(4 * STALL_STEP_NSEC / MSEC);
+	import_step_go_on();
+	return NULL;
+}
+
+/* Two users who allocated and freed memory made the daemon refuse a third one's imports. */
+START_TEST(a_step_does_not_wait_for_calls_on_slabs)
+{
+	struct import_step step = { .memory = &memory, .who = &who };
+	pthread_barrier_t barrier;
+	struct error error;
+
+	ck_assert_int_eq(pthread_barrier_init(&barrier, NULL, 2), 0);
+	for (unsigned i = 0; i < STALLS_MAX; i++) {
+		pthread_t thread;
+
+		ck_assert_int_eq(pthread_create(&thread, NULL, slab_call, &barrier), 0);
+		(void)pthread_barrier_wait(&barrier);
+		ck_assert_int_eq(import_step_begin(&step, &error), 0);
+		import_step_end(&step);
+		ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	}
+	ck_assert_int_eq(import_step_check(&step, &error), 0);
+}
+END_TEST
+
+static void *hold(void *arg)
+{
+	_Atomic bool *is_held = arg;
+
+	import_step_hold();
+	*is_held = true;
+	import_step_go_on();
+	return NULL;
+}
+
+START_TEST(calls_on_slabs_wait_for_a_step)
+{
+	struct import_step step = { .memory = &memory, .who = &who };
+	_Atomic bool is_held = false;
+	struct error error;
+	pthread_t thread;
+
+	ck_assert_int_eq(import_step_begin(&step, &error), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, hold, &is_held), 0);
+	sleep_msec(4 * STALL_STEP_NSEC / MSEC);
+	ck_assert(!is_held);
+	import_step_end(&step);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert(is_held);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
+	tcase_add_test(tcase, a_step_does_not_wait_for_calls_on_slabs);
+	tcase_add_test(tcase, calls_on_slabs_wait_for_a_step);
 	tcase_add_test(tcase, memory_whose_steps_stall_is_refused_to_all_and_other_memory_to_none);
 	tcase_add_test(tcase, banned_memory_is_unmapped_with_pauses_except_at_a_stop);
 }
