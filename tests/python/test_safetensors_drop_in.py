@@ -20,6 +20,8 @@ FUNCTIONS = {
         "save": ["tensors", "metadata"],
         "save_file": ["tensors", "filename", "metadata"],
         "save_model": ["model", "filename", "metadata", "force_contiguous"],
+        "storage_ptr": ["tensor"],
+        "storage_size": ["tensor"],
     },
     "numpy": {
         "load": ["data"],
@@ -235,3 +237,17 @@ def test_models_are_saved_and_loaded_as_by_safetensors(path):
         assert state(other) == state(model)
     save_file({"more": model.whole}, path)
     assert module.load_model(model, path, strict=False) == theirs.load_model(model, path, strict=False)
+
+
+# ---- what frameworks use ----
+
+
+def test_storage_of_a_view_which_transformers_asks_for():
+    torch = pytest.importorskip("torch")
+    module = importlib.import_module("dsaio.safetensors.torch")
+    whole = torch.zeros(4, 4)
+
+    assert module.storage_ptr(whole[2]) == module.storage_ptr(whole) == whole.data_ptr()
+    assert module.storage_size(whole[2]) == 64
+    meta = torch.zeros(3, device="meta")
+    assert (module.storage_ptr(meta), module.storage_size(meta)) == (0, 12)

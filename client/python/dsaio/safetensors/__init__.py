@@ -617,9 +617,14 @@ def _check_tensors(tensors: Dict[str, Any]) -> None:
     _check_shared(tensors)
 
 
+def storage_of(tensor: Any) -> Any:
+    """The memory that a torch tensor is a view of."""
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+
+
 def _storage(tensor: Any) -> Tuple[int, int]:
-    """The address and the bytes of the memory that a torch tensor is a view of."""
-    storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+    """Its address and bytes."""
+    storage = storage_of(tensor)
     return storage.data_ptr(), storage.nbytes()
 
 

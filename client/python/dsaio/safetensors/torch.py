@@ -6,7 +6,7 @@ each memory once, under one of its names, and the metadata leads from the others
 
 from __future__ import annotations
 
-from . import SafetensorError, _storage, load, load_file, safe_open, save, save_file, sharing
+from . import SafetensorError, _storage, load, load_file, safe_open, save, save_file, sharing, storage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,25 @@ __all__ = [
     "save",
     "save_file",
     "save_model",
+    "storage_ptr",
+    "storage_size",
 ]
+
+
+def storage_ptr(tensor: Any) -> int:
+    """The address of the memory that a tensor is a view of; 0: it has none."""
+    try:
+        return int(storage_of(tensor).data_ptr())
+    except NotImplementedError:  # torch 1 has none of a meta tensor
+        return 0
+
+
+def storage_size(tensor: Any) -> int:
+    """The bytes of the memory that a tensor is a view of; of a tensor without memory its own."""
+    try:
+        return int(storage_of(tensor).nbytes())
+    except NotImplementedError:
+        return int(tensor.numel() * tensor.element_size())
 
 
 def _is_complete(tensor: Any) -> bool:
