@@ -116,6 +116,12 @@ def profile_name(profile: Profile) -> str:
     )
 
 
+def is_disturbed(row: Dict[str, Any]) -> bool:
+    """Did other clients or programs move bytes meanwhile?  Without --exclusive only others says so."""
+    others = members(row.get("others"))
+    return row.get("is_disturbed") is True or others.get("is_device_shared") is True or number(others.get("bytes")) > 0
+
+
 class Point:
     """An op and a profile with all its repetitions: the steps of a tuner are one, like those of a sweep."""
 
@@ -130,7 +136,7 @@ class Point:
         self.n_bytes += number(row.get("bytes"))
         self.sec += number(row.get("e2e_sec"))
         self.error = text(row.get("error")) or self.error
-        self.is_disturbed |= row.get("is_disturbed") is True
+        self.is_disturbed |= is_disturbed(row)
         for repetition in map(members, items(row.get("repetitions"))):
             sec = number(repetition.get("e2e_sec"))
             if sec > 0:
@@ -165,7 +171,7 @@ class Run:
             key = (op, self._profile(row))
             points.setdefault(key, Point(*key)).add(row)
             self.n_rows += 1
-            self.n_disturbed += row.get("is_disturbed") is True
+            self.n_disturbed += is_disturbed(row)
         self.points = list(points.values())
         self.measured = [p for p in self.points if p.speed > 0]
 
@@ -490,11 +496,18 @@ def latencies(pictures: Pictures, run: Run) -> str:
     all_sizes = [members(one) for one in items(run.results.get("latency"))]
     if not all_sizes:
         return ""
+    rows = map(members, items(run.results.get("points")))
+    disturbed = {(text(row.get("op")), number(row.get("io_size"))) for row in rows if is_disturbed(row)}
+
+    def mark(one: Dict[str, Any]) -> str:
+        return "!" if (text(one.get("op")), number(one.get("size"))) in disturbed else ""
+
     out = ['<div class="wide"><table class="short">\n<tr><th>op</th><th>size</th><th>n</th>']
     out += [f"<th>{title}</th>" for title, _ in LATENCIES] + ["</tr>\n"]
     for one in all_sizes:
+        name = size(number(one.get("size"))) + mark(one)
         n = str(int(number(one.get("n"))))
-        out.append(f"<tr>{cell(text(one.get('op')))}{cell(size(number(one.get('size'))))}{cell(n)}")
+        out.append(f"<tr>{cell(text(one.get('op')))}{cell(name)}{cell(n)}")
         # Too few transfers for it: null.
         out += [
             f'<td class="n">{duration(number(one[k])) if one.get(k) is not None else "-"}</td>' for _, k in LATENCIES
@@ -514,7 +527,7 @@ def latencies(pictures: Pictures, run: Run) -> str:
                     [number(b) for _, b in pairs],
                     color=COLOURS[i % len(COLOURS)],
                     linewidth=1.3,
-                    label=f"{text(one.get('op'))} {size(number(one.get('size')))}",
+                    label=f"{text(one.get('op'))} {size(number(one.get('size')))}{mark(one)}",
                 )
         nsec_axis = ax.xaxis if key == "cdf" else ax.yaxis
         (ax.set_xscale if key == "cdf" else ax.set_yscale)("log")
@@ -600,8 +613,7 @@ def disturbance(run: Run) -> str:
         return ""
     return (
         f'<p class="bad">{run.n_disturbed} of {run.n_rows} points were disturbed: others used the store or its device '
-        "meanwhile, or the machine was short of processor time. They are marked by ! in pictures and tables, and by "
-        "hollow circles.</p>\n"
+        "meanwhile. They are marked by ! in pictures and tables, and by hollow circles.</p>\n"
     )
 
 
