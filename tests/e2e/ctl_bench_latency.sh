@@ -115,14 +115,19 @@ a_report_is_one_page_beside_the_results() {
 }
 
 several_runs_go_to_one_page() {
+	local ctl_path
+
 	has_matplotlib || return 2
+	ctl_path=$(realpath "$ctl")
 	rm -rf "$dir/logs" "$dir/sweep"
 	expect 0 latency --json --log_dir "$dir/logs" &&
 		expect 0 "$ctl" bench sweep --nvme_dir "$store" --io_size 64K --log_dir "$dir/sweep" &&
 		expect 0 "$ctl" bench report "$dir/logs" "$dir/sweep/results.json" -o "$dir/both.html" --json &&
 		says "$dir/out" '"runs": 2' "$dir/both.html" &&
 		says "$dir/both.html" "$dir/logs" "$dir/sweep/results.json" "fastest profile" &&
-		expect 0 "$ctl" bench report "$dir/logs" "$dir/sweep/results.json" -o - && same "$dir/out" "$dir/both.html"
+		expect 0 "$ctl" bench report "$dir/logs" "$dir/sweep/results.json" -o - && same "$dir/out" "$dir/both.html" &&
+		(cd "$dir" && expect 0 "$ctl_path" bench report logs "$dir/sweep/results.json" -o -page.html) &&
+		[ -s "$dir/-page.html" ]
 }
 
 what_is_no_result_is_told_and_an_old_report_stays() {

@@ -4,6 +4,7 @@ import html.parser
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -198,7 +199,7 @@ def test_text_of_a_file_stays_text():
     assert evil not in page
 
 
-WRONG = [None, True, "x", -1, 1e308, [], {}, [[]], [None]]
+WRONG = [None, True, "x", -1, -7, 1e308, [], {}, [[]], [None]]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=repr)
@@ -208,7 +209,7 @@ def test_values_that_cannot_be_do_no_harm(wrong):
     )
     check(page_of(results("latency", latency=[wrong, {"cdf": wrong, "series": [wrong], "size": wrong}])))
     check(page_of(results(buffers=wrong, folders=wrong, command=wrong, machine=wrong, gpu_ways=wrong, best=wrong)))
-    check(page_of(results("tune", [point()], tune={"sum": {"ranks": [wrong], "recommended": wrong}, "read": wrong})))
+    check(page_of(results("tune", [point()], tune={"sum": {"ranks": [wrong, {}], "recommended": wrong}, "read": wrong})))
 
 
 def test_an_unfinished_run_is_read_from_its_rows_up_to_one_that_was_cut_short(tmp_path):
@@ -256,3 +257,31 @@ def test_without_matplotlib_one_sentence_says_what_to_install(tmp_path):
     failed = subprocess.run([sys.executable, PROGRAM, str(tmp_path)], capture_output=True, text=True, env=environment)
     assert failed.returncode == 1 and "apt-get install python3-matplotlib" in failed.stderr
     assert failed.stderr.count("\n") == 1
+
+
+def test_settings_of_the_current_directory_changed_the_page_or_ended_the_program(tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps(results(points=[point()])))
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nfont.size: 40\n")
+    environment = {**os.environ, "MPLBACKEND": "none such"}
+    command = [sys.executable, PROGRAM, "results.json"]
+    made = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert (made.returncode, made.stdout, made.stderr) == (0, "report.html\n", "")
+    assert "40px" not in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "-")], ids=repr)
+def test_a_full_disk_behind_standard_output_is_one_sentence(tmp_path, output):
+    (tmp_path / "results.json").write_text(json.dumps(results()))
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, PROGRAM, *output, str(tmp_path)]
+        failed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert failed.returncode == 1
+    assert failed.stderr == "dsaioctl: bench report: standard output: No space left on device\n"
+
+
+def test_ctrl_c_ends_it_without_a_traceback(tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps(results()))
+    (tmp_path / "matplotlib.py").write_text("raise KeyboardInterrupt")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run([sys.executable, PROGRAM, str(tmp_path)], capture_output=True, text=True, env=environment)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")

@@ -63,13 +63,14 @@ static int run(struct ctl *ctl)
 {
 	_cleanup_(freep) char *program = NULL;
 	_cleanup_(freep) char **argv = NULL;
+	_cleanup_(freep) char *page = NULL;
 	size_t n = 0;
 
 	if (ctl->n_args == 0)
 		return ctl_usage(ctl, "name a directory with results, as --log_dir was");
 	program = find_program();
 	argv = calloc((size_t)ctl->n_args + 8, sizeof(*argv));
-	if (!argv)
+	if (!argv || (output && asprintf(&page, "--output=%s", output) < 0))
 		return ctl_fail(ctl, "out of memory");
 	argv[n++] = (char *)(uintptr_t) "python3"; /* execvp(3) changes none of them */
 	if (!program)
@@ -77,10 +78,8 @@ static int run(struct ctl *ctl)
 	argv[n++] = program ? program : (char *)(uintptr_t) "dsaio.bench_report";
 	if (ctl->is_json)
 		argv[n++] = (char *)(uintptr_t) "--json";
-	if (output) {
-		argv[n++] = (char *)(uintptr_t) "--output";
-		argv[n++] = (char *)(uintptr_t)output;
-	}
+	if (page)
+		argv[n++] = page; /* one argument: its value may begin with a dash */
 	argv[n++] = (char *)(uintptr_t) "--";
 	memcpy(&argv[n], ctl->args, (size_t)ctl->n_args * sizeof(*argv));
 	(void)execvp(argv[0], argv);

@@ -20,6 +20,7 @@ import math
 import os
 import re
 import shlex
+import signal
 import stat
 import sys
 import tempfile
@@ -214,7 +215,7 @@ def rank_profile(rank: Any) -> Profile:
 
 def recommended(goal: Dict[str, Any]) -> int:
     n = int(number(goal.get("recommended")))
-    return n if n < len(items(goal["ranks"])) else 0
+    return n if 0 <= n < len(items(goal["ranks"])) else 0
 
 
 # ---- reading ----
@@ -312,8 +313,11 @@ class Pictures:
     """Figures of matplotlib as elements of the page."""
 
     def __init__(self) -> None:
+        # A page looks the same for everybody: not as a matplotlibrc says, which may be the current directory's.
+        os.environ.pop("MPLBACKEND", None)
         import matplotlib
 
+        matplotlib.rcdefaults()
         matplotlib.use("svg")
         from matplotlib import pyplot
 
@@ -328,6 +332,11 @@ class Pictures:
     def axes(self, width: float, height: float, columns: int = 1) -> Tuple[Any, List[Any]]:
         figure, axes = self.pyplot.subplots(1, columns, figsize=(width, height), squeeze=False, layout="constrained")
         return figure, list(axes[0])
+
+    @staticmethod
+    def legend(ax: Any) -> None:
+        """Above the axes, where it covers nothing."""
+        ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncol=4, borderaxespad=0)
 
     def html(self, figure: Any, caption: str) -> str:
         self.n += 1
@@ -450,7 +459,7 @@ def bars(pictures: Pictures, run: Run) -> str:
     ax.invert_yaxis()
     ax.set_xlabel("GB/s")
     ax.margins(x=0.12)
-    ax.legend(frameon=False, loc="lower right")
+    pictures.legend(ax)
     caption += (
         "The lines are intervals of 95% (Student's) from the repetitions."
         if has_interval
@@ -480,7 +489,7 @@ def times(pictures: Pictures, run: Run) -> str:
             )
     ax.set(xlabel="s since the run began", ylabel="GB/s")
     ax.set_ylim(bottom=0)
-    ax.legend(frameon=False)
+    pictures.legend(ax)
     return pictures.html(figure, "Every repetition when it was measured: a device that drifts shows here.")
 
 
@@ -534,7 +543,7 @@ def latencies(pictures: Pictures, run: Run) -> str:
         nsec_axis.set_major_formatter(lambda nsec, _: duration(nsec))
         nsec_axis.set_minor_formatter(lambda nsec, _: "")
         ax.set(xlabel=x, ylabel=y)
-        ax.legend(frameon=False)
+        pictures.legend(ax)
         out.append(pictures.html(figure, caption))
     return "".join(out)
 
@@ -745,6 +754,17 @@ def fail(what: str, why: str) -> NoReturn:
     sys.exit(f"dsaioctl: bench report: {what}: {why}")
 
 
+def write_output(content: bytes) -> None:
+    """Not by sys.stdout, which is None where standard output is closed, and reports a full disk after main()."""
+    try:
+        with open(1, "wb", closefd=False) as file:
+            file.write(content)
+    except BrokenPipeError:
+        sys.exit(1)
+    except OSError as e:
+        fail("standard output", os.strerror(e.errno or 0))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="dsaioctl bench report")
     parser.add_argument("-o", "--output")
@@ -765,7 +785,7 @@ def main() -> None:
     path = options.output or os.path.join(first if os.path.isdir(first) else os.path.dirname(first), PAGE)
     content = page(runs).encode(errors="replace")
     if path == "-":
-        sys.stdout.buffer.write(content)
+        write_output(content)
         return
     try:
         write_page(path, content, options.output is not None)
@@ -773,7 +793,8 @@ def main() -> None:
         fail(path, str(e))
     except OSError as e:
         fail(path, f"cannot be written: {os.strerror(e.errno or 0)}: name another page with -o")
-    print(json.dumps({"report": path, "runs": len(runs)}) if options.json else path)
+    answer = json.dumps({"report": path, "runs": len(runs)}) if options.json else path
+    write_output(os.fsencode(answer) + b"\n")
 
 
 DEBIANS_PYTHON = "/usr/bin/python3"
@@ -791,6 +812,6 @@ if __name__ == "__main__":
             "pictures need matplotlib",
             f"{sys.executable} does not have it: apt-get install python3-matplotlib, or pip install matplotlib",
         )
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # no second message at exit
-        sys.exit(1)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
