@@ -61,8 +61,8 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 		return ctl_fail(ctl, "the daemon reports no pool: is it dsaiod?");
 	(void)printf("pool: %s of %s used, %s%s%s\n", units_format_size(used, pool->used_bytes),
 		     units_format_size(size, pool->size_bytes),
-		     pool->is_locked ? "locked" : "not locked", pool->why_unlocked[0] ? ": " : "",
-		     pool->why_unlocked);
+		     pool->is_locked ? "locked" : "cannot all be locked",
+		     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
 	if (pool->wants_huge)
 		(void)printf("huge pages: %s of it in reserved ones, else transparent ones where "
 			     "there are any\n",

@@ -206,8 +206,8 @@ static void print_program(const struct ctl *ctl, const Wire__StatusReply *status
 			     ctl->build);
 	else
 		return;
-	(void)printf(": after an upgrade restart the daemon: systemctl restart dsaiod, or kill "
-		     "%" PRIu32 " of a user's own\n",
+	(void)printf(": after an upgrade restart the daemon: systemctl restart dsaiod, or, "
+		     "for a user's own, kill %" PRIu32 "\n",
 		     status->pid);
 }
 
@@ -221,7 +221,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 	if (pool) {
 		(void)printf("pool: %s of %s used, %s", units_format_size(used, pool->used_bytes),
 			     units_format_size(size, pool->size_bytes),
-			     pool->is_locked ? "locked" : "not locked");
+			     pool->is_locked ? "locked" : "cannot all be locked");
 		(void)printf("%s%s\n", pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
 	}
 	(void)putchar('\n');
