@@ -269,6 +269,18 @@ def test_settings_of_the_current_directory_changed_the_page_or_ended_the_program
     assert "40px" not in (tmp_path / "report.html").read_text()
 
 
+def test_in_a_virtual_environment_what_apt_get_installs_had_no_effect(tmp_path):
+    python = report.DEBIANS_PYTHON
+    if not os.access(python, os.X_OK) or subprocess.run([python, "-c", "import matplotlib"]).returncode != 0:
+        pytest.skip(f"{python} has no matplotlib: apt-get install python3-matplotlib")
+    (tmp_path / "results.json").write_text(json.dumps(results()))
+    subprocess.run([python, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    command = [tmp_path / "venv/bin/python3", PROGRAM, tmp_path]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    made = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (made.returncode, made.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("output", [(), ("-o", "-")], ids=repr)
 def test_a_full_disk_behind_standard_output_is_one_sentence(tmp_path, output):
     (tmp_path / "results.json").write_text(json.dumps(results()))

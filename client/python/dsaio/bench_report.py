@@ -805,8 +805,9 @@ if __name__ == "__main__":
     except ModuleNotFoundError as e:
         if not (e.name or "").startswith("matplotlib"):
             raise
-        # The first python3 of the path may be another than that which apt-get installs for.
-        if os.access(DEBIANS_PYTHON, os.X_OK) and not os.path.samefile(sys.executable or os.devnull, DEBIANS_PYTHON):
+        # The first python3 of the path may be another than that which apt-get installs for; that of a virtual
+        # environment is a link to it, and has other packages.
+        if os.access(DEBIANS_PYTHON, os.X_OK) and sys.executable != DEBIANS_PYTHON:
             os.execv(DEBIANS_PYTHON, [DEBIANS_PYTHON, *sys.argv])
         fail(
             "pictures need matplotlib",
