@@ -5,6 +5,7 @@
  * pictures.  It takes the place of this process.
  */
 #include "client/ctl/cmd/command.h"
+#include "proto/dirs.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -40,10 +41,11 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
 
-/* The program's path: in the build, in an installation, in a wheel.  NULL: none of them, or no memory. */
+/* The program's path: in the build, in a wheel, in an installation.  NULL: none of them, or no memory. */
 static char *find_program(void)
 {
-	static const char *const places[] = { "python/dsaio", "../lib/dsaio-python/dsaio", "." };
+	static const char *const places[] = { "python/dsaio", ".", "../lib/dsaio-python/dsaio",
+					      DSAIO_PYTHONDIR "/dsaio" };
 	_cleanup_(freep) char *self = realpath("/proc/self/exe", NULL);
 	char *slash = self ? strrchr(self, '/') : NULL;
 	char path[PATH_MAX + 64];
@@ -52,7 +54,8 @@ static char *find_program(void)
 		return NULL;
 	*slash = '\0';
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		(void)snprintf(path, sizeof(path), "%s/%s/" PROGRAM, self, places[i]);
+		(void)snprintf(path, sizeof(path), "%s/%s/" PROGRAM,
+			       places[i][0] == '/' ? "" : self, places[i]);
 		if (access(path, R_OK) == 0)
 			return strdup(path);
 	}
@@ -69,13 +72,15 @@ static int run(struct ctl *ctl)
 	if (ctl->n_args == 0)
 		return ctl_usage(ctl, "name a directory with results, as --log_dir was");
 	program = find_program();
+	if (!program)
+		return ctl_fail(ctl, "the Python program of the page, " PROGRAM
+				     ", is not beside dsaioctl: install both by make install, "
+				     "or by the wheel");
 	argv = calloc((size_t)ctl->n_args + 8, sizeof(*argv));
 	if (!argv || (output && asprintf(&page, "--output=%s", output) < 0))
 		return ctl_fail(ctl, "out of memory");
 	argv[n++] = (char *)(uintptr_t) "python3"; /* execvp(3) changes none of them */
-	if (!program)
-		argv[n++] = (char *)(uintptr_t) "-m";
-	argv[n++] = program ? program : (char *)(uintptr_t) "dsaio.bench_report";
+	argv[n++] = program;
 	if (ctl->is_json)
 		argv[n++] = (char *)(uintptr_t) "--json";
 	if (page)
