@@ -224,7 +224,7 @@ SIDES_OBJ = $(call obj,$(patsubst %,tests/bench/%.c,crew deepnvme device files g
 	    matrix process report side side_deepnvme side_fio side_local side_ours side_uring \
 	    small_rows statistics tune))
 $(patsubst %,$(BUILD)/tests/unit/test_bench_%,matrix grid deepnvme small): $(SIDES_OBJ)
-$(BUILD)/bench: $(BENCH_OBJ) $(BUILD)/libdsaio-client.so
+$(BUILD)/bench: $(BENCH_OBJ) $(PROTO_OBJ) $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(CTL_LIBS) -laio
 .SECONDARY:
 

@@ -1,7 +1,7 @@
 /*
  * Shared by the measures: the rows, a private daemon with its open objects, and the course of a
  * comparison.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
- * everyday.c those of any memory, any file and no configuration, fresh.c the first use of memory,
+ * control.c control calls beside a load of others, everyday.c those of any memory, any file and no configuration, fresh.c the first use of memory,
  * gpu.c those of copies by a GPU, sharing.c those of programs side by side, small.c the matrix of small ops.
  */
 #ifndef DSAIO_TESTS_BENCH_BENCH_H
@@ -32,6 +32,7 @@
 #define SLICE_USEC INT64_C(250000)
 
 #define GPU_ROWS 24
+#define CONTROL_ROWS 36
 
 enum {
 	ROW_READ,
@@ -93,8 +94,9 @@ enum {
 	ROW_NOWAIT_STREAM,
 	ROW_NOWAIT_IOPS_AMONG,
 	ROW_NOWAIT_STREAM_AMONG,
-	ROW_GPU,			/* the first of GPU_ROWS, which gpu.c names */
-	ROW_SMALL = ROW_GPU + GPU_ROWS, /* the first of SMALL_ROWS, which small.c names */
+	ROW_GPU,			  /* the first of GPU_ROWS, which gpu.c names */
+	ROW_CONTROL = ROW_GPU + GPU_ROWS, /* the first of CONTROL_ROWS, which control.c names */
+	ROW_SMALL = ROW_CONTROL + CONTROL_ROWS, /* the first of SMALL_ROWS, which small.c names */
 	N_ROWS = ROW_SMALL + SMALL_ROWS
 };
 extern struct row rows[N_ROWS];
@@ -167,6 +169,11 @@ int measure_nowait(struct bench *b);
 
 /* fresh.c */
 int measure_fresh(struct bench *b);
+
+/* control.c */
+int measure_control_alloc(struct bench *b);
+int measure_control_import(struct bench *b);
+int measure_control_connect(struct bench *b);
 
 /* gpu.c */
 int measure_gpu_copies(struct bench *b);
