@@ -201,6 +201,8 @@ unsigned daemon_log_count(const struct daemon *daemon, const char *text); /* lin
 void daemon_log_wait(const struct daemon *daemon, const char *text);
 /* Lets all users in, to its socket and its store "t". */
 void daemon_open_to_all(const struct daemon *daemon);
+/* Gives its socket a longer queue: so many connections, and more, can wait while it is stopped. */
+void daemon_queue_long(const struct daemon *daemon);
 /* The path of a file in its store "t". */
 char *daemon_path(const struct daemon *daemon, const char *name);
 

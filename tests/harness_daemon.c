@@ -14,6 +14,7 @@
 #include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -262,6 +263,26 @@ bool daemon_is_alive(const struct daemon *daemon)
 	struct pollfd pollfd = { .fd = daemon->pid_fd, .events = POLLIN };
 
 	return daemon->pid && poll(&pollfd, 1, 0) == 0;
+}
+
+void daemon_queue_long(const struct daemon *daemon)
+{
+	_cleanup_(closep) int pidfd = (int)CHECK_SYS(syscall(SYS_pidfd_open, daemon->pid, 0));
+
+	for (int at = 3; at < 64; at++) {
+		_cleanup_(closep) int fd = (int)syscall(SYS_pidfd_getfd, pidfd, at, 0);
+		int is_listening = 0;
+		socklen_t len = sizeof(is_listening);
+
+		if (fd < 0 && errno == EPERM)
+			test_skip("the daemon's socket cannot be had: run it as root");
+		if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) < 0 ||
+		    !is_listening)
+			continue;
+		CHECK_SYS(listen(fd, 1024));
+		return;
+	}
+	test_fail("the daemon listens at none of its descriptors");
 }
 
 char *daemon_path(const struct daemon *daemon, const char *name)

@@ -215,6 +215,15 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		connection_lost(connection);
 }
 
+bool connection_has_ended(int fd)
+{
+	char byte;
+
+	/* As in connection_start(): else a byte with MSG_OOB is skipped. */
+	return setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int)) == 0 &&
+	       recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 bool connection_has_unread_fds(int fd)
 {
 	char bytes[16384];

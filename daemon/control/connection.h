@@ -99,6 +99,9 @@ int connection_send(struct connection *connection, const void *body, size_t len,
 /* Drops replies that are not sent and sends nothing more.  Those that were sent may be unread. */
 void connection_mute(struct connection *connection);
 
+/* Whether the peer has ended, and nothing that it sent is unread.  False: it may have. */
+bool connection_has_ended(int fd);
+
 /*
  * Stops the peer of a connected socket from sending, and drops unread messages up to the first with
  * descriptors.  Returns whether there is one: close(2) of the socket then closes these, and may hang.

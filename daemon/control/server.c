@@ -23,8 +23,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Clients accepted before the event loop runs again: takes about as long as TURNS_NSEC. */
-#define ACCEPTS_PER_TURN 16u
 /* How long a stop waits for the close of control sockets: they belong to no session.  A guess. */
 #define CLOSING_SOCKETS_WAIT_SEC 2
 
@@ -113,34 +111,34 @@ static void client_accept(struct server *server, int fd)
 {
 	struct error error;
 
+	if (connection_has_ended(
+		    fd)) {	 /* a session would cost ten times as much as all else here */
+		(void)close(fd); /* nothing is in it: cannot hang */
+		return;
+	}
 	if (session_new(&server->service, fd, &error) == 0)
 		return; /* the session has it */
 	serve_refusal(fd, &error);
 	service_close_refused(&server->service, fd);
 }
 
+/* One client: those that wait for a turn would wait for more. */
 static void on_connect(evutil_socket_t listen_fd, short what, void *arg)
 {
 	struct server *server = arg;
+	int fd;
 
 	(void)what;
-	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
-		int fd;
-
-		if (!service_may_accept(&server->service)) {
-			server_pause(server);
-			return;
-		}
-		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd >= 0) {
-			client_accept(server, fd);
-			continue;
-		}
-		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-			server_pause(server);
-		return; /* none left, or the client is gone: the event is level-triggered */
+	if (!service_may_accept(&server->service)) {
+		server_pause(server);
+		return;
 	}
+	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		client_accept(server, fd);
+	else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+		server_pause(server);
+	/* Else the client is gone; or the event repeats, which is level-triggered. */
 }
 
 static void server_leave_if_empty(struct server *server)

@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* ---- legal requests without end ---- */
@@ -274,6 +275,7 @@ TEST(backlog, "descriptors sent to connections that nobody accepted delayed the 
 
 	linger_open(&linger);
 	raw_open(&raw, daemon);
+	daemon_queue_long(daemon);
 	process_stop(daemon->pid);
 	for (unsigned i = 0; i < BACKLOG; i++)
 		raw_connect(&waiting[i], daemon);
@@ -397,6 +399,7 @@ TEST(refused_bound, "refused connections whose close hung took all of the daemon
 							     .before_exec = limit_files });
 	raw_open(&first, daemon);
 	before = daemon_usage(daemon);
+	daemon_queue_long(daemon);
 	process_stop(daemon->pid); /* once: a signal ends each close(2) that waits */
 	for (unsigned i = 0; i < BOUND_CROWD; i++) {
 		linger_open(&lingers[i]);
@@ -440,6 +443,7 @@ TEST(plain_bound,
 							     .before_exec = limit_files });
 	for (unsigned i = 0; i < REFUSED_AFTER; i++)
 		raw_open(&others[i], daemon);
+	daemon_queue_long(daemon);
 	process_stop(daemon->pid); /* once: a signal ends each close(2) that waits */
 	for (unsigned i = 0; i < HUNG_CLOSES; i++) {
 		linger_open(&lingers[i]);
@@ -459,6 +463,88 @@ TEST(plain_bound,
 	}
 	for (unsigned i = 0; i < REFUSED_AFTER; i++)
 		raw_close(&others[i]);
+}
+
+/* ---- connections without a request ---- */
+
+#define WAITING 12u   /* fewer than the queue has room for */
+#define QUEUE_MAX 64u /* each costs those behind it some 30 us */
+
+/* A connection that does not wait for room in the queue; -1: there is none. */
+static int connect_at_once(const struct daemon *daemon)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	_cleanup_(closep) int fd = -1;
+
+	memcpy(address.sun_path, daemon->socket_path, sizeof(daemon->socket_path));
+	fd = (int)CHECK_SYS(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		return TAKE_FD(fd);
+	CHECK_EQ(errno, EAGAIN);
+	return -1;
+}
+
+TEST(queue, "a newcomer waited behind a thousand connections that a program had closed")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	unsigned n = 0;
+	int fd;
+
+	process_stop(daemon->pid);
+	while (n <= QUEUE_MAX && (fd = connect_at_once(daemon)) >= 0) {
+		(void)close(fd);
+		n++;
+	}
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	CHECK_MSG(n >= WAITING && n <= QUEUE_MAX, "%u connections wait", n);
+	dsaio_disconnect(client_open(daemon));
+}
+
+TEST(accepted, "a request waited until all of 12 connections had been accepted")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__Status status = WIRE__STATUS__INIT;
+	Wire__Request request = RAW_REQUEST(STATUS, status, &status);
+	struct daemon *daemon = daemon_start(NULL);
+	int fds[WAITING];
+
+	raw_open(&raw, daemon);
+	process_stop(daemon->pid); /* the request and the connections come at once */
+	for (unsigned i = 0; i < WAITING; i++)
+		CHECK((fds[i] = connect_at_once(daemon)) >= 0);
+	raw_send(&raw, &request, NULL, 0);
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	raw_receive(&raw, &answer);
+	CHECK(answer.reply && answer.reply->body_case == WIRE__REPLY__BODY_STATUS);
+	CHECK_MSG(answer.reply->status->n_all_clients <= 1 + WAITING / 2, "%u clients",
+		  answer.reply->status->n_all_clients);
+	for (unsigned i = 0; i < WAITING; i++)
+		(void)close(fds[i]);
+}
+
+TEST(ended, "connections that were closed before they were accepted became clients")
+{
+	struct raw raws[2];
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct daemon *daemon = daemon_start(NULL);
+	const Wire__StatusReply *status;
+	uint32_t ids[2] = { 0 };
+
+	raw_open(&raws[0], daemon);
+	process_stop(daemon->pid);
+	for (unsigned i = 0; i < WAITING; i++)
+		(void)close(connect_at_once(daemon));
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	raw_open(&raws[1], daemon);
+	daemon_status(daemon, &answer);
+	status = answer.reply->status;
+	CHECK_EQ(status->n_clients, 3); /* and the one that asks */
+	for (unsigned i = 0; i < 2; i++)
+		ids[i] = status->clients[i]->client;
+	CHECK_EQ(ids[1], ids[0] + 1);
+	for (unsigned i = 0; i < 2; i++)
+		raw_close(&raws[i]);
 }
 
 TEST(bell_socket, "a client queued descriptors in its doorbell socket, to be closed with it")

@@ -343,6 +343,7 @@ TEST(c12_descriptors,
 		CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory,
 				      65536, 0),
 			 65536);
+		daemon_queue_long(daemon);
 		for (unsigned i = 0; i < ARRAY_SIZE(raws); i++)
 			raw_connect(&raws[i], daemon); /* the kernel's backlog holds the rest */
 		cpu_msec = daemon_cpu_msec(daemon);

@@ -23,7 +23,7 @@
 #include <sys/un.h>
 #include <time.h>
 
-#define LISTEN_BACKLOG 1024
+#define LISTEN_BACKLOG 16	/* as the daemon's: see listen_socket.c */
 #define LOG_BYTES_MAX (1 << 20) /* more is thrown away before the next start */
 #define LINE_BYTES 512u		/* of the log that an error quotes */
 /*
