@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -55,6 +56,21 @@
 #define EMPTY_STEP_BYTES (1u << 30)
 
 #define ZEROES_BYTES (64u << 10)
+
+/* A thread that waits for the lock of the mappings needs some time to wake up.  If the next step began at once, it
+   would take the lock from that thread, for 4 ms (rwsem).  So steps of that time are followed by a pause. */
+#define PAUSE_AFTER_NSEC 200000u
+
+/* After a step.  *since_nsec: the last pause, or the first step. */
+static void step_pause(uint64_t *since_nsec)
+{
+	const struct timespec least = { .tv_nsec = 1 }; /* the kernel makes it 50 us */
+
+	if (clock_nsec() - *since_nsec < PAUSE_AFTER_NSEC)
+		return;
+	(void)nanosleep(&least, NULL); /* worker threads block all signals */
+	*since_nsec = clock_nsec();
+}
 
 static uint64_t whole_pages(uint64_t bytes, uint64_t page)
 {
@@ -155,7 +171,7 @@ static int mapping_lock(struct slab *slab)
 {
 	char *memory = slab->region.base;
 	size_t bytes = slab->map_bytes;
-	uint64_t filled = 0;
+	uint64_t filled = 0, since_nsec;
 	int r = mlock2(memory, bytes, MLOCK_ONFAULT) < 0 ? -errno : 0;
 
 	if (r < 0 && slab->pool->lock == POOL_LOCK_YES)
@@ -168,6 +184,7 @@ static int mapping_lock(struct slab *slab)
 		return r;
 	if (!slab->is_huge)
 		fill_small(slab, filled);
+	since_nsec = clock_nsec();
 	for (size_t at = 0; at < bytes; at += STEP_BYTES) {
 		size_t n = bytes - at < STEP_BYTES ? bytes - at : STEP_BYTES;
 
@@ -176,12 +193,14 @@ static int mapping_lock(struct slab *slab)
 		import_step_go_on();
 		if (r < 0)
 			return r;
+		step_pause(&since_nsec);
 	}
 	return 0;
 }
 
 static void mapping_remove(char *memory, size_t bytes)
 {
+	uint64_t since_nsec = clock_nsec();
 	bool is_unmapped = true;
 
 	while (bytes > STEP_BYTES && is_unmapped) {
@@ -190,6 +209,7 @@ static void mapping_remove(char *memory, size_t bytes)
 		import_step_go_on();
 		memory += is_unmapped ? STEP_BYTES : 0;
 		bytes -= is_unmapped ? STEP_BYTES : 0;
+		step_pause(&since_nsec);
 	}
 	/* The last step; or all of it, if huge pages are larger than a step. */
 	(void)munmap(memory, bytes); /* whole pages of our own mapping: cannot fail */
@@ -286,6 +306,7 @@ static int step_fill(char *memory, size_t bytes)
 static int import_fill(struct slab *slab, int *ret_lock)
 {
 	const struct import_step step = step_of(slab);
+	uint64_t since_nsec = clock_nsec();
 	int r = 0;
 
 	for (size_t at = 0; at < slab->map_bytes && r == 0 && *ret_lock == 0; at += STEP_BYTES) {
@@ -296,6 +317,7 @@ static int import_fill(struct slab *slab, int *ret_lock)
 			break;
 		*ret_lock = step_fill(slab->region.base + at,
 				      left < STEP_BYTES ? left : STEP_BYTES);
+		step_pause(&since_nsec);
 	}
 	return r;
 }
@@ -303,12 +325,15 @@ static int import_fill(struct slab *slab, int *ret_lock)
 /* Without its pages the mapping is removed by fewer calls, each of which waits for walks over all mappings. */
 static bool import_empty(const struct slab *slab)
 {
+	uint64_t since_nsec = clock_nsec();
+
 	for (size_t at = 0; at < slab->map_bytes; at += STEP_BYTES) {
 		const size_t left = slab->map_bytes - at;
 
 		if (madvise(slab->region.base + at, left < STEP_BYTES ? left : STEP_BYTES,
 			    MADV_DONTNEED_LOCKED) < 0)
 			return false; /* before Linux 5.18 */
+		step_pause(&since_nsec);
 	}
 	return true;
 }

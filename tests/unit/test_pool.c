@@ -449,8 +449,33 @@ static size_t collapsed_bytes;
 static unsigned n_fills;  /* steps that were filled and locked */
 static unsigned n_absent; /* pages that a lock had to make, while nothing else can be mapped */
 
+static bool has_slow_steps;
+static unsigned n_steps, n_pauses;
+
+/* A call that keeps the lock of all mappings. */
+static void step_count(void)
+{
+	for (uint64_t end = clock_nsec() + 250000; has_slow_steps && clock_nsec() < end;)
+		;
+	n_steps += has_slow_steps;
+}
+
+int munmap(void *memory, size_t bytes)
+{
+	step_count();
+	return (int)syscall(SYS_munmap, memory, bytes);
+}
+
+int nanosleep(const struct timespec *time, struct timespec *ret_left)
+{
+	n_pauses++;
+	return (int)syscall(SYS_nanosleep, time, ret_left);
+}
+
 int madvise(void *memory, size_t bytes, int advice)
 {
+	if (advice == 22 || advice == 24) /* MADV_POPULATE_READ, MADV_DONTNEED_LOCKED */
+		step_count();
 	if (has_no_huge_pages && advice == MADV_COLLAPSE) {
 		errno = ENOMEM;
 		return -1;
@@ -469,6 +494,8 @@ int mlock2(const void *memory, size_t bytes, unsigned flags)
 	unsigned char is_there[512];
 
 	n_fills += !flags;
+	if (!flags)
+		step_count();
 	for (size_t at = 0; !flags && at < bytes; at += sizeof(is_there) * 4096) {
 		size_t n = (bytes - at + 4095) / 4096;
 
@@ -509,6 +536,25 @@ START_TEST(a_lock_finds_all_pages_so_that_it_is_short)
 	ck_assert_uint_eq(n_absent, 0);
 	drop();
 	run_until(&n_freed);
+}
+END_TEST
+
+START_TEST(steps_leave_the_lock_of_all_mappings_to_others_for_a_moment)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+
+	ck_assert_int_eq(ftruncate(fd, 32 * MIB), 0);
+	has_slow_steps = true;
+	ck_assert_int_eq(_i ? import(fd, 0, 32 * MIB) : make(32 * MIB), 0);
+	ck_assert(!made->is_locked || n_steps >= 16);
+	ck_assert_uint_ge(n_pauses, made->is_locked ? 15 : 0);
+	n_steps = n_pauses = 0;
+	drop();
+	run_until(&n_freed);
+	ck_assert_uint_ge(n_steps, 15);
+	ck_assert_uint_ge(n_pauses, 15);
+	if (!_i)
+		(void)close(fd); /* else the slab has it */
 }
 END_TEST
 
@@ -667,6 +713,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, huge_pages_are_whole_or_refused);
 	tcase_add_test(tcase, what_lacks_huge_pages_is_refused_before_it_is_filled);
 	tcase_add_loop_test(tcase, a_lock_finds_all_pages_so_that_it_is_short, 0, N_ROWS(fills));
+	tcase_add_loop_test(tcase, steps_leave_the_lock_of_all_mappings_to_others_for_a_moment, 0,
+			    2);
 	tcase_add_test(tcase, huge_pages_that_take_longer_than_small_ones_are_not_waited_for);
 	tcase_add_test(tcase, huge_pages_that_the_configuration_forbids_are_refused_at_once);
 	tcase_add_test(tcase, a_node_that_is_not_there_leaves_nothing);
