@@ -113,7 +113,7 @@ struct admit {
 	uint64_t small_op_nsec[N_SCHED_CLASSES]; /* the last op smaller than ADMIT_CUT_BYTES */
 	/* As of admit_begin_turn(). */
 	bool is_shared;
-	bool is_throttled; /* the class background */
+	bool is_throttled;		       /* the class background */
 	uint32_t block_bytes[N_SCHED_CLASSES]; /* the largest block that may start */
 };
 

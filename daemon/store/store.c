@@ -260,7 +260,10 @@ static int lane_add(struct store *store, bool needs, uint32_t room, struct error
 	struct lane *lane;
 	int r;
 
-	if (needs && room < LANE_ROOM_MIN)
+	/* Any user may open the store first, and all others then depend on its home lane. */
+	if (needs && room < LANE_ROOM_MIN && store->n_lanes == 0)
+		config.room = LANE_ROOM_MIN;
+	else if (needs && room < LANE_ROOM_MIN)
 		return error_set_plain(error, -EAGAIN,
 				       "libaio: no context: the automatic stores of user %u have "
 				       "all that one user's may, a quarter of fs.aio-max-nr: raise "
@@ -304,7 +307,8 @@ int store_start_lanes(struct store *store, const struct profile *profile, uint64
 		grow_lanes(store, want, depth, most);
 	while (store->n_lanes < want) {
 		const bool needs = needs_room(store);
-		int r = lane_add(store, needs, room_for(depth, 0, most - store_room(store)), error);
+		const uint64_t left = most > store_room(store) ? most - store_room(store) : 0;
+		int r = lane_add(store, needs, room_for(depth, 0, left), error);
 
 		if (r == -EAGAIN && needs && store->is_automatic && store->n_lanes == 0) {
 			leave_to_workers(store, error);
