@@ -209,7 +209,9 @@ def test_values_that_cannot_be_do_no_harm(wrong):
     )
     check(page_of(results("latency", latency=[wrong, {"cdf": wrong, "series": [wrong], "size": wrong}])))
     check(page_of(results(buffers=wrong, folders=wrong, command=wrong, machine=wrong, gpu_ways=wrong, best=wrong)))
-    check(page_of(results("tune", [point()], tune={"sum": {"ranks": [wrong, {}], "recommended": wrong}, "read": wrong})))
+    check(
+        page_of(results("tune", [point()], tune={"sum": {"ranks": [wrong, {}], "recommended": wrong}, "read": wrong}))
+    )
 
 
 def test_an_unfinished_run_is_read_from_its_rows_up_to_one_that_was_cut_short(tmp_path):
