@@ -57,8 +57,8 @@ struct connection {
 	unsigned n_unread_fds; /* in replies that the peer has not read */
 	int pidfd;	       /* -1: there is none */
 	struct event *read_event, *write_event, *pid_event;
-	struct event *
-		retry_event; /* a timer: replies that could not be sent, or were not read at once */
+	/* A timer: replies that could not be sent, or were not read at once. */
+	struct event *retry_event;
 	struct frame_reader reader;
 	struct frame_writer writer;
 };

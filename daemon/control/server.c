@@ -111,8 +111,8 @@ static void client_accept(struct server *server, int fd)
 {
 	struct error error;
 
-	if (connection_has_ended(
-		    fd)) {	 /* a session would cost ten times as much as all else here */
+	/* A session would cost ten times as much as all else here. */
+	if (connection_has_ended(fd)) {
 		(void)close(fd); /* nothing is in it: cannot hang */
 		return;
 	}

@@ -18,8 +18,8 @@ static struct {
 	pthread_mutex_t paced; /* before lock: an unmap of memory that is banned, and its pause */
 	pthread_mutex_t lock;  /* during a call */
 	struct stall_table stalls; /* under lock */
-	pthread_rwlock_t
-		calls; /* after lock: for writing during a step, for reading during a call on a slab */
+	/* After lock: for writing during a step, for reading during a call on a slab. */
+	pthread_rwlock_t calls;
 } steps = { .paced = PTHREAD_MUTEX_INITIALIZER,
 	    .lock = PTHREAD_MUTEX_INITIALIZER,
 	    .calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP };

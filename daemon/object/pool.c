@@ -198,17 +198,23 @@ static int mapping_lock(struct slab *slab)
 	return 0;
 }
 
+static bool step_unmap(char *memory)
+{
+	bool is_unmapped;
+
+	import_step_hold();
+	is_unmapped = munmap(memory, STEP_BYTES) == 0;
+	import_step_go_on();
+	return is_unmapped;
+}
+
 static void mapping_remove(char *memory, size_t bytes)
 {
 	uint64_t since_nsec = clock_nsec();
-	bool is_unmapped = true;
 
-	while (bytes > STEP_BYTES && is_unmapped) {
-		import_step_hold();
-		is_unmapped = munmap(memory, STEP_BYTES) == 0;
-		import_step_go_on();
-		memory += is_unmapped ? STEP_BYTES : 0;
-		bytes -= is_unmapped ? STEP_BYTES : 0;
+	while (bytes > STEP_BYTES && step_unmap(memory)) {
+		memory += STEP_BYTES;
+		bytes -= STEP_BYTES;
 		step_pause(&since_nsec);
 	}
 	/* The last step; or all of it, if huge pages are larger than a step. */
