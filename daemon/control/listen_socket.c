@@ -15,9 +15,6 @@
 #include <unistd.h>
 
 #define PATH_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1) /* 107 */
-/* Any program can fill the queue with connections that it has closed, and each costs up to 30 us before the next
-   one.  With a full queue more programs wait in connect(2). */
-#define LISTEN_BACKLOG 16
 
 static int address_make(const char *path, struct sockaddr_un *ret_address, struct error *error)
 {
@@ -106,7 +103,7 @@ int listen_socket_make(const char *path, bool is_user, bool *ret_is_bound, int *
 	*ret_is_bound = true;
 	if (chmod(path, socket_mode(is_user)) < 0)
 		return error_set(error, -errno, "socket %s: chmod", path);
-	if (listen(fd, LISTEN_BACKLOG) < 0)
+	if (listen(fd, SOCKET_BACKLOG) < 0)
 		return error_set(error, -errno, "socket %s: listen", path);
 	*ret_fd = TAKE_FD(fd);
 	return 0;

@@ -22,6 +22,10 @@
 
 #define SOCKET_PATH_BYTES 108 /* sun_path, with the NUL */
 
+/* Any program can fill the queue with connections that it has closed, and each costs up to 30 us before the next
+   one.  With a full queue more programs wait in connect(2). */
+#define SOCKET_BACKLOG 16
+
 struct socket_dir {
 	int fd;
 	char path[SOCKET_PATH_BYTES]; /* of the socket in this directory */

@@ -23,7 +23,6 @@
 #include <sys/un.h>
 #include <time.h>
 
-#define LISTEN_BACKLOG 16	/* as the daemon's: see listen_socket.c */
 #define LOG_BYTES_MAX (1 << 20) /* more is thrown away before the next start */
 #define LINE_BYTES 512u		/* of the log that an error quotes */
 /*
@@ -222,7 +221,7 @@ static int listen_open(const struct socket_dir *dir, int *ret_fd)
 					dir->path);
 	/* The umask is the program's: the mode is set where it lies, in a directory that is ours. */
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-	    fchmodat(dir->fd, SOCKET_NAME, 0600, 0) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
+	    fchmodat(dir->fd, SOCKET_NAME, 0600, 0) < 0 || listen(fd, SOCKET_BACKLOG) < 0)
 		return error_fail_errno(-errno, "connect: %s: making the socket of a new daemon",
 					dir->path);
 	*ret_fd = TAKE_FD(fd);
