@@ -276,6 +276,38 @@ static const char *plural(uint64_t n)
 	return n == 1 ? "" : "s";
 }
 
+static const struct server *crash_server; /* while it serves */
+
+/* Only what a signal handler may call; the log's lock may be held. */
+static void on_crash(int number)
+{
+	const uint32_t n_clients = server_n_clients(crash_server);
+	const uint64_t n_ops = server_n_open_ops(crash_server);
+	char text[128];
+	int n = snprintf(text, sizeof(text),
+			 "dsaiod: crashed (SIG%s): cuts off %" PRIu32 " client%s and %" PRIu64
+			 " open op%s\n",
+			 sigabbrev_np(number), n_clients, plural(n_clients), n_ops, plural(n_ops));
+
+	(void)!write(STDERR_FILENO, text, (size_t)n);
+	(void)raise(
+		number); /* SA_RESETHAND: it ends the daemon, with a core dump if these are wanted */
+}
+
+static void crash_watch(const struct server *server)
+{
+	static const int numbers[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE };
+	const struct sigaction action = { .sa_handler = on_crash,
+					  .sa_flags = (int)(SA_RESETHAND | SA_NODEFER) };
+	struct sigaction old;
+
+	crash_server = server;
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+			(void)sigaction(numbers[i], &action,
+					NULL); /* else a sanitizer reports it */
+}
+
 /* The third signal and further ones change nothing, so they are not logged. */
 static void on_stop(evutil_socket_t number, short what, void *arg)
 {
@@ -386,6 +418,7 @@ static int serve(const struct config *config)
 	gds_init(config->cuda_library, config->cufile_library);
 	if (!start_server(config, base, gpu_probe, &server))
 		return STATUS_FAILED;
+	crash_watch(server);
 	stop = (struct stop){ .server = server };
 	term = evsignal_new(base, SIGTERM, on_stop, &stop);
 	interrupt = evsignal_new(base, SIGINT, on_stop, &stop);

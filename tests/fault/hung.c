@@ -193,4 +193,19 @@ TEST(stop, "a stop logs how many clients and open ops it cuts off")
 	daemon_wait_end(daemon, 0);
 }
 
+TEST(crash, "a crash did not log how many clients and open ops it cut off")
+{
+	struct hung hung;
+	struct daemon *daemon;
+
+	hung_open(&hung);
+	daemon = hung.rig.daemon;
+	await_hung(&hung, 1);
+	daemon_log_wait(daemon, " has not come back for"); /* and how to free it, for hung_free() */
+	CHECK_SYS(kill(daemon->pid, SIGABRT)); /* no sanitizer's own */
+	daemon_log_wait(daemon, "crashed (SIGABRT): cuts off 1 client and 1 open op");
+	hung_free(&hung);
+	daemon_kill(daemon); /* it is gone */
+}
+
 TEST_MAIN
