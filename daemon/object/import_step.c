@@ -2,6 +2,7 @@
 
 #include "daemon/base/log.h"
 #include "proto/util/clock.h"
+#include "proto/util/cpu.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,14 +25,51 @@ static struct {
 	    .lock = PTHREAD_MUTEX_INITIALIZER,
 	    .calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP };
 
-void import_step_hold(void)
+/* Calls on slabs. */
+static struct {
+	pthread_mutex_t turn; /* before lock: who waits next of those on large ones */
+	pthread_mutex_t lock; /* of: */
+	pthread_cond_t change;
+	unsigned n_running;
+	unsigned n_first; /* wait, on small slabs */
+	bool was_first;	  /* the last that began */
+} slab_calls = { .turn = PTHREAD_MUTEX_INITIALIZER,
+		 .lock = PTHREAD_MUTEX_INITIALIZER,
+		 .change = PTHREAD_COND_INITIALIZER };
+
+/* After one that went first another one may run, else large slabs could wait for ever. */
+static bool may_run(bool is_first)
 {
+	const unsigned n_cores = cpu_count();
+
+	return slab_calls.n_running < (n_cores > 3 ? n_cores / 2 : 1) &&
+	       (is_first || !slab_calls.n_first || slab_calls.was_first);
+}
+
+void import_step_hold(bool is_first)
+{
+	if (!is_first)
+		(void)pthread_mutex_lock(&slab_calls.turn);
+	(void)pthread_mutex_lock(&slab_calls.lock);
+	slab_calls.n_first += is_first;
+	while (!may_run(is_first))
+		(void)pthread_cond_wait(&slab_calls.change, &slab_calls.lock);
+	slab_calls.n_first -= is_first;
+	slab_calls.was_first = is_first;
+	slab_calls.n_running++;
+	(void)pthread_mutex_unlock(&slab_calls.lock);
+	if (!is_first)
+		(void)pthread_mutex_unlock(&slab_calls.turn);
 	(void)pthread_rwlock_rdlock(&steps.calls); /* fewer threads than it counts: cannot fail */
 }
 
 void import_step_go_on(void)
 {
 	(void)pthread_rwlock_unlock(&steps.calls);
+	(void)pthread_mutex_lock(&slab_calls.lock);
+	slab_calls.n_running--;
+	(void)pthread_cond_broadcast(&slab_calls.change);
+	(void)pthread_mutex_unlock(&slab_calls.lock);
 }
 
 /* Under the lock. */

@@ -36,8 +36,12 @@ int import_step_check(const struct import_step *step, struct error *error);
 int import_step_begin(struct import_step *step, struct error *error);
 void import_step_end(struct import_step *step);
 
-/* Brackets such a call on a slab. */
-void import_step_hold(void);
+/*
+ * Brackets such a call on a slab.  It holds the lock on the process's mappings, also while its thread waits for a
+ * processor, and then the main thread waits, too.  So at most half as many run as there are cores, in the order in
+ * which they came; those on small slabs (is_first) take turns with the others.
+ */
+void import_step_hold(bool is_first);
 void import_step_go_on(void);
 
 /* munmap(2), also of memory that is banned.  is_stopping: it pauses no more.  Returns whether it succeeded. */

@@ -36,15 +36,10 @@
 #define MFD_HUGE_2MB (21U << 26)
 #endif
 
-/* The bytes of the first MADV_COLLAPSE call, and of the largest: a call is as large as all before it, so that
-   a slow one costs at most as much again.  Each call flushes the page lists of all processors, waits for
-   these, and holds the lock on the process's mappings meanwhile. */
-#define COLLAPSE_MIN_BYTES (UINT64_C(8) << 20)
-#define COLLAPSE_MAX_BYTES (UINT64_C(64) << 20)
-/* The processor time that huge pages may take: 1.5 s a GiB.  Those that the kernel has take 0.1 s, small pages
-   0.7 s.  Where a hypervisor has to find the memory first, huge pages take 1 to 1.5 s and small ones 4 s.  Where
-   the kernel has to make room for each, they may take 3 s or longer. */
-#define HUGE_NSEC_PER_MIB UINT64_C(1500000)
+/* The processor time that huge pages may take: 2.5 s a GiB.  Those that the kernel has take 0.1 s, small pages
+   0.7 s.  Where a hypervisor has to find the memory first, both take 1 to 2 s, and reads into small ones have three
+   quarters of the speed.  Where the kernel has to make room for each, huge ones may take 3 s or longer. */
+#define HUGE_NSEC_PER_MIB UINT64_C(2500000)
 #define HUGE_NSEC \
 	UINT64_C(10000000) /* for each slab: a small one must not depend on one slow call */
 #define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */
@@ -55,6 +50,7 @@
 /* The same of a mapping without pages. */
 #define EMPTY_STEP_BYTES (1u << 30)
 
+#define SMALL_SLAB_BYTES (8u << 20) /* two of the library's smallest */
 #define ZEROES_BYTES (64u << 10)
 
 /* A thread that waits for the lock of the mappings needs some time to wake up.  If the next step began at once, it
@@ -77,6 +73,12 @@ static uint64_t whole_pages(uint64_t bytes, uint64_t page)
 	return (bytes + page - 1) / page * page;
 }
 
+/* Its calls go before those on large slabs (import_step.h). */
+static bool is_small(uint64_t bytes)
+{
+	return bytes <= SMALL_SLAB_BYTES;
+}
+
 /* A partly used huge page would take more memory than is charged. */
 static bool can_be_huge(const struct slab *slab)
 {
@@ -85,23 +87,18 @@ static bool can_be_huge(const struct slab *slab)
 }
 
 /*
- * Fills a part with transparent huge pages.  Touching one byte of each is enough if shmem_enabled allows
- * huge pages.  MADV_COLLAPSE (Linux 6.1) makes them although it is never, which is the kernel's default;
- * it needs that byte.  Returns 0, or -errno: -EINVAL if the kernel has no MADV_COLLAPSE, or denies it.
+ * Makes a transparent huge page.  Touching one byte of it is enough if shmem_enabled allows huge pages.
+ * MADV_COLLAPSE (Linux 6.1) makes it although that is never, which is the kernel's default; it needs the
+ * byte.  Returns 0, or -errno: -EINVAL if the kernel has no MADV_COLLAPSE, or denies it.
  */
-static int fill_huge_part(char *memory, size_t bytes, bool must_collapse)
+static int fill_huge_page(const struct slab *slab, char *memory, bool must_collapse)
 {
-	int r = 0;
+	int r;
 
-	for (size_t at = 0; at < bytes && r == 0; at += MAP_HUGE_BYTES) {
-		import_step_hold();
-		r = madvise(memory + at, 1, MADV_POPULATE_WRITE) < 0 ? -errno : 0;
-		import_step_go_on();
-	}
-	if (r < 0 || !must_collapse)
-		return r;
-	import_step_hold();
-	r = madvise(memory, bytes, MADV_COLLAPSE) < 0 ? -errno : 0;
+	import_step_hold(is_small(slab->map_bytes));
+	r = madvise(memory, 1, MADV_POPULATE_WRITE) < 0 ? -errno : 0;
+	if (r == 0 && must_collapse)
+		r = madvise(memory, MAP_HUGE_BYTES, MADV_COLLAPSE) < 0 ? -errno : 0;
 	import_step_go_on();
 	return r;
 }
@@ -113,22 +110,19 @@ static int fill_huge_part(char *memory, size_t bytes, bool must_collapse)
  */
 static uint64_t fill_huge(struct slab *slab)
 {
-	uint64_t start_nsec = clock_thread_nsec(), bytes = slab->map_bytes, at, n;
+	uint64_t start_nsec = clock_thread_nsec(), bytes = slab->map_bytes, at;
 	bool is_needed = slab->place.pages == SLAB_PAGES_HUGE, must_collapse, all = true;
 	char *memory = slab->region.base, word[8];
 
 	must_collapse = is_needed || map_lacks_huge(word);
 	(void)madvise(memory, bytes, MADV_HUGEPAGE);
-	for (at = 0; at < bytes; at += n) {
+	for (at = 0; at < bytes; at += MAP_HUGE_BYTES) {
 		uint64_t limit_nsec = HUGE_NSEC + (at >> 20) * HUGE_NSEC_PER_MIB;
 		int r;
 
-		n = at < COLLAPSE_MIN_BYTES ? COLLAPSE_MIN_BYTES : at;
-		n = n < COLLAPSE_MAX_BYTES ? n : COLLAPSE_MAX_BYTES;
-		n = n < bytes - at ? n : bytes - at;
 		if (!is_needed && clock_thread_nsec() - start_nsec > limit_nsec)
 			break;
-		r = fill_huge_part(memory + at, n, must_collapse);
+		r = fill_huge_page(slab, memory + at, must_collapse);
 		if (r < 0 && r != -EINVAL)
 			break;
 		all &= r == 0;
@@ -188,7 +182,7 @@ static int mapping_lock(struct slab *slab)
 	for (size_t at = 0; at < bytes; at += STEP_BYTES) {
 		size_t n = bytes - at < STEP_BYTES ? bytes - at : STEP_BYTES;
 
-		import_step_hold();
+		import_step_hold(is_small(bytes));
 		r = mlock2(memory + at, n, 0) < 0 ? -errno : 0;
 		import_step_go_on();
 		if (r < 0)
@@ -198,11 +192,11 @@ static int mapping_lock(struct slab *slab)
 	return 0;
 }
 
-static bool step_unmap(char *memory)
+static bool step_unmap(char *memory, bool is_first)
 {
 	bool is_unmapped;
 
-	import_step_hold();
+	import_step_hold(is_first);
 	is_unmapped = munmap(memory, STEP_BYTES) == 0;
 	import_step_go_on();
 	return is_unmapped;
@@ -210,9 +204,10 @@ static bool step_unmap(char *memory)
 
 static void mapping_remove(char *memory, size_t bytes)
 {
+	const bool is_first = is_small(bytes);
 	uint64_t since_nsec = clock_nsec();
 
-	while (bytes > STEP_BYTES && step_unmap(memory)) {
+	while (bytes > STEP_BYTES && step_unmap(memory, is_first)) {
 		memory += STEP_BYTES;
 		bytes -= STEP_BYTES;
 		step_pause(&since_nsec);

@@ -4,10 +4,13 @@
 #include "daemon/object/import_step.h"
 
 #include "proto/util/clock.h"
+#include "proto/util/cpu.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -95,7 +98,7 @@ END_TEST
 
 static void *slab_call(void *arg)
 {
-	import_step_hold();
+	import_step_hold(true);
 	(void)pthread_barrier_wait(arg);
 	sleep_msec(4 * STALL_STEP_NSEC / MSEC);
 	import_step_go_on();
@@ -127,7 +130,7 @@ static void *hold(void *arg)
 {
 	_Atomic bool *is_held = arg;
 
-	import_step_hold();
+	import_step_hold(true);
 	*is_held = true;
 	import_step_go_on();
 	return NULL;
@@ -150,10 +153,70 @@ START_TEST(calls_on_slabs_wait_for_a_step)
 }
 END_TEST
 
+#define HOLDERS_MAX 256
+
+static struct holder {
+	pthread_t thread;
+	_Atomic pid_t tid; /* it is about to call */
+	bool is_first;
+	unsigned place; /* in the order of the calls */
+} holders[HOLDERS_MAX];
+static _Atomic unsigned n_held;
+
+static void *hold_in_turn(void *arg)
+{
+	struct holder *holder = arg;
+
+	holder->tid = gettid();
+	import_step_hold(holder->is_first);
+	holder->place = n_held++;
+	import_step_go_on();
+	return NULL;
+}
+
+static bool is_asleep(const struct holder *holder)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	if (!holder->tid)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", holder->tid);
+	file = fopen(path, "re");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(fscanf(file, "%*d %*s %c", &state), 1);
+	(void)fclose(file);
+	return state == 'S';
+}
+
+/* An allocation of 4 KiB waited for a large slab's 512 MiB of others. */
+START_TEST(a_call_on_a_small_slab_waits_for_few_of_those_on_large_ones)
+{
+	const unsigned room = cpu_count() > 3 ? cpu_count() / 2 : 1;
+	const unsigned n = room < 50 ? 4 * room + 4 : HOLDERS_MAX;
+	struct import_step step = { .memory = &memory, .who = &who };
+	struct error error;
+
+	ck_assert_int_eq(import_step_begin(&step, &error), 0);
+	for (unsigned i = 0; i < n; i++) {
+		holders[i].is_first = i == n - 1;
+		ck_assert_int_eq(
+			pthread_create(&holders[i].thread, NULL, hold_in_turn, &holders[i]), 0);
+		while (!is_asleep(&holders[i]))
+			sleep_msec(1);
+	}
+	import_step_end(&step);
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_int_eq(pthread_join(holders[i].thread, NULL), 0);
+	ck_assert_uint_le(holders[n - 1].place, 2 * room + 1);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, a_step_does_not_wait_for_calls_on_slabs);
 	tcase_add_test(tcase, calls_on_slabs_wait_for_a_step);
+	tcase_add_test(tcase, a_call_on_a_small_slab_waits_for_few_of_those_on_large_ones);
 	tcase_add_test(tcase, memory_whose_steps_stall_is_refused_to_all_and_other_memory_to_none);
 	tcase_add_test(tcase, banned_memory_is_unmapped_with_pauses_except_at_a_stop);
 }
