@@ -76,7 +76,7 @@ int tests_main(int argc, char **argv); /* PROGRAM [-l] [PART OF A NAME]... */
 		return tests_main(argc, argv); \
 	}
 
-/* The rest of this test's time limit, stretched; 120 s unless the test asks for more at its start. */
+/* The rest of this test's time limit, stretched; 300 s unless the test asks for more at its start. */
 void test_time_limit(unsigned seconds);
 _Noreturn void test_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -45,7 +45,7 @@ a_side_has_all_its_numbers() {
 			return 2
 		fi
 	esac
-	expect 0 timeout 100 "$BUILD/bench" "${smallest[@]}" --tune 4 --sides "$side" --json "$dir/rows.json" ||
+	expect 0 timeout 500 "$BUILD/bench" "${smallest[@]}" --tune 4 --sides "$side" --json "$dir/rows.json" ||
 		return 1
 	why=$(has_side "$side" 2>&1)
 	rc=$?
@@ -64,7 +64,7 @@ fio_with_io_uring_has_all_its_numbers() { a_side_has_all_its_numbers fio-uring; 
 
 # Processes of one side hold copies of the other's sockets: closing the sides must not wait for that.
 several_processes_on_several_sides_end_and_leave_nothing() {
-	expect 0 timeout 100 "$BUILD/bench" "${smallest[@]}" --procs 3 --tune 0 --sides ours,libaio,deepnvme || return 1
+	expect 0 timeout 500 "$BUILD/bench" "${smallest[@]}" --procs 3 --tune 0 --sides ours,libaio,deepnvme || return 1
 	why="left behind: $(ls "$dir")"
 	! compgen -G "$dir/dsaio-bench-*" >/dev/null
 }
@@ -73,7 +73,7 @@ a_side_that_can_not_run_says_why_and_the_others_go_on() {
 	mkdir -p "$dir/bin"
 	printf '#!/bin/sh\nexit 1\n' >"$dir/bin/fio"
 	chmod +x "$dir/bin/fio"
-	PATH=$dir/bin:$PATH expect 0 timeout 100 "$BUILD/bench" "${smallest[@]}" --sides libaio,fio-libaio &&
+	PATH=$dir/bin:$PATH expect 0 timeout 500 "$BUILD/bench" "${smallest[@]}" --sides libaio,fio-libaio &&
 		says "$dir/out" "not measured: fio does not run"
 }
 

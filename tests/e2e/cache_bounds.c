@@ -131,7 +131,6 @@ TEST(descriptors, "2,000 files are in use at once in a process that may have 256
 	uint8_t *memory;
 	void *start;
 
-	test_time_limit(120);
 	CHECK(files);
 	rig_open(&rig, NULL);
 	CHECK_CALL(dsaio_alloc(rig.client, n * BLOCK, &start));
@@ -224,7 +223,6 @@ TEST(threads, "threads open, read, replace and close the same and different path
 	struct crowd crowd = { .rig = &rig };
 	pthread_t threads[N_THREADS];
 
-	test_time_limit(120);
 	rig_open(&rig, NULL);
 	for (unsigned i = 0; i < N_SHARED; i++)
 		file_make_pattern(numbered(rig.daemon, i), BLOCK, i);
@@ -280,7 +278,6 @@ TEST(space, "the space of a deleted file comes back while the program only sleep
 	uint64_t before;
 	void *memory;
 
-	test_time_limit(120);
 	rig.daemon = daemon_start_with(&(struct daemon_options){ .store_dir = dir });
 	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "swapped");

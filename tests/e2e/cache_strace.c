@@ -142,7 +142,6 @@ TEST(strace, "10,000 small files are read a second time with no open(2) and no m
 	struct rlimit limit;
 	char *config;
 
-	test_time_limit(110);
 	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
 	if (limit.rlim_max < N_FILES + N_FILES / 4)
 		test_skip("needs RLIMIT_NOFILE %u", N_FILES + N_FILES / 4);

@@ -36,7 +36,6 @@ static void crowd_run(struct rig *rig, struct crowd *crowd)
 {
 	pthread_t threads[N_THREADS];
 
-	test_time_limit(180);
 	rig_open(rig, NULL);
 	file_make_pattern(daemon_path(rig->daemon, "f"), FILE_BYTES, SEED);
 	crowd->rig = rig;

@@ -249,7 +249,6 @@ TEST_TABLE(model, models, "random unaligned ranges are as in memory")
 	unsigned n_rounds = 0;
 	struct kit kit;
 
-	test_time_limit(120);
 	file_make_sparse(path, 0);
 	fd = (int)CHECK_SYS(open(path, O_RDONLY | O_CLOEXEC));
 	kit_open(&kit, daemon, path, BATCH * PLACE_BYTES, models[row].rings, true);
@@ -418,7 +417,6 @@ TEST_TABLE(neighbours, places, "neighbours in one file, and a buffered reader")
 	pthread_t clients[CLIENTS_MAX], readers[3];
 	_cleanup_(closep) int fd = -1;
 
-	test_time_limit(180);
 	shop.daemon = start_on(places[row].kind);
 	shop.path = daemon_path(shop.daemon, "f");
 	shop.n_clients = places[row].n_clients;

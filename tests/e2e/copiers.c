@@ -313,7 +313,6 @@ TEST_TABLE(crowd, crowds, "many threads with large reads each")
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct reader readers[N_THREADS];
 
-	test_time_limit(120);
 	open_on_tmpfs(&rig);
 	for (unsigned i = 0; i < N_THREADS; i++) {
 		readers[i] = (struct reader){ .rig = &rig, .is_async = crowds[row].is_async };

@@ -136,7 +136,6 @@ TEST_TABLE(crowd, daemons, "64 processes with 8 handles each")
 	uint8_t block[4096];
 	int told[2], go[2];
 
-	test_time_limit(110);
 	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
 	if (limit.rlim_max < 20000)
 		test_skip("needs a hard RLIMIT_NOFILE of 20000");

@@ -112,7 +112,7 @@ mappings_have_a_process_each() {
 an_error_of_one_process_ends_all() {
 	mkdir -p "$store/c"
 	mkdir "$store/c/_aio_write_65536.pt.1_0" 2>/dev/null # a directory in the second one's way
-	expect 1 timeout 30 "$ctl" bench io --folder "$store/c" --io_size 64K --multi_process 3 &&
+	expect 1 timeout 300 "$ctl" bench io --folder "$store/c" --io_size 64K --multi_process 3 &&
 		says "$dir/err" "_aio_write_65536.pt.1_0"
 }
 

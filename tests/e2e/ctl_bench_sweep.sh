@@ -515,7 +515,7 @@ one_ctrl_c_is_enough_while_the_daemon_is_stopped() {
 	rc=$?
 	kill -CONT "$daemon"
 	why="exit status $rc after $((SECONDS - began)) s: $(cat "$dir/err")"
-	[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 15 ] && says "$dir/err" "points are in" && nothing_is_left
+	[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 29 ] && says "$dir/err" "points are in" && nothing_is_left
 }
 
 a_disk_that_is_too_full_is_told_before_anything_is_made() {

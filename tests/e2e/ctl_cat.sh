@@ -294,7 +294,7 @@ what_another_process_appends_meanwhile_stays_and_no_advice_removes_it() {
 	pid=$!
 	exec {fd}>"$dir/fifo"
 	head -c 1000000 /dev/zero >&"$fd"
-	for _ in $(seq 500); do
+	for _ in $(seq 5000); do
 		readlink "/proc/$pid/fd/"* | grep -qxF "$store/dst" && break
 		sleep 0.02
 	done

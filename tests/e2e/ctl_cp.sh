@@ -322,7 +322,7 @@ one_ctrl_c_is_enough_while_the_daemon_is_stopped() {
 		rc=$?
 		kill -CONT "$daemon"
 		why="$how: exit status $rc after $((SECONDS - began)) s: $(cat "$dir/err")"
-		[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 15 ] && no_temporary "$store" &&
+		[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 29 ] && no_temporary "$store" &&
 			[ ! -e "$store/dst" ] || return 1
 	done
 	rm -f "$dir/huge"

@@ -17,7 +17,7 @@ check() {
 	name=$1 status=$2 words=$3
 	shift 3
 	case $name in *"$wanted"*) ;; *) return ;; esac
-	timeout 20 "$dsaiod" "$@" >"$dir/said" 2>&1
+	timeout 300 "$dsaiod" "$@" >"$dir/said" 2>&1
 	got=$?
 	if [ $got -ne "$status" ]; then
 		echo "not ok $name: exit status $got, not $status: $(tr '\n' ' ' <"$dir/said")"

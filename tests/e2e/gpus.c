@@ -180,7 +180,7 @@ TEST(killed, "a killed daemon takes it along, and the next one starts meanwhile"
 	wait_call(daemon, "cuInit() of ");
 	child = (int)CHECK_SYS(syscall(SYS_pidfd_open, child_of(daemon), 0));
 	daemon_kill(daemon);
-	CHECK(wait_readable(child, 10000000));
+	CHECK(wait_readable(child, 60000000));
 	daemon_stop(start(""));
 }
 

@@ -141,7 +141,6 @@ TEST(kill_200, "200 clients killed at random moments: the daemon has all back")
 	uint64_t random = (uint64_t)test_seed() << 40;
 	struct usage before;
 
-	test_time_limit(240);
 	/* Threads and descriptors that are made once, for the first that need them. */
 	lanes_start(daemon);
 	clients_kill(daemon, 4 * AT_ONCE, &random);

@@ -35,7 +35,6 @@ TEST_STORES(large_range, N_STORE_KINDS, large, "a large range")
 	struct dsaio_file *file;
 	struct store store;
 
-	test_time_limit(300);
 	store_make(&store, kind, 0);
 	store_rig_open(&rig, &store);
 	if (kind != STORE_RAW)
@@ -58,7 +57,6 @@ TEST_STORES(large_fresh, N_FILE_STORE_KINDS, fresh, "a large range into a new fi
 	const struct range range = scaled(fresh[row].range, kind, row);
 	struct store store;
 
-	test_time_limit(300);
 	store_make(&store, kind, 0);
 	store_rig_open(&rig, &store);
 	guarded_new(&g, rig.client, range.len, range.misalign);

@@ -151,7 +151,6 @@ static void check_with_profile(const struct mixture *m, const struct dsaio_profi
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	const char *path, *link_path;
 
-	test_time_limit(180);
 	rig_open(&rig, profile);
 	path = daemon_path(rig.daemon, "f");
 	link_path = daemon_path(rig.daemon, "hard link");

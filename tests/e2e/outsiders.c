@@ -126,7 +126,7 @@ static pid_t reader_start(void)
 				CHECK_EQ(write(fds[1], "", 1), 1);
 		}
 	}
-	CHECK(wait_readable(fds[0], 10000000));
+	CHECK(wait_readable(fds[0], 60000000));
 	(void)close(fds[0]);
 	(void)close(fds[1]);
 	return pid;

@@ -74,7 +74,6 @@ TEST(submit, "submitting returns at once, whatever the size: the daemon does not
 	uint8_t *memory = private_new(3 * large), *many = private_new(N_SMALL * small);
 	void *pinned;
 
-	test_time_limit(120);
 	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 2 * large, SEED);
 	file = rig_file(&rig, "f", O_RDWR);

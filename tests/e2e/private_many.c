@@ -19,7 +19,6 @@ TEST(files, "1,000 files of 64 KiB, then one wait")
 	static struct dsaio_file *files[N];
 	uint8_t *memory = private_new(N * 64 * KIB);
 
-	test_time_limit(120);
 	rig_open(&rig, NULL);
 	for (size_t i = 0; i < N; i++)
 		file_make_pattern(daemon_path(rig.daemon, test_text("f%zu", i)), 64 * KIB, i);
@@ -154,7 +153,6 @@ TEST_TABLE(crowd, pools,
 	static struct thread threads[N_THREADS];
 	struct dsaio_handle *others[4];
 
-	test_time_limit(180);
 	rig.daemon = daemon_with_pool(pools[row].pool);
 	rig_open(&rig, NULL);
 	file_make_sparse(daemon_path(rig.daemon, "f"), (N_THREADS + 1) * 4 * MIB);

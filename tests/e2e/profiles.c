@@ -95,7 +95,6 @@ TEST_TABLE(profile, profiles, "profile")
 	struct dsaio_file *file;
 	const char *path;
 
-	test_time_limit(180);
 	rig_open(&rig, wanted);
 	CHECK_CALL(dsaio_handle_profile(rig.handle, &got));
 	CHECK_EQ(got.block_size, wanted->block_size);

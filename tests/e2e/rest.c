@@ -161,7 +161,6 @@ TEST(rest_of_many,
 	static struct idle idles[N_CLIENTS];
 	struct daemon *daemon;
 
-	test_time_limit(110);
 	/* By default one user may have fewer connections. */
 	daemon = daemon_start_for_many(test_text("[daemon]\nuser_clients = %u\nuser_entries = %u\n",
 						 N_CLIENTS, N_CLIENTS * ENTRIES));

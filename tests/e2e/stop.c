@@ -368,7 +368,7 @@ TEST_TABLE(killed_fd, memories, "kill -9 makes dsaio_handle_fd readable")
 	CHECK_EQ(dsaio_reap(rig.handle, taken, 4), 0);
 	daemon_kill(rig.daemon);
 	do { /* as an event loop does */
-		CHECK(wait_readable(fd, 10000000));
+		CHECK(wait_readable(fd, 60000000));
 		r = dsaio_reap(rig.handle, taken, 4);
 	} while (r == 0);
 	CHECK_FAILS(r, -ENOTCONN, "daemon");
@@ -384,10 +384,10 @@ TEST(killed_fd_later,
 	rig_open(&rig, NULL);
 	daemon_kill(rig.daemon);
 	fd = (int)CHECK_CALL(dsaio_handle_fd(rig.handle));
-	CHECK(wait_readable(fd, 10000000));
+	CHECK(wait_readable(fd, 60000000));
 	CHECK_FAILS(dsaio_reap(rig.handle, taken, 4), -ENOTCONN, "daemon");
 	CHECK_EQ(dsaio_handle_fd(rig.handle), fd); /* it never changes */
-	CHECK(wait_readable(fd, 10000000));
+	CHECK(wait_readable(fd, 60000000));
 }
 
 TEST(restart, "after kill -9 a new daemon takes the socket over, and a new connection works")

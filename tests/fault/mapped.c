@@ -156,7 +156,6 @@ static struct daemon *start(bool is_alone)
 
 	test_needs_root();
 	test_needs_plain_threads("480,000 mappings of 4 MiB take it more than 10 minutes");
-	test_time_limit(240);
 	daemon = daemon_start(NULL);
 	daemon_open_to_all(daemon);
 	if (!is_alone)

@@ -62,7 +62,6 @@ TEST(stopped, "handle_close and disconnect had no end with a stopped daemon")
 	void *shared;
 	int fd;
 
-	test_time_limit(50);
 	daemon = daemon_start(NULL);
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	closer_open(&handle, daemon);

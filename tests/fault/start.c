@@ -268,7 +268,7 @@ TEST(refused, "a client that waits for a service that cannot start is refused, n
 			check_refused(path, i == 2 && geteuid() == 0);
 			_exit(0);
 		}
-		CHECK(wait_readable(listen_fd, 10000000));
+		CHECK(wait_readable(listen_fd, 60000000));
 		status = daemon_start_fails(
 			&(struct daemon_options){ .args = DAEMON_ARGS("--config", config),
 						  .before_exec = hand_over },

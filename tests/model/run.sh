@@ -20,7 +20,7 @@ check_one() {
 	mkdir "$dir" && cd "$dir" || exit 1
 	spin -a "$@" "$here/$model.pml" >log 2>&1 &&
 		gcc -w -O2 -DSAFETY -DCOLLAPSE -DMEMLIM=4000 -o pan pan.c >>log 2>&1 &&
-		timeout 400 ./pan -m400000 >out 2>&1
+		timeout 3600 ./pan -m400000 >out 2>&1
 	if grep -q 'errors: 0' out 2>/dev/null &&
 	   ! grep -qE 'max search depth|out of memory|Search not completed' out; then
 		got=holds

@@ -24,7 +24,7 @@ PACKAGE = os.path.join(BUILD, "python")
 sys.path.insert(0, PACKAGE)
 
 MIB = 1 << 20
-SECONDS = 60 * int(os.environ.get("TEST_TIME_FACTOR") or 1)  # until a Python of its own counts as hung
+SECONDS = 300 * int(os.environ.get("TEST_TIME_FACTOR") or 1)  # until a Python of its own counts as hung
 
 
 def _end_with_parent():

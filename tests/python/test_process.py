@@ -445,7 +445,7 @@ def test_the_interpreter_ends_while_the_daemon_stands_still(python, own_daemon):
         daemon=own_daemon,
     )
     assert output == ""
-    assert time.monotonic() - began < 25  # the library gives a daemon up after 30 s
+    assert time.monotonic() - began < 29  # the library gives a daemon up after 30 s
 
 
 def test_torch_tensors_at_the_end_of_the_interpreter(python):

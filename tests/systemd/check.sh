@@ -134,11 +134,11 @@ find_init() {
 	return 1
 }
 
-# systemd tells nobody outside when it is up: asks each 50 ms, for a minute.
+# systemd tells nobody outside when it is up: asks each 50 ms, for five minutes.
 wait_up() {
 	local i
 
-	for ((i = 0; i < 1200; i++)); do
+	for ((i = 0; i < 6000; i++)); do
 		kill -0 "$supervisor" 2>/dev/null || return 1
 		if [ -n "$init" ] || find_init; then
 			case $(ctl is-system-running 2>/dev/null) in
@@ -210,11 +210,11 @@ hangup_is_survived() {
 		[ "$(main_pid)" = "$pid" ] && client_works /srv/store/hangup
 }
 
-# wait_journal TEXT JOURNALCTL-OPTION...: the service's log gets it, within ten seconds.
+# wait_journal TEXT JOURNALCTL-OPTION...: the service's log gets it, within a minute.
 wait_journal() {
 	local text=$1 i
 	shift
-	for ((i = 0; i < 200; i++)); do
+	for ((i = 0; i < 1200; i++)); do
 		inside journalctl -u dsaiod --no-pager -o cat "$@" | grep -qF -e "$text" && return 0
 		sleep .05
 	done
@@ -233,14 +233,14 @@ reload_keeps_the_good_daemon() {
 clients_are_refused() {
 	local i
 	for i in $(seq 30); do
-		says "journalctl -u dsaiod" fails as_nobody timeout 20 dsaioctl status || return 1
+		says "journalctl -u dsaiod" fails as_nobody timeout 120 dsaioctl status || return 1
 	done
 }
 
 many_clients_are_refused() {
 	says 64 inside setpriv --reuid nobody --regid nogroup --clear-groups sh -c '
 		export DSAIO_AUTOSTART=0
-		for i in $(seq 64); do { timeout 20 dsaioctl status 2>&1; } & done |
+		for i in $(seq 64); do { timeout 120 dsaioctl status 2>&1; } & done |
 			grep -c "journalctl -u dsaiod"'
 }
 

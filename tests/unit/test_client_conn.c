@@ -291,7 +291,7 @@ START_TEST(a_daemon_that_lives_is_waited_for)
 	struct caller caller = { .bytes = 0 };
 	uint64_t seq;
 
-	conn.silence.limit_msec = 4000;
+	conn.silence.limit_msec = 10000; /* half of it is for an answer */
 	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
 	seq = daemon_receive(NULL);
 	for (unsigned i = 0; i < 2; i++) /* together longer than the limit */

@@ -34,7 +34,7 @@ START_TEST(a_child_that_is_forked_while_threads_look_can_look_too)
 		pid_t pid = fork();
 
 		if (!pid) {
-			(void)alarm(20); /* ends a child that waits for a lock */
+			(void)alarm(50); /* ends a child that waits for a lock */
 			_exit(cuda_get() != NULL);
 		}
 		ck_assert_int_gt(pid, 0);

@@ -148,7 +148,7 @@ START_TEST(foreign_descriptors_are_closed_by_a_worker_and_counted_until_then)
 	ck_assert_uint_eq(user->n_closing_fds, 2);
 	ck_assert_uint_eq(n_closed, 0);
 	while (!n_closed) {
-		ck_assert_int_eq(poll(&event, 1, 10000), 1);
+		ck_assert_int_eq(poll(&event, 1, 60000), 1);
 		(void)mailbox_run(&mailbox);
 	}
 	ck_assert_uint_eq(user->n_closing_fds, 0);
@@ -173,7 +173,7 @@ START_TEST(while_64_descriptors_wait_for_their_close_the_user_waits)
 	ck_assert(user_must_wait(user)); /* this thread has not seen the end of a close */
 	ck_assert_uint_eq(n_room, 0);
 	while (n_closed < 2) {
-		ck_assert_int_eq(poll(&event, 1, 10000), 1);
+		ck_assert_int_eq(poll(&event, 1, 60000), 1);
 		(void)mailbox_run(&mailbox);
 	}
 	ck_assert(!user_must_wait(user));
