@@ -24,10 +24,11 @@ void victim_start(const struct daemon *daemon);
 /*
  * The attack is under way.  Starts a further victim, measures all of them for so many seconds and
  * stops them.  The test fails if the p99 of at least 100 calls of a kind is over 1 s, or a call lasts over 5 s (both
- * stretched by the time factor).
+ * stretched by the time factor, and longer by some times what the test's own process has to wait for the
+ * disk and a processor meanwhile).
  */
 void victims_check(const struct daemon *daemon, unsigned seconds);
-/* The same with another limit for the p99, which is not stretched. */
+/* The same with another limit for the p99, which the time factor does not stretch. */
 void victims_check_p99(const struct daemon *daemon, unsigned seconds, int64_t p99_max_usec);
 
 #endif
