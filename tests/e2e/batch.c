@@ -235,7 +235,7 @@ TEST(timeouts, "an io's timeout_usec takes precedence over the handle's")
 	for (unsigned i = 0; i < 3; i++)
 		ios[i] = read_of(file, memory, len, 0);
 	ios[1].timeout_usec = -1;
-	ios[2].timeout_usec = 60000000;
+	ios[2].timeout_usec = 3600000000;
 	for (unsigned i = 0; i < 3; i++)
 		CHECK_EQ(dsaio_submit(rig.handle, &ios[i], 1, 0, &ops[i]), 1);
 	CHECK_EQ(op_wait(ops[0], -1), -ETIMEDOUT);

@@ -29,10 +29,12 @@
 /*
  * Ours may wait so many times as long as plain reads beside them, at the median of the loud times
  * (and where ours are slower anyway, so many times that).  It is two; a sanitizer on a loaded machine
- * makes it six.  A lane that blocks makes it ten at least by the flags, hundreds by the write.
+ * makes it six, or more, so the best of some series counts.  A lane that blocks makes all ten at least by
+ * the flags, hundreds by the write.
  */
 #define RATIO_MAX_FLAGS 8.0
 #define RATIO_MAX_WRITE 30.0
+#define SERIES_MAX 10u
 
 struct beats {
 	int64_t usec[BEATS_MAX]; /* since its op was due, not since it was sent: a stall counts in
@@ -219,27 +221,22 @@ static int64_t run_both(struct neighbour *neighbour, struct neighbour *plain, bo
  * so ours are compared with those that ran at the same time, and the median of the loud times
  * counts.
  */
-static void compare(const struct daemon *daemon, void *(*misbehave)(void *), double ratio_max)
+static bool compare_series(struct neighbour *neighbour, struct neighbour *plain, double ratio_max)
 {
-	struct neighbour neighbour = { .fd = -1 }, plain = { .fd = -1 };
 	int64_t ratios[TURNS], quiet_ratios[TURNS];
 	double ratio, quiet_ratio;
 
-	test_time_limit(180);
-	bad.misbehave = misbehave;
-	neighbour_open(&neighbour, daemon);
-	plain_open(&plain, daemon);
 	for (unsigned i = 0; i < TURNS; i++) {
 		pthread_t ops, wrong;
 
 		bad.until_usec = now_usec() + QUIET_USEC;
-		quiet_ratios[i] = run_both(&neighbour, &plain, is_quiet_time, "quiet");
+		quiet_ratios[i] = run_both(neighbour, plain, is_quiet_time, "quiet");
 
 		atomic_store(&bad.must_stop, false);
 		atomic_store(&bad.is_over, false);
 		CHECK_EQ(pthread_create(&ops, NULL, offender_ops, NULL), 0);
 		CHECK_EQ(pthread_create(&wrong, NULL, misbehave_main, NULL), 0);
-		ratios[i] = run_both(&neighbour, &plain, is_loud_time, "loud");
+		ratios[i] = run_both(neighbour, plain, is_loud_time, "loud");
 		CHECK_EQ(pthread_join(wrong, NULL), 0);
 		atomic_store(&bad.must_stop, true);
 		CHECK_EQ(pthread_join(ops, NULL), 0);
@@ -249,8 +246,21 @@ static void compare(const struct daemon *daemon, void *(*misbehave)(void *), dou
 	test_note("ours took %.1f times as long as plain reads, %.1f times without the offender, "
 		  "who did %" PRIu64 " ops",
 		  ratio, quiet_ratio, (uint64_t)atomic_load(&bad.n_ops));
-	CHECK_MSG(ratio <= ratio_max * (quiet_ratio > 1 ? quiet_ratio : 1),
-		  "%.1f times as long as plain reads at the same time", ratio);
+	return ratio <= ratio_max * (quiet_ratio > 1 ? quiet_ratio : 1);
+}
+
+static void compare(const struct daemon *daemon, void *(*misbehave)(void *), double ratio_max)
+{
+	struct neighbour neighbour = { .fd = -1 }, plain = { .fd = -1 };
+	unsigned n = 1;
+
+	test_time_limit(600);
+	bad.misbehave = misbehave;
+	neighbour_open(&neighbour, daemon);
+	plain_open(&plain, daemon);
+	while (!compare_series(&neighbour, &plain, ratio_max))
+		CHECK_MSG(n++ < SERIES_MAX, "ours took longer than %.0f times plain reads",
+			  ratio_max);
 	dsaio_disconnect(neighbour.client);
 	closep(&plain.fd);
 	free(plain.memory);
@@ -357,8 +367,8 @@ static noreturn void keep_full(const struct daemon *daemon, const char *path, ui
 	}
 }
 
-/* One that has to wait for all of the flood's ops waits for minutes. */
-#define PATIENCE_USEC 5000000
+/* One that has to wait for all of the flood's ops waits for minutes.  A busy disk alone may take 20 s. */
+#define PATIENCE_USEC 40000000
 
 static void read_patiently(struct neighbour *n, uint64_t off, unsigned len)
 {
@@ -366,7 +376,8 @@ static void read_patiently(struct neighbour *n, uint64_t off, unsigned len)
 
 	CHECK_EQ(dsaio_pread(n->handle, n->file, n->memory, len, off), len);
 	usec = now_usec() - start;
-	CHECK_MSG(usec < PATIENCE_USEC, "%u bytes at %" PRIu64 ": %" PRId64 " us", len, off, usec);
+	CHECK_MSG((double)usec < PATIENCE_USEC * test_time_factor(),
+		  "%u bytes at %" PRIu64 ": %" PRId64 " us", len, off, usec);
 }
 
 static const struct {
@@ -402,7 +413,6 @@ FAULT(flood, "rings full of unaligned reads, then killed: nobody else waits for 
 {
 	const char *path = daemon_path(daemon, "flood");
 
-	test_time_limit(300);
 	file_make_pattern(path, MIB, 3);
 	for (unsigned i = 0; i < ARRAY_SIZE(floods); i++) {
 		test_note("%s", floods[i].name);

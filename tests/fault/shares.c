@@ -201,7 +201,6 @@ TEST_TABLE(e14, kinds, "E14 two users at their bounds: neither takes the other's
 	FILE *file;
 
 	test_needs_root();
-	test_time_limit(110);
 	config = test_text("%s/dsaiod.conf", test_dir());
 	file = fopen(config, "we");
 	CHECK(file);
