@@ -90,8 +90,10 @@ START_TEST(banned_memory_is_unmapped_with_pauses_except_at_a_stop)
 	/* The kernel may count some of its sleep as a wait for a processor: then it was no stall. */
 	for (n = 0; unmap(&memory, false) < 1000 * (uint64_t)MSEC; n++)
 		ck_assert_uint_lt(n, 10);
-	ck_assert_uint_lt(unmap(&memory, true), 1000 * (uint64_t)MSEC);
-	ck_assert_uint_lt(unmap(&other, false), 1000 * (uint64_t)MSEC);
+	for (n = 0; unmap(&memory, true) >= 1000 * (uint64_t)MSEC; n++) /* or the machine is busy */
+		ck_assert_uint_lt(n, 10);
+	for (n = 0; unmap(&other, false) >= 1000 * (uint64_t)MSEC; n++)
+		ck_assert_uint_lt(n, 10);
 	munmap_msec = 0;
 }
 END_TEST
