@@ -90,7 +90,7 @@ START_TEST(rows_go_round_whatever_the_order_of_the_ends)
 	uint64_t ids[ENTRIES];
 	unsigned n_open = 0, next = 0, seed = 1;
 
-	for (int turn = 0; turn < 100000; turn++) {
+	for (uint32_t turn = 0; turn < rounds(100000); turn++) {
 		seed = seed * 1103515245 + 12345;
 		if ((seed >> 16 & 1 && n_open < ENTRIES) || !n_open) {
 			open[n_open] = &ops[next++ % 64];

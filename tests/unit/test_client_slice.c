@@ -83,7 +83,7 @@ START_TEST(slices_cover_an_op_and_lie_as_the_file_does)
 	struct slice_align align = aligns[_i];
 	uint64_t random = 1;
 
-	for (unsigned round = 0; round < 1000; round++) {
+	for (unsigned round = 0; round < rounds(1000); round++) {
 		uint64_t off = (random = random * 6364136223846793005u + 1) >> 40;
 		uint64_t end = off + 1 + ((random = random * 6364136223846793005u + 1) >> 41);
 		uint64_t next = off;

@@ -463,7 +463,7 @@ START_TEST(random_ops_follow_the_rule)
 	random_state = (uint64_t)_i + 1;
 	memset(model, 0, sizeof(model));
 	setup(m->n_ops);
-	for (uint64_t round = 1; round <= 40000; round++) {
+	for (uint64_t round = 1; round <= rounds(40000); round++) {
 		uint16_t i = (uint16_t)random_below(m->n_ops);
 
 		/* Fills up and runs dry by turns. */
