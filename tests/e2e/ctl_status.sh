@@ -82,6 +82,17 @@ a_path_on_no_store_is_told() {
 	expect 1 "$ctl" stores nosuch && says "$dir/err" "nosuch"
 }
 
+# One that is missing hid all of them.
+stores_that_exist_are_shown_beside_one_that_does_not() {
+	mkdir -p "$store/a" "$store/c"
+	expect 1 "$ctl" stores "$store/a" "$store/missing" "$store/c" && says "$dir/err" "$store/missing: No such file" &&
+		says "$dir/out" "$store/a" "$store/c" && says_not "$dir/out" "missing" || return 1
+	expect 1 "$ctl" stores --json "$store/missing" nosuch "$store/c" &&
+		says "$dir/out" '"asked_for": "'"$store/c"'"' '"errors"' "$store/missing: No such file" "nosuch" || return 1
+	why="not one JSON object: $(cat "$dir/out")"
+	[ "$(grep -c '^{' "$dir/out")" = 1 ]
+}
+
 nothing_takes_other_arguments() {
 	expect 2 "$ctl" status x && says "$dir/err" "takes no arguments" && expect 2 "$ctl" clients x &&
 		expect 2 "$ctl" pool x && expect 2 "$ctl" stores ""
@@ -148,7 +159,7 @@ start_daemon
 client=
 start_client || { echo "not ok ctl: a client starts: $why"; failed=1; }
 for t in status_shows_store_pool_and_counters clients_show_where_time_went handles_have_small_numbers clients_show_sums_and_handles \
-	pool_shows_a_bar_for_each_client stores_show_all_or_those_of_paths a_path_needs_no_right_to_read_it \
+	pool_shows_a_bar_for_each_client stores_show_all_or_those_of_paths a_path_needs_no_right_to_read_it stores_that_exist_are_shown_beside_one_that_does_not \
 	a_path_on_no_store_is_told nothing_takes_other_arguments another_user_sees_the_others_as_one_line \
 	a_wait_for_a_silent_daemon_is_reported a_private_daemon_serves_this_directory; do
 	run_test $t

@@ -29,7 +29,8 @@ static const char help[] =
 	"taken and not ended, IN FLIGHT their bytes at the device, WINDOW how many of those the store\n"
 	"lets be while several clients are active, P50 and P99 the times that half and 99% of the ops\n"
 	"did not pass.\n"
-	"A PATH that is on no store yet gets an automatic one, where the daemon makes such.\n"
+	"A PATH that is on no store yet gets an automatic one, where the daemon makes such.  After\n"
+	"one that belongs to none the others are still shown.\n"
 	"\n"
 	"    --json         all numbers, in bytes and nanoseconds\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -104,6 +105,8 @@ static int print_stores(const struct ctl *ctl, Wire__Store *const *stores, size_
 		json_object_object_add(json_object_array_get_idx(array, i), "asked_for",
 				       json_object_new_string(args[i]));
 	json_object_object_add(object, "stores", array);
+	if (ctl->errors && json_object_array_length(ctl->errors))
+		json_object_object_add(object, "errors", json_object_get(ctl->errors));
 	return ctl_print_json(ctl, object);
 }
 
@@ -122,6 +125,27 @@ static void named_stores_deinit(struct named_stores *found)
 	free(found->stores);
 }
 
+/* Asks for each argument, and keeps those that have a store. */
+static int find_stores(struct ctl *ctl, struct dsaio_client **client, struct named_stores *found)
+{
+	int r = CTL_OK;
+
+	for (int i = 0; i < ctl->n_args; i++) {
+		Wire__Reply **reply = &found->replies[found->n];
+		int status = ask_store(ctl, client, ctl->args[i], reply);
+
+		if (status == CTL_OK) {
+			ctl->args[found->n] = ctl->args[i];
+			found->stores[found->n++] = (*reply)->store_get;
+			continue;
+		}
+		r = status;
+		if (r == CTL_USAGE || !*client) /* without a daemon the others would fail, too */
+			break;
+	}
+	return r;
+}
+
 static int print_found(struct ctl *ctl, struct dsaio_client **client)
 {
 	size_t n = (size_t)ctl->n_args;
@@ -129,17 +153,17 @@ static int print_found(struct ctl *ctl, struct dsaio_client **client)
 		.replies = calloc(n, sizeof(Wire__Reply *)),
 		.stores = calloc(n, sizeof(Wire__Store *))
 	};
+	int r, status;
 
 	if (!found.replies || !found.stores)
 		return ctl_fail(ctl, "out of memory");
-	for (; found.n < n; found.n++) {
-		int r = ask_store(ctl, client, ctl->args[found.n], &found.replies[found.n]);
-
-		if (r != CTL_OK)
-			return r;
-		found.stores[found.n] = found.replies[found.n]->store_get;
-	}
-	return print_stores(ctl, found.stores, n, ctl->args);
+	if (ctl->is_json && n > 1)
+		ctl->errors = json_object_new_array();
+	r = find_stores(ctl, client, &found);
+	status = found.n || ctl->errors ? print_stores(ctl, found.stores, found.n, ctl->args) : r;
+	json_object_put(ctl->errors);
+	ctl->errors = NULL;
+	return r == CTL_OK ? status : r;
 }
 
 static int stores_run(struct ctl *ctl)

@@ -162,18 +162,23 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 static int find_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 		      char **ret_name, int *ret_fd)
 {
+	int r;
+
 	if (!store[0])
 		return ctl_usage(ctl, "the store's name is empty");
 	if (!is_path(store)) {
 		*ret_name = (char *)store;
 		return connect_once(ctl, ".", client);
 	}
+	r = connect_for_path(ctl, store, client);
+	if (r != CTL_OK)
+		return r;
 	*ret_fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*ret_fd < 0)
 		*ret_fd = open(store, O_PATH | O_CLOEXEC);
 	if (*ret_fd < 0)
 		return ctl_fail(ctl, "%s: %s", store, strerror(errno));
-	return connect_for_path(ctl, store, client);
+	return CTL_OK;
 }
 
 int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,

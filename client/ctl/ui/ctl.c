@@ -38,7 +38,10 @@ static void say_error(const struct ctl *ctl, const char *sentence, const char *f
 		text = NULL;
 	va_end(copy);
 	say(ctl, text ? text : sentence);
-	if (ctl->is_json) {
+	if (ctl->errors) {
+		(void)json_object_array_add(ctl->errors,
+					    json_object_new_string(text ? text : sentence));
+	} else if (ctl->is_json) {
 		struct json_object *object = json_object_new_object();
 
 		json_object_object_add(object, "error",

@@ -5,7 +5,8 @@
  * An error is printed once, where it happens, by ctl_fail() or ctl_usage(), whose value is the
  * command's exit status; callers only pass it on.  The shape is
  *     dsaioctl: COMMAND: OBJECT: what failed: errno text: what to do
- * With --json the sentence goes to standard output, too, as {"error": "..."}.
+ * With --json the message goes to standard output, too, as {"error": "..."}, or to the object that the
+ * command prints: see errors.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_CTL_H
 #define DSAIO_CLIENT_CTL_UI_CTL_H
@@ -29,6 +30,8 @@ struct ctl {
 	bool only_looks; /* does not let the library start a daemon */
 	char **args;	 /* after the command's name, without options */
 	int n_args;
+	struct json_object
+		*errors; /* borrowed; an array that messages are added to.  NULL: print them */
 	struct private_daemon private_daemon;
 };
 
