@@ -382,7 +382,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 	[ -e $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf ] || \
 		$(INSTALL) -m 644 systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
 
-uninstall: ## remove the installed files, except a changed configuration
+uninstall: ## remove the installed files; it names what stays: changed configuration, saved profiles, user
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ] && \
 	   [ "$$(systemctl show -P FragmentPath dsaiod.socket)" = "$(unitdir)/dsaiod.socket" ]; then \
 		systemctl disable --now dsaiod.socket dsaiod.service; fi
@@ -394,6 +394,11 @@ uninstall: ## remove the installed files, except a changed configuration
 	rm -rf $(DESTDIR)$(pythondir)/dsaio
 	! cmp -s systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \
 		rm -f $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf
+	@for dir in $(addprefix $(DESTDIR),$(pythondir) $(sysconfdir)/dsaiod $(localstatedir)/lib/dsaiod); do \
+		[ ! -d $$dir ] || rmdir --ignore-fail-on-non-empty $$dir; \
+		[ ! -d $$dir ] || echo "stays: $$dir: rm -r $$dir removes it"; done
+	@$(if $(filter /usr /usr/local,$(DESTDIR)$(prefix)),! getent passwd dsaiod >/dev/null || \
+		echo "stays: the user dsaiod: userdel dsaiod removes it",:)
 
 # ---- keep it clean ----
 

@@ -76,9 +76,15 @@ no_rpath_for() {
 		! grep -r rpath "$work/dest" --include=libdsaio-client.pc && rm -rf "$work/dest"
 }
 
+# The second time there is a file of the user's in each directory that may have such.
 uninstalled() {
-	make uninstall prefix="$work/.local" &&
-		! find "$work/.local" -type f | grep .
+	local dirs=("$work/.local/etc/dsaiod" "$work/.local/var/lib/dsaiod") dir
+	make uninstall prefix="$work/.local" >"$work/said" && ! grep stays "$work/said" &&
+		! find "$work/.local" -type f -o -name "dsaio*" | grep . || return 1
+	mkdir -p "${dirs[@]}" && touch "${dirs[@]/%/\/mine}" && make uninstall prefix="$work/.local" >"$work/said" || return 1
+	for dir in "${dirs[@]}"; do
+		[ -e "$dir/mine" ] && grep -F "stays: $dir: rm -r $dir" "$work/said" || return 1
+	done
 }
 
 mkdir -m 700 "$work/run"
