@@ -155,10 +155,28 @@ await() {
 	return 0
 }
 
-# await_half_copy PID DIR: it has written 16 MiB to its temporary file there.
-await_half_copy() {
-	half_is_there() { [ "$(stat -c %s "$1"/.dsaio-*.tmp 2>/dev/null || echo 0)" -ge 16777216 ]; }
-	await "$1" half_is_there "$2"
+# new_file PID DIR: prints a path of the file that the process, or its child, writes there instead of a
+# file in its place: one without a name, or with a temporary one.
+new_file() {
+	local fd child=none
+	read -r child _ <"/proc/$1/task/$1/children"
+	for fd in "/proc/$1/fd"/* "/proc/$child/fd"/*; do
+		case $(readlink "$fd") in "$2"/[#.]*) echo "$fd" && return ;; esac
+	done
+	return 1
+}
+
+# begin_put COMMAND...: dsaioctl put, or its parent, in the background: $pid.  It has got 40 MB from the
+# descriptor $feed, has written 32 MiB of its new file in the store, and waits for more.
+begin_put() {
+	most_is_there() { [ "$(stat -L -c %s "$(new_file "$pid" "$store")" 2>/dev/null || echo 0)" -ge 33554432 ]; }
+	rm -f "$dir/fifo"
+	mkfifo "$dir/fifo"
+	"$@" <"$dir/fifo" >"$dir/out" 2>"$dir/err" &
+	pid=$!
+	exec {feed}>"$dir/fifo"
+	head -c 40000000 /dev/zero >&"$feed"
+	await "$pid" most_is_there
 }
 
 # await_socket PID: it connects to the daemon.

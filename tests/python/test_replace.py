@@ -356,7 +356,7 @@ def test_leftovers_of_a_killed_process_are_removed_and_no_others(python, handle,
     """
     for _ in range(2):
         python(code, status=-signal.SIGKILL)
-    make_file(folder + "/.dsaio-0123456789abcdef.tmp", b"of dsaioctl")
+    make_file(folder + "/.dsaio-0123456789abcdef.tmp", b"of another program")
     before = set(os.listdir(folder))
     assert len(before) == 4 and file_bytes(old) == b"old"
     with _replace.new_file(old, handle) as new:

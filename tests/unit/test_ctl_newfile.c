@@ -1,18 +1,25 @@
 /* newfile: a reader finds the old content or the new content, and no temporary file is left. */
+#undef _FORTIFY_SOURCE /* which makes openat() an inline function */
 #include "client/ctl/ui/newfile.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/temp_dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-static bool has_noreplace = true; /* else as NFS, which knows no flags */
+static bool has_noreplace; /* else as NFS, which knows no flags */
+static bool has_tmpfile;   /* else as NFS, FAT, most of FUSE */
+static bool is_killed_at_rename;
 
 int renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags)
 {
@@ -21,6 +28,46 @@ int renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned
 		return -1;
 	}
 	return (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
+}
+
+int renameat(int from_fd, const char *from, int to_fd, const char *to)
+{
+	if (is_killed_at_rename)
+		(void)raise(SIGKILL);
+	return (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, 0);
+}
+
+int openat(int at_fd, const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list args;
+
+	if ((flags & O_TMPFILE) == O_TMPFILE && !has_tmpfile) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	if (flags & (O_CREAT | O_TMPFILE)) {
+		va_start(args, flags);
+		mode = va_arg(args, mode_t);
+		va_end(args);
+	}
+	return (int)syscall(SYS_openat, at_fd, path, flags, mode);
+}
+
+static void setup(void)
+{
+	make_dir();
+	has_noreplace = has_tmpfile = true;
+	is_killed_at_rename = false;
+}
+
+/* File systems: without O_TMPFILE and flags of a rename, without O_TMPFILE, with both. */
+enum { PLAIN, WITHOUT_TMPFILE, FULL, N_KINDS };
+
+static void set_kind(int kind)
+{
+	has_noreplace = kind != PLAIN;
+	has_tmpfile = kind == FULL;
 }
 
 static void teardown(void)
@@ -46,10 +93,11 @@ static const char *read_text(const char *name)
 	return fd < 0 ? NULL : text;
 }
 
-START_TEST(a_commit_replaces_the_file_of_that_name)
+START_TEST(a_commit_replaces_the_file_of_that_name) /* _i: kind */
 {
 	struct newfile file;
 
+	set_kind(_i);
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
 		write_text(file.fd, i ? "new" : "the old content");
@@ -63,10 +111,11 @@ START_TEST(a_commit_replaces_the_file_of_that_name)
 }
 END_TEST
 
-START_TEST(a_discarded_file_leaves_nothing)
+START_TEST(a_discarded_file_leaves_nothing) /* _i: kind */
 {
 	struct newfile file;
 
+	set_kind(_i);
 	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
 	write_text(file.fd, "lost");
 	newfile_discard(&file);
@@ -76,16 +125,17 @@ START_TEST(a_discarded_file_leaves_nothing)
 END_TEST
 
 /* As the daemon does for a while. */
-START_TEST(a_discarded_file_gives_its_room_back_while_another_process_has_it_open)
+START_TEST(a_discarded_file_gives_its_room_back_while_another_process_has_it_open) /* _i: kind */
 {
 	struct newfile file;
 	struct stat st;
 	int other;
 
+	set_kind(_i);
 	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
-	ck_assert_int_eq(newfile_reserve(file.fd, 1 << 20), 0);
+	ck_assert_int_eq(newfile_reserve(file.fd, 0, 1 << 20), 0);
 	write_text(file.fd, "lost");
-	other = openat(dir_fd, file.temporary, O_RDONLY | O_CLOEXEC);
+	other = fcntl(file.fd, F_DUPFD_CLOEXEC, 0);
 	newfile_discard(&file);
 	ck_assert_int_eq(fstat(other, &st), 0);
 	ck_assert_int_eq(st.st_blocks, 0);
@@ -97,6 +147,7 @@ START_TEST(a_discarded_file_that_has_another_name_keeps_its_bytes)
 {
 	struct newfile file;
 
+	has_tmpfile = false;
 	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
 	write_text(file.fd, "kept");
 	ck_assert_int_eq(linkat(dir_fd, file.temporary, dir_fd, "a", 0), 0);
@@ -105,10 +156,29 @@ START_TEST(a_discarded_file_that_has_another_name_keeps_its_bytes)
 }
 END_TEST
 
-START_TEST(a_commit_that_fails_leaves_nothing)
+START_TEST(a_placed_file_that_is_removed_keeps_its_bytes_for_readers) /* _i: replaces */
+{
+	struct newfile file;
+	struct stat st;
+	int reader;
+
+	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
+	write_text(file.fd, "kept");
+	ck_assert_int_eq(newfile_rename(&file, _i), 0);
+	reader = openat(dir_fd, "a", O_RDONLY | O_CLOEXEC);
+	ck_assert_int_eq(unlinkat(dir_fd, "a", 0), 0);
+	newfile_discard(&file);
+	ck_assert_int_eq(fstat(reader, &st), 0);
+	ck_assert_int_eq(st.st_size, 4);
+	(void)close(reader);
+}
+END_TEST
+
+START_TEST(a_commit_that_fails_leaves_nothing) /* _i: kind */
 {
 	struct newfile file;
 
+	set_kind(_i);
 	ck_assert_int_eq(mkdirat(dir_fd, "a", 0777), 0);
 	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
 	ck_assert_int_eq(newfile_commit(&file), -EISDIR);
@@ -117,12 +187,12 @@ START_TEST(a_commit_that_fails_leaves_nothing)
 }
 END_TEST
 
-START_TEST(a_rename_replaces_only_if_it_is_told_to) /* _i: has_noreplace */
+START_TEST(a_rename_replaces_only_if_it_is_told_to) /* _i: kind */
 {
 	struct newfile file;
 	int fd = openat(dir_fd, "a", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
 
-	has_noreplace = _i;
+	set_kind(_i);
 	ck_assert_int_ge(fd, 0);
 	write_text(fd, "of another process");
 	(void)close(fd);
@@ -137,30 +207,16 @@ START_TEST(a_rename_replaces_only_if_it_is_told_to) /* _i: has_noreplace */
 }
 END_TEST
 
-START_TEST(a_rename_takes_a_free_name) /* _i: has_noreplace */
+START_TEST(a_rename_takes_a_free_name) /* _i: kind */
 {
 	struct newfile file;
 
-	has_noreplace = _i;
+	set_kind(_i);
 	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
 	write_text(file.fd, "ours");
 	ck_assert_int_eq(newfile_rename(&file, false), 0);
 	newfile_discard(&file);
 	ck_assert_str_eq(read_text("a"), "ours");
-}
-END_TEST
-
-START_TEST(the_descriptor_may_be_taken)
-{
-	struct newfile file;
-	int fd;
-
-	ck_assert_int_eq(newfile_open(dir_fd, "a", 0600, &file), 0);
-	fd = file.fd;
-	file.fd = -1;
-	newfile_discard(&file);
-	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
-	(void)close(fd);
 }
 END_TEST
 
@@ -183,6 +239,7 @@ START_TEST(a_temporary_name_of_another_process_is_neither_renamed_nor_removed)
 	struct newfile file;
 	struct stat st;
 
+	has_tmpfile = false;
 	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
 	ck_assert_int_eq(unlinkat(dir_fd, file.temporary, 0), 0);
 	ck_assert_int_eq(newfile_rename(&file, true), -ESTALE);
@@ -201,7 +258,7 @@ START_TEST(reserved_blocks_keep_the_size)
 	struct stat st;
 
 	ck_assert_int_eq(newfile_open(dir_fd, "a", 0666, &file), 0);
-	ck_assert_int_eq(newfile_reserve(file.fd, 65536), 0);
+	ck_assert_int_eq(newfile_reserve(file.fd, 0, 65536), 0);
 	ck_assert_int_eq(fstat(file.fd, &st), 0);
 	ck_assert_int_eq(st.st_size, 0);
 	ck_assert_int_eq(newfile_check_room(file.fd, 1), 0);
@@ -210,21 +267,108 @@ START_TEST(reserved_blocks_keep_the_size)
 }
 END_TEST
 
+static unsigned count_entries(void)
+{
+	DIR *listing = opendir(dir);
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(listing);
+	while (readdir(listing))
+		n++;
+	(void)closedir(listing);
+	return n - 2; /* . and .. */
+}
+
+/* It stayed forever. */
+START_TEST(what_a_killed_process_left_is_removed_by_the_next_one) /* _i: kind */
+{
+	struct newfile file;
+	int status;
+	pid_t pid;
+
+	set_kind(_i);
+	pid = fork();
+	if (pid == 0) {
+		is_killed_at_rename = true;
+		if (newfile_open(dir_fd, "a", 0600, &file) == 0)
+			(void)newfile_commit(&file);
+		_exit(1);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	ck_assert_uint_eq(count_entries(), 1);
+	ck_assert_int_eq(newfile_open(dir_fd, "a", 0600, &file), 0);
+	ck_assert_uint_eq(count_entries(), file.temporary[0] ? 1 : 0);
+	newfile_discard(&file);
+}
+END_TEST
+
+/* The lock of the first is not free. */
+START_TEST(the_temporary_file_of_a_process_that_is_alive_stays)
+{
+	struct newfile first, second;
+
+	has_tmpfile = false;
+	ck_assert_int_eq(newfile_open(dir_fd, "a", 0600, &first), 0);
+	ck_assert_int_eq(newfile_open(dir_fd, "a", 0600, &second), 0);
+	ck_assert_uint_eq(count_entries(), 2);
+	newfile_discard(&second);
+	ck_assert_int_eq(newfile_commit(&first), 0);
+}
+END_TEST
+
+static const struct {
+	const char *name;
+	mode_t type;
+	uid_t uid;
+	bool stays;
+} others[] = {
+	{ ".dsaio-0123456789abcdef.new", S_IFREG, 0, false },
+	{ ".dsaio-0123456789abcdef.tmp", S_IFREG, 0, true },
+	{ ".dsaio-0123456789abcdef", S_IFREG, 0, true },
+	{ ".dsaio-0123456789abcdeF.new", S_IFREG, 0, true },
+	{ ".dsaio-0123456789abcde.new", S_IFREG, 0, true },
+	{ ".dsaio-0123456789abcdef0.new", S_IFREG, 0, true },
+	{ ".dsaio-0123456789abcdef.new.bak", S_IFREG, 0, true },
+	{ ".dsaio-0123456789abcdef.new", S_IFIFO, 0, true }, /* to open it would wait */
+	{ ".dsaio-0123456789abcdef.new", S_IFREG, 65534, true },
+};
+
+START_TEST(no_other_file_is_removed) /* _i: the row */
+{
+	struct newfile file;
+
+	ck_assert_int_eq(mknodat(dir_fd, others[_i].name, others[_i].type | 0600, 0), 0);
+	if (others[_i].uid && fchownat(dir_fd, others[_i].name, others[_i].uid, (gid_t)-1, 0) < 0)
+		ck_assert_int_ne(geteuid(), 0);
+	ck_assert_int_eq(newfile_open(dir_fd, "a", 0600, &file), 0);
+	newfile_discard(&file);
+	if (!others[_i].uid || geteuid() == 0)
+		ck_assert_uint_eq(count_entries(), others[_i].stays);
+	(void)unlinkat(dir_fd, others[_i].name, 0);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, make_dir, teardown);
-	tcase_add_test(tcase, a_commit_replaces_the_file_of_that_name);
-	tcase_add_test(tcase, a_discarded_file_leaves_nothing);
-	tcase_add_test(tcase,
-		       a_discarded_file_gives_its_room_back_while_another_process_has_it_open);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_loop_test(tcase, a_commit_replaces_the_file_of_that_name, 0, N_KINDS);
+	tcase_add_loop_test(tcase, a_discarded_file_leaves_nothing, 0, N_KINDS);
+	tcase_add_loop_test(tcase,
+			    a_discarded_file_gives_its_room_back_while_another_process_has_it_open,
+			    0, N_KINDS);
 	tcase_add_test(tcase, a_discarded_file_that_has_another_name_keeps_its_bytes);
-	tcase_add_test(tcase, a_commit_that_fails_leaves_nothing);
-	tcase_add_loop_test(tcase, a_rename_replaces_only_if_it_is_told_to, 0, 2);
-	tcase_add_loop_test(tcase, a_rename_takes_a_free_name, 0, 2);
-	tcase_add_test(tcase, the_descriptor_may_be_taken);
+	tcase_add_loop_test(tcase, a_placed_file_that_is_removed_keeps_its_bytes_for_readers, 0, 2);
+	tcase_add_loop_test(tcase, a_commit_that_fails_leaves_nothing, 0, N_KINDS);
+	tcase_add_loop_test(tcase, a_rename_replaces_only_if_it_is_told_to, 0, N_KINDS);
+	tcase_add_loop_test(tcase, a_rename_takes_a_free_name, 0, N_KINDS);
 	tcase_add_test(tcase, the_name_may_be_as_long_as_a_name_can_be);
 	tcase_add_test(tcase, a_temporary_name_of_another_process_is_neither_renamed_nor_removed);
 	tcase_add_test(tcase, reserved_blocks_keep_the_size);
+	tcase_add_loop_test(tcase, what_a_killed_process_left_is_removed_by_the_next_one, 0,
+			    N_KINDS);
+	tcase_add_test(tcase, the_temporary_file_of_a_process_that_is_alive_stays);
+	tcase_add_loop_test(tcase, no_other_file_is_removed, 0, N_ROWS(others));
 }
 
 SUITE("newfile", add_tests)

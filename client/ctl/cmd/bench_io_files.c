@@ -71,7 +71,7 @@ static int fill_file(int fd, bool is_new, uint64_t bytes, uint64_t *ret_done)
 		return -ENOMEM;
 	/* Checked first, so that on a full disk a file of another size stays as it is. */
 	do
-		r = is_new ? newfile_reserve(fd, bytes) : newfile_check_room(fd, bytes);
+		r = is_new ? newfile_reserve(fd, 0, bytes) : newfile_check_room(fd, bytes);
 	while (r == -EINTR);
 	if (r < 0)
 		return r;

@@ -2,14 +2,15 @@
  * dsaioctl cp: a file through the daemon.
  *
  * A side that is on none of the daemon's stores is read or written by plain system calls, and the
- * command reports that.  At least one side must be on a store.  file_copy.c copies to a temporary
- * file, which is synced and, with --verify, compared.  Then it replaces the destination.
+ * command reports that.  At least one side must be on a store.  file_copy.c copies to a new file,
+ * which is synced and, with --verify, compared.  Then it takes the place of the destination.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
+#include "client/lib/io/file.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
@@ -24,9 +25,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_verify, is_in_place;
+static bool is_verify;
 static const struct flag flags[] = {
-	{ "in-place", FLAG_BOOL, &is_in_place, 0, 0 },
 	{ "verify", FLAG_BOOL, &is_verify, 0, 0 },
 };
 
@@ -40,11 +40,11 @@ static const char help[] =
 	"\n"
 	"At least one of the two must lie on a store of the daemon; the other is then read or\n"
 	"written without it.  The copy has the size of the original and is on the device when the\n"
-	"command says so.  It is written to a temporary file beside DST, which becomes DST in the\n"
-	"end: after a failure DST is as it was.  A DST that is there keeps mode and owner.  A bar\n"
-	"shows the progress if the command takes over two seconds.\n"
+	"command says so.  It is written to a new file, which becomes DST in the end: after a\n"
+	"failure DST is as it was.  A DST that is there keeps mode and owner.  Holes stay holes.  A\n"
+	"block device is written in place.  A bar shows the progress if the command takes over two\n"
+	"seconds.\n"
 	"\n"
-	"    --in-place     write DST itself; after a failure it is incomplete\n"
 	"    --verify       read both files from their devices and compare all bytes\n"
 	"    --json         the result as JSON\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -67,7 +67,7 @@ static int fail_different(struct file_copy *copy, const struct chunk *a, const s
 			": 0x%02x instead of 0x%02x: do not trust this device%s",
 			copy->to.path, copy->from.path, b->off + i, (unsigned char)y[i],
 			(unsigned char)x[i],
-			destination_has_temp(&copy->destination) ? "; the copy is removed" : "");
+			copy->destination.is_device ? "" : "; the copy is removed");
 }
 
 /* Two chunks at a time: of the source in buffer 2k, of the copy in 2k + 1. */
@@ -157,7 +157,7 @@ static int attach_sides(struct file_copy *copy)
 				"use cp(1)%s",
 				texts[0], copy->to.path, ctl_or_private(copy->ctl, r));
 	if (copy->to.file)
-		destination_attached(&copy->destination);
+		file_set_temporary(copy->to.file);
 	for (unsigned i = 0; i < 2; i++)
 		if (!sides[i]->file)
 			ctl_note(copy->ctl, "%s: %s without the daemon: %s", sides[i]->path,
@@ -202,15 +202,12 @@ static int complete(struct file_copy *copy)
 	if ((uint64_t)from_st.st_size != copy->end)
 		return file_copy_fail(copy, "%s: changed its size while it was copied",
 				      copy->from.path);
-	r = destination_cut(d, copy->end, text);
-	if (r < 0)
-		return file_copy_fail(copy, "%s", text);
-	if (!copy->destination.was_there && (from_st.st_mode & 0600) != 0600 &&
+	if (!d->is_device && ftruncate(to->fd, (off_t)copy->end) < 0) /* its end may be a hole */
+		return file_copy_fail(copy, "%s: %s", to->path, strerror(errno));
+	if (!d->was_there && (from_st.st_mode & 0600) != 0600 &&
 	    fchmod(to->fd, st.st_mode & from_st.st_mode & 0777) < 0)
 		return file_copy_fail(copy, "%s: chmod: %s", to->path, strerror(errno));
-	r = destination_keep_owner(d, copy->ctl, text);
-	if (r == 0)
-		r = destination_sync(d, copy->handle, text);
+	r = destination_sync(d, copy->handle, text);
 	return r < 0 ? file_copy_fail(copy, "%s", text) : CTL_OK;
 }
 
@@ -247,7 +244,7 @@ static int copy_files(struct file_copy *copy)
 	if (r == CTL_OK)
 		r = check_size(copy);
 	if (r == CTL_OK)
-		r = file_copy_reserve(copy, copy->end);
+		r = file_copy_reserve(copy);
 	if (r == CTL_OK)
 		r = file_copy_make_chunks(copy, copy->end);
 	if (r != CTL_OK)
@@ -259,7 +256,6 @@ static int copy_files(struct file_copy *copy)
 	nsec = clock_nsec() - start;
 	if (r != CTL_OK)
 		return r;
-	copy->destination.is_complete = !destination_has_temp(&copy->destination);
 	if (is_verify) {
 		r = reopen_direct(copy, &copy->from);
 		if (r == CTL_OK)
@@ -305,7 +301,6 @@ static int cp_run(struct ctl *ctl)
 		return ctl_fail(ctl, "out of memory");
 	copy.from.path = ctl->args[0];
 	copy.to.path = to_path;
-	copy.destination.is_in_place = is_in_place;
 	dirs[0] = dirname(from_dir);
 	dirs[1] = dirname(to_dir);
 
@@ -316,8 +311,7 @@ static int cp_run(struct ctl *ctl)
 		r = file_copy_connect(&copy, dirs, 2);
 	/* Made with the source's mode, but so that we may write and read it. */
 	if (r == CTL_OK)
-		r = file_copy_open_to(&copy, is_verify ? O_RDWR : O_WRONLY,
-				      (st.st_mode & 0777) | S_IRUSR | S_IWUSR);
+		r = file_copy_open_to(&copy, (st.st_mode & 0777) | S_IRUSR | S_IWUSR);
 	if (r != CTL_OK)
 		return r;
 	copy.end = copy.end_min = (uint64_t)st.st_size;

@@ -40,19 +40,6 @@ static void await_writes(struct file_copy *copy)
 	}
 }
 
-/* The advice about a destination that was written in place, and only in part.  Only a file that this copy made
-   may be removed. */
-static const char *advice_text(const struct destination *d)
-{
-	if (destination_is_device(d))
-		return "";
-	if (!d->was_there)
-		return ": run the command again, or remove the file";
-	return d->old.st_size
-		       ? ", and its old content may be overwritten in part: run the command again"
-		       : ": run the command again";
-}
-
 int file_copy_fail(struct file_copy *copy, const char *format, ...)
 {
 	char done[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES] = "";
@@ -68,32 +55,18 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 	why = text ? text : "out of memory";
 	await_writes(copy); /* changes dsaio_error() */
 	(void)units_format_size(done, copy->done_bytes);
-	if (copy->destination.is_complete)
-		return ctl_fail(copy->ctl, "%s: %s is complete and synced, but not compared", why,
-				copy->to.path);
 	if (copy->to.is_stream)
 		return ctl_fail(copy->ctl, copy->done_bytes ? "%s: after %s" : "%s", why, done);
-	/* A part of a chunk that failed may have been written. */
-	if (copy->done_bytes == 0 &&
-	    (destination_has_temp(&copy->destination) || !copy->destination.is_changed ||
-	     (copy->destination.is_made && destination_is_empty(&copy->destination))))
-		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
-	/* The temporary file is removed, so its size is of no use. */
-	if (destination_has_temp(&copy->destination))
-		return ctl_fail(copy->ctl, "%s: %s %s", why, copy->to.path,
-				copy->destination.was_there ? "is as it was" : "was not made");
-	/* The bytes behind them may be of another process: there is nothing to repeat or remove. */
-	if (copy->destination.is_written)
-		return ctl_fail(copy->ctl, "%s: all %s were copied; %s is not synced", why, done,
-				copy->to.path);
-	if (copy->end != UINT64_MAX)
-		(void)units_format_size(size, copy->end - copy->start);
+	if (copy->destination.is_device) {
+		if (copy->end != UINT64_MAX)
+			(void)units_format_size(size, copy->end);
+		return ctl_fail(copy->ctl, "%s: %s%s%s were written to %s", why, done,
+				size[0] ? " of " : "", size, copy->to.path);
+	}
 	if (copy->done_bytes == 0)
-		return ctl_fail(copy->ctl, "%s: %s is not complete%s", why, copy->to.path,
-				advice_text(&copy->destination));
-	return ctl_fail(copy->ctl, "%s: %s%s%s were copied; %s is not complete%s", why, done,
-			size[0] ? " of " : "", size, copy->to.path,
-			advice_text(&copy->destination));
+		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
+	return ctl_fail(copy->ctl, "%s: %s %s", why, copy->to.path,
+			copy->destination.was_there ? "is as it was" : "was not made");
 }
 
 /* ---- chunks ---- */
@@ -191,12 +164,40 @@ static int drop_ahead(struct file_copy *copy)
 	return CTL_OK;
 }
 
+/*
+ * Moves *off to the next byte that has to be copied; *ret_end: behind the last one that follows on it.
+ * Other destinations than new files need zeros where the source has holes.  A file system that knows
+ * of no holes reports data, and after an error all counts as data.
+ */
+static void find_data(const struct file_copy *copy, uint64_t *off, uint64_t *ret_end)
+{
+	off_t at;
+
+	*ret_end = copy->end;
+	if (copy->from.is_stream || copy->to.is_stream || copy->destination.is_device)
+		return;
+	at = lseek(copy->from.fd, (off_t)*off, SEEK_DATA);
+	if (at < 0 && errno == ENXIO) /* a hole up to the end */
+		at = (off_t)copy->end;
+	if (at > (off_t)*off)
+		*off = (uint64_t)at < copy->end ? (uint64_t)at : copy->end;
+	at = lseek(copy->from.fd, (off_t)*off, SEEK_HOLE);
+	if (at > (off_t)*off && (uint64_t)at < copy->end)
+		*ret_end = (uint64_t)at;
+}
+
 static int start_read(struct file_copy *copy)
 {
 	struct file_copy_run *run = &copy->run;
-	struct chunk *chunk = &copy->chunks[run->reading++ % FILE_COPY_CHUNKS];
+	struct chunk *chunk = &copy->chunks[run->reading % FILE_COPY_CHUNKS];
+	uint64_t end;
 
-	file_copy_place_chunk(copy, chunk, run->pos, copy->end);
+	find_data(copy, &run->pos, &end);
+	run->is_at_end = run->pos == copy->end;
+	if (run->is_at_end)
+		return CTL_OK;
+	run->reading++;
+	file_copy_place_chunk(copy, chunk, run->pos, end);
 	run->pos += chunk->len;
 	run->is_at_end = run->pos == copy->end;
 	return file_copy_start_chunk(copy, &copy->from, chunk, false);
@@ -219,10 +220,8 @@ static int start_write(struct file_copy *copy)
 		run->pos = chunk->off + done;
 		run->is_at_end = done == 0 || copy->from.is_stream;
 	}
-	if (r == CTL_OK && done > 0) {
-		copy->destination.is_changed = true;
+	if (r == CTL_OK && done > 0)
 		r = file_copy_start_chunk(copy, &copy->to, chunk, true);
-	}
 	run->writing += r == CTL_OK;
 	return r;
 }
@@ -236,7 +235,7 @@ static int finish_write(struct file_copy *copy)
 		return r;
 	copy->run.done++;
 	copy->done_bytes += chunk->len;
-	progress_update(&copy->progress, copy->done_bytes);
+	progress_update(&copy->progress, chunk->off + chunk->len - copy->start);
 	return CTL_OK;
 }
 
@@ -313,11 +312,11 @@ int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat)
 	return r < 0 ? ctl_fail(copy->ctl, "%s", text) : CTL_OK;
 }
 
-int file_copy_open_to(struct file_copy *copy, int access_mode, mode_t mode)
+int file_copy_open_to(struct file_copy *copy, mode_t mode)
 {
 	char text[DESTINATION_TEXT_BYTES];
 
-	if (destination_open(&copy->destination, access_mode, mode, text) < 0)
+	if (destination_open(&copy->destination, mode, text) < 0)
 		return ctl_fail(copy->ctl, "%s", text);
 	return CTL_OK;
 }
@@ -339,12 +338,16 @@ int file_copy_open_handle(struct file_copy *copy)
 	return CTL_OK;
 }
 
-int file_copy_reserve(struct file_copy *copy, uint64_t bytes)
+int file_copy_reserve(struct file_copy *copy)
 {
 	char text[DESTINATION_TEXT_BYTES];
+	uint64_t off = 0, end;
 
-	if (destination_reserve(&copy->destination, bytes, text) < 0)
-		return file_copy_fail(copy, "%s", text);
+	for (; off < copy->end; off = end) {
+		find_data(copy, &off, &end);
+		if (off < end && destination_reserve(&copy->destination, off, end - off, text) < 0)
+			return file_copy_fail(copy, "%s", text);
+	}
 	return CTL_OK;
 }
 
@@ -353,19 +356,19 @@ int file_copy_place(struct file_copy *copy, bool is_synced)
 	char text[DESTINATION_TEXT_BYTES];
 	int r;
 
-	if (destination_has_temp(&copy->destination) && stop_signal())
+	if (stop_signal())
 		return file_copy_fail(copy, "interrupted");
-	r = destination_place(&copy->destination, is_synced, text);
+	r = destination_place(&copy->destination, copy->ctl, is_synced, text);
 	if (r == 0)
 		return CTL_OK;
-	return copy->destination.is_complete ? ctl_fail(copy->ctl, "%s", text)
-					     : file_copy_fail(copy, "%s", text);
+	return copy->destination.temp.is_placed ? ctl_fail(copy->ctl, "%s", text)
+						: file_copy_fail(copy, "%s", text);
 }
 
 void file_copy_deinit(struct file_copy *copy)
 {
 	dsaio_disconnect(copy->client); /* first: the daemon may still use the buffers and files */
-	destination_deinit(&copy->destination, copy->done_bytes);
+	destination_deinit(&copy->destination);
 	if (!copy->from.is_stream)
 		closep(&copy->from.fd);
 	if (!copy->to.is_stream)

@@ -2,8 +2,9 @@
  * A file or stream that is copied in chunks, several of them in flight: the part that cp, cat and
  * put share.
  *
- * A byte of the source goes to the same offset of the destination.  Chunks are described in
- * chunk.h, a destination that is a file in destination.h.
+ * A byte of the source goes to the same offset of the destination.  Holes of a source
+ * file stay holes in a new file.  Chunks are described in chunk.h, a destination that is a file in
+ * destination.h.
  *
  * file_copy_fail() reports a failure once, with the state of the destination.  Functions return
  * CTL_OK, or CTL_FAILED after that report.
@@ -63,8 +64,8 @@ int file_copy_open_from(struct file_copy *copy, bool may_be_device, struct stat 
 /* Checks the destination; changes nothing (destination.h). */
 int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat);
 
-/* Opens the checked destination, or makes it. */
-int file_copy_open_to(struct file_copy *copy, int access_mode, mode_t mode);
+/* Opens the checked destination, or makes it (destination.h). */
+int file_copy_open_to(struct file_copy *copy, mode_t mode);
 
 /*
  * Connects for stores of these directories, then catches signals.  Until then a signal ends the
@@ -82,8 +83,8 @@ int file_copy_open_handle(struct file_copy *copy);
  */
 int file_copy_make_chunks(struct file_copy *copy, uint64_t n_bytes);
 
-/* Reserves room at the destination, before the first write (destination_reserve()). */
-int file_copy_reserve(struct file_copy *copy, uint64_t bytes);
+/* Reserves room at the destination for all that is to come, before the first write. */
+int file_copy_reserve(struct file_copy *copy);
 
 /* Moves all bytes.  label: of the bar.  total_bytes: UINT64_MAX: unknown.  is_shown: with a bar. */
 int file_copy_run(struct file_copy *copy, const char *label, uint64_t total_bytes, bool is_shown);
@@ -91,10 +92,10 @@ int file_copy_run(struct file_copy *copy, const char *label, uint64_t total_byte
 /* Waits for all ops in flight and ignores their results. */
 void file_copy_drain(struct file_copy *copy);
 
-/* Renames the temporary file; is_synced: its name is synced too. */
+/* Puts the new file in its place; is_synced: its name is synced too. */
 int file_copy_place(struct file_copy *copy, bool is_synced);
 
-/* Disconnects, removes an incomplete temporary file, closes both sides except streams. */
+/* Disconnects, removes a new file that is not in its place, closes both sides except streams. */
 void file_copy_deinit(struct file_copy *copy);
 
 /* ---- chunks one by one, for comparing ---- */

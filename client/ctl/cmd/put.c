@@ -9,6 +9,7 @@
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
+#include "client/lib/io/file.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
@@ -22,10 +23,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_synced, is_in_place;
+static bool is_synced;
 static uint64_t size_bytes = UINT64_MAX;
 static const struct flag flags[] = {
-	{ "in-place", FLAG_BOOL, &is_in_place, 0, 0 },
 	{ "size", FLAG_SIZE, &size_bytes, 0, INT64_MAX },
 	{ "sync", FLAG_BOOL, &is_synced, 0, 0 },
 };
@@ -38,12 +38,11 @@ static const char help[] =
 	"    dsaioctl cat /nvme/a | dsaioctl put /nvme/b\n"
 	"    dsaioctl put --private model.bin <copy       without a running dsaiod\n"
 	"\n"
-	"FILE must lie on a store of the daemon.  The bytes go to a temporary file beside it, which\n"
-	"becomes FILE when all have come: after a failure FILE is as it was.  A new file gets mode\n"
-	"0666 less the umask, an old one keeps mode and owner.  A bar shows the progress if\n"
-	"the command takes over two seconds.\n"
+	"FILE must lie on a store of the daemon.  The bytes go to a new file, which becomes FILE\n"
+	"when all have come: after a failure FILE is as it was.  A new file gets mode 0666 less the\n"
+	"umask, an old one keeps mode and owner.  A block device is written in place.  A bar shows\n"
+	"the progress if the command takes over two seconds.\n"
 	"\n"
-	"    --in-place         write FILE itself; after a failure it is incomplete\n"
 	"    --size N[K|M|G|T]  so many bytes will come: room for them is taken first, and fewer\n"
 	"                       or more are an error\n"
 	"    --sync             be on the device, with its name, when the command ends\n"
@@ -62,7 +61,7 @@ static int attach(struct file_copy *copy)
 				      ctl_or_private(copy->ctl, r));
 	if (r < 0)
 		return file_copy_fail(copy, "%s", dsaio_error());
-	destination_attached(&copy->destination);
+	file_set_temporary(copy->to.file);
 	return CTL_OK;
 }
 
@@ -111,19 +110,17 @@ static int print_result(const struct file_copy *copy, uint64_t nsec)
 	return ctl_print_json(copy->ctl, object);
 }
 
-/* Sets size and mode, and syncs where that is needed. */
-static int complete(struct file_copy *copy)
+/* After a crash the new name must not have fewer bytes than the old file had. */
+static int sync_bytes(struct file_copy *copy)
 {
-	struct destination *d = &copy->destination;
+	const struct destination *d = &copy->destination;
 	char text[DESTINATION_TEXT_BYTES];
-	int r = destination_cut(d, copy->done_bytes, text);
 
-	if (r == 0)
-		r = destination_keep_owner(d, copy->ctl, text);
-	/* After a crash the new name must not have fewer bytes than the old file had. */
-	if (r == 0 && (is_synced || (destination_has_temp(d) && d->was_there)))
-		r = destination_sync(d, copy->handle, text);
-	return r < 0 ? file_copy_fail(copy, "%s", text) : CTL_OK;
+	if (!is_synced && (d->is_device || !d->was_there))
+		return CTL_OK;
+	if (destination_sync(&copy->destination, copy->handle, text) < 0)
+		return file_copy_fail(copy, "%s", text);
+	return CTL_OK;
 }
 
 static int put_opened(struct file_copy *copy)
@@ -134,7 +131,7 @@ static int put_opened(struct file_copy *copy)
 	if (r == CTL_OK)
 		r = attach(copy);
 	if (r == CTL_OK && size_bytes != UINT64_MAX)
-		r = file_copy_reserve(copy, size_bytes);
+		r = file_copy_reserve(copy);
 	if (r == CTL_OK)
 		r = file_copy_make_chunks(copy, size_bytes);
 	if (r != CTL_OK)
@@ -144,7 +141,7 @@ static int put_opened(struct file_copy *copy)
 	if (r == CTL_OK)
 		r = check_size(copy);
 	if (r == CTL_OK)
-		r = complete(copy);
+		r = sync_bytes(copy);
 	if (r == CTL_OK)
 		r = file_copy_place(copy, is_synced);
 	nsec = clock_nsec() - start;
@@ -163,7 +160,6 @@ static int put_run(struct ctl *ctl)
 				   .fd = STDIN_FILENO,
 				   .is_stream = true };
 	copy.end = size_bytes;
-	copy.destination.is_in_place = is_in_place;
 	if (ctl->n_args != 1 || !ctl->args[0][0])
 		return ctl_usage(ctl, "name one file: dsaioctl put FILE: see dsaioctl put --help");
 	copy.to.path = ctl->args[0];
@@ -178,7 +174,7 @@ static int put_run(struct ctl *ctl)
 	if (r == CTL_OK)
 		r = file_copy_connect(&copy, &dir, 1);
 	if (r == CTL_OK)
-		r = file_copy_open_to(&copy, O_WRONLY, 0666);
+		r = file_copy_open_to(&copy, 0666);
 	return r == CTL_OK ? put_opened(&copy) : r;
 }
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ._file import Path
     from ._handle import Handle
 
-_PREFIX, _SUFFIX = ".dsaio-", ".new"  # dsaioctl's temporary files, which it does not lock, end with ".tmp"
+_PREFIX, _SUFFIX = ".dsaio-", ".new"  # dsaioctl's temporary files are named, and locked, in the same way
 _LINKS_MAX = 40  # the kernel's limit
 
 
