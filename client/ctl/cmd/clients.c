@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 
 static const char help[] =
@@ -56,11 +55,12 @@ static void add_handle(struct table *table, const Wire__StatusReply *status,
 		       const Wire__Channel *channel)
 {
 	const Wire__Store *store = channel ? show_find_store(status, channel->store) : NULL;
+	char class[SHOW_ENUM_BYTES];
 
 	show_handle(table, client, handle);
 	table_add(table, "%s", client->name);
 	table_add(table, "%s", store ? store->name : "-");
-	table_add(table, "%s", show_class(handle->io_class));
+	table_add(table, "%s", show_enum(class, &wire__class__descriptor, handle->io_class));
 	table_add(table, "%" PRIu32, handle->weight);
 	show_profile(table, handle->profile);
 	if (channel)
@@ -112,18 +112,12 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
-static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
-{
-	struct json_object *object = json_object_new_object();
-
-	json_object_object_add(object, "clients", show_clients_json(status));
-	show_others_json(object, status);
-	return ctl_print_json(ctl, object);
-}
-
 static int clients_run(struct ctl *ctl)
 {
-	return show_status(ctl, print_tables, print_json);
+	static const char *const names[] = { "clients", "clients_shown", "clients_total", "others",
+					     NULL };
+
+	return show_status(ctl, print_tables, names);
 }
 
 const struct command command_clients = {

@@ -3,14 +3,12 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
-#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/map.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 
 #define BAR_WIDTH 40u
@@ -97,32 +95,12 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
-static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
-{
-	struct json_object *object = json_object_new_object();
-	struct json_object *clients = json_object_new_array();
-
-	for (size_t i = 0; i < status->n_clients; i++) {
-		const Wire__Client *client = status->clients[i];
-		struct json_object *one = json_object_new_object();
-
-		json_add_number(one, "client", client->client);
-		json_object_object_add(one, "name", json_object_new_string(client->name));
-		json_add_number(one, "pid", client->pid);
-		json_add_number(one, "uid", client->uid);
-		json_add_number(one, "pool_bytes", client->pool_bytes);
-		json_add_number(one, "slabs", client->slabs);
-		(void)json_object_array_add(clients, one);
-	}
-	json_object_object_add(object, "pool", show_pool_json(status->pool));
-	json_object_object_add(object, "clients", clients);
-	show_others_json(object, status);
-	return ctl_print_json(ctl, object);
-}
-
 static int pool_run(struct ctl *ctl)
 {
-	return show_status(ctl, print_table, print_json);
+	static const char *const names[] = { "pool",	      "clients", "clients_shown",
+					     "clients_total", "others",	 NULL };
+
+	return show_status(ctl, print_table, names);
 }
 
 const struct command command_pool = { "pool", pool_run,	   "the pinned memory and its holders",

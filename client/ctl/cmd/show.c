@@ -6,21 +6,22 @@
 #include "proto/util/cleanup.h"
 #include "proto/wire.h"
 
+#include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-const char *show_class(Wire__Class io_class)
+const char *show_enum(char *text, const ProtobufCEnumDescriptor *kind, int value)
 {
-	switch (io_class) {
-	case WIRE__CLASS__NORMAL:
-		return "normal";
-	case WIRE__CLASS__DEMAND:
-		return "demand";
-	case WIRE__CLASS__BACKGROUND:
-		return "background";
-	default:
-		return "?";
-	}
+	const ProtobufCEnumValue *known = protobuf_c_enum_descriptor_get_value(kind, value);
+	const char *name = known ? known->name : "?", *prefix = strrchr(name, '_');
+	size_t n = 0;
+
+	for (const char *c = prefix ? prefix + 1 : name; *c && n < SHOW_ENUM_BYTES - 1; c++)
+		text[n++] = (char)tolower((unsigned char)*c);
+	text[n] = '\0';
+	return text;
 }
 
 const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id)
@@ -205,150 +206,95 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 
 /* ---- JSON ---- */
 
-static void add_text(struct json_object *object, const char *key, const char *value)
+/* Keys that differ from the field's name; NULL: the field is not shown. */
+static const char *const keys[][2] = {
+	{ "io_class", "class" }, { "text", "what_frees_it" }, { "n_all_clients", "clients_total" },
+	{ "next", NULL },   /* all pages are in one status */
+	{ "absent", NULL }, /* its fields are null */
+	{ "blocks", NULL }, /* these two: only for stores */
+	{ "blocks_nsec", NULL },
+};
+
+static const char *key_of(const ProtobufCFieldDescriptor *field)
 {
-	json_object_object_add(object, key, json_object_new_string(value));
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (strcmp(field->name, keys[i][0]) == 0)
+			return keys[i][1];
+	return field->name;
 }
 
-static struct json_object *counters_json(const Wire__Counters *c)
+/* Whether the value is null: a field that a profile inherits, or an empty text about GPUs. */
+static bool is_null(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
+		    const void *value)
 {
-	struct json_object *object;
+	if (message->descriptor == &wire__profile__descriptor)
+		return ((const Wire__Profile *)message)->absent & 1u << (field->id - 1);
+	return message->descriptor == &wire__gpus__descriptor &&
+	       field->type == PROTOBUF_C_TYPE_STRING && !**(const char *const *)value;
+}
 
-	if (!c)
+static struct json_object *value_json(const Wire__StatusReply *status,
+				      const ProtobufCFieldDescriptor *field, const void *value)
+{
+	char text[SHOW_ENUM_BYTES];
+
+	switch (field->type) {
+	case PROTOBUF_C_TYPE_BOOL:
+		return json_object_new_boolean(*(const protobuf_c_boolean *)value);
+	case PROTOBUF_C_TYPE_UINT32:
+		return json_object_new_uint64(*(const uint32_t *)value);
+	case PROTOBUF_C_TYPE_UINT64:
+		return json_object_new_uint64(*(const uint64_t *)value);
+	case PROTOBUF_C_TYPE_ENUM:
+		return json_object_new_string(
+			show_enum(text, field->descriptor, *(const int *)value));
+	case PROTOBUF_C_TYPE_STRING:
+		return json_object_new_string(*(const char *const *)value);
+	default:
+		assert(field->type == PROTOBUF_C_TYPE_MESSAGE); /* a status has no others */
+		return show_json(status, *(const ProtobufCMessage *const *)value);
+	}
+}
+
+struct json_object *show_json(const Wire__StatusReply *status, const ProtobufCMessage *message)
+{
+	struct json_object *object, *array;
+
+	if (!message)
 		return NULL; /* json-c's null */
 	object = json_object_new_object();
-	json_add_number(object, "reads", c->reads);
-	json_add_number(object, "writes", c->writes);
-	json_add_number(object, "fsyncs", c->fsyncs);
-	json_add_number(object, "errors", c->errors);
-	json_add_number(object, "read_bytes", c->read_bytes);
-	json_add_number(object, "write_bytes", c->write_bytes);
-	json_add_number(object, "open_ops", c->open_ops);
-	json_add_number(object, "blocks_in_flight", c->blocks_in_flight);
-	json_add_number(object, "bytes_in_flight", c->bytes_in_flight);
-	json_add_number(object, "latency_p50_nsec", c->latency_p50_nsec);
-	json_add_number(object, "latency_p99_nsec", c->latency_p99_nsec);
-	json_add_number(object, "queue_nsec", c->queue_nsec);
-	json_add_number(object, "device_nsec", c->device_nsec);
-	json_add_number(object, "delivery_nsec", c->delivery_nsec);
-	return object;
-}
+	if (message->descriptor == &wire__status_reply__descriptor)
+		json_add_number(object, "clients_shown", status->n_clients);
+	for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+		const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+		const char *base = (const char *)message, *key = key_of(field);
+		const void *value = base + field->offset;
 
-static struct json_object *profile_json(const Wire__Profile *wire)
-{
-	struct profile profile;
-
-	if (!wire)
-		return NULL;
-	profile = profile_from_wire(wire);
-	return json_profile(&profile);
-}
-
-/* Inherited fields are null. */
-static struct json_object *handle_profile_json(const Wire__Profile *wire)
-{
-	static const struct {
-		enum profile_field field;
-		const char *key;
-	} fields[] = {
-		{ PROFILE_BLOCK_SIZE, "block_size" },
-		{ PROFILE_QUEUE_DEPTH, "queue_depth" },
-		{ PROFILE_SINGLE_SUBMIT, "single_submit" },
-		{ PROFILE_OVERLAP_EVENTS, "overlap_events" },
-		{ PROFILE_PARALLELISM, "intra_op_parallelism" },
-	};
-	struct json_object *object = profile_json(wire);
-
-	for (size_t i = 0; wire && i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (wire->absent & fields[i].field)
-			json_object_object_add(object, fields[i].key, NULL);
-	return object;
-}
-
-struct json_object *show_pool_json(const Wire__Pool *pool)
-{
-	struct json_object *object;
-
-	if (!pool)
-		return NULL;
-	object = json_object_new_object();
-	json_add_number(object, "size_bytes", pool->size_bytes);
-	json_add_number(object, "used_bytes", pool->used_bytes);
-	json_add_bool(object, "is_locked", pool->is_locked);
-	add_text(object, "why_unlocked", pool->why_unlocked);
-	json_add_bool(object, "wants_huge", pool->wants_huge);
-	json_add_number(object, "huge_bytes", pool->huge_bytes);
-	return object;
-}
-
-static struct json_object *store_json(const Wire__Store *store)
-{
-	struct json_object *object = json_object_new_object();
-
-	json_add_number(object, "store", store->store);
-	add_text(object, "name", store->name);
-	add_text(object, "path", store->path);
-	add_text(object, "fs_type", store->fs_type);
-	json_object_object_add(object, "profile", profile_json(store->profile));
-	json_add_number(object, "lanes", store->lanes);
-	json_add_number(object, "lane_depth", store->lane_depth);
-	json_add_number(object, "block_bytes", store->block_bytes);
-	json_add_number(object, "window_bytes", store->window_bytes);
-	add_text(object, "engine", store->engine);
-	json_add_bool(object, "is_blocking", store->is_blocking);
-	add_text(object, "engine_text", store->engine_text);
-	json_add_bool(object, "is_automatic", store->is_automatic);
-	add_text(object, "profile_source", store->profile_source);
-	json_add_number(object, "clients", store->clients);
-	add_text(object, "allowed", store->allowed);
-	json_object_object_add(object, "counters", counters_json(store->counters));
-	return object;
-}
-
-static struct json_object *channel_json(const Wire__StatusReply *status,
-					const Wire__Channel *channel)
-{
-	const Wire__Store *store = show_find_store(status, channel->store);
-	struct json_object *object = json_object_new_object();
-
-	json_add_number(object, "channel", channel->channel);
-	json_add_number(object, "store", channel->store);
-	add_text(object, "store_name", store ? store->name : "");
-	json_add_number(object, "entries", channel->entries);
-	json_add_bool(object, "has_rings", channel->has_rings);
-	json_object_object_add(object, "counters", counters_json(channel->counters));
-	return object;
-}
-
-static struct json_object *client_json(const Wire__StatusReply *status, const Wire__Client *client)
-{
-	struct json_object *object = json_object_new_object();
-	struct json_object *handles = json_object_new_array();
-
-	json_add_number(object, "client", client->client);
-	json_add_number(object, "uid", client->uid);
-	json_add_number(object, "pid", client->pid);
-	add_text(object, "name", client->name);
-	json_add_number(object, "pool_bytes", client->pool_bytes);
-	json_add_number(object, "device_bytes", client->device_bytes);
-	json_add_number(object, "slabs", client->slabs);
-	json_add_number(object, "files", client->files);
-	for (size_t i = 0; i < client->n_handles; i++) {
-		const Wire__Handle *handle = client->handles[i];
-		struct json_object *one = json_object_new_object();
-		struct json_object *channels = json_object_new_array();
-
-		json_add_number(one, "handle", handle->handle);
-		json_object_object_add(one, "profile", handle_profile_json(handle->profile));
-		add_text(one, "class", show_class(handle->io_class));
-		json_add_number(one, "weight", handle->weight);
-		for (size_t k = 0; k < handle->n_channels; k++)
-			(void)json_object_array_add(channels,
-						    channel_json(status, handle->channels[k]));
-		json_object_object_add(one, "channels", channels);
-		(void)json_object_array_add(handles, one);
+		if (!key)
+			continue;
+		if (field->label != PROTOBUF_C_LABEL_REPEATED) {
+			json_object_object_add(object, key,
+					       is_null(message, field, value)
+						       ? NULL
+						       : value_json(status, field, value));
+			continue;
+		}
+		/* Of messages: a status has no other lists. */
+		array = json_object_new_array();
+		for (size_t k = 0; k < *(const size_t *)(base + field->quantifier_offset); k++)
+			(void)json_object_array_add(
+				array,
+				value_json(status, field,
+					   *(const ProtobufCMessage *const *const *)value + k));
+		json_object_object_add(object, key, array);
 	}
-	json_object_object_add(object, "handles", handles);
+	if (message->descriptor == &wire__channel__descriptor) {
+		const Wire__Store *store = show_find_store(status,
+							   ((const Wire__Channel *)message)->store);
+
+		json_object_object_add(object, "store_name",
+				       json_object_new_string(store ? store->name : ""));
+	}
 	return object;
 }
 
@@ -357,64 +303,27 @@ struct json_object *show_stores_json(Wire__Store *const *stores, size_t n)
 	struct json_object *array = json_object_new_array();
 
 	for (size_t i = 0; i < n; i++)
-		(void)json_object_array_add(array, store_json(stores[i]));
+		(void)json_object_array_add(array, show_json(NULL, &stores[i]->base));
 	return array;
 }
 
-struct json_object *show_clients_json(const Wire__StatusReply *status)
+struct json_object *show_status_json(const Wire__StatusReply *status, const char *const *names)
 {
-	struct json_object *array = json_object_new_array();
+	struct json_object *whole = show_json(status, &status->base), *object;
 
-	for (size_t i = 0; i < status->n_clients; i++)
-		(void)json_object_array_add(array, client_json(status, status->clients[i]));
-	return array;
-}
-
-static struct json_object *others_json(const Wire__Others *others)
-{
-	struct json_object *object;
-
-	if (!others)
-		return NULL;
+	if (!names)
+		return whole;
 	object = json_object_new_object();
-	json_add_number(object, "clients", others->clients);
-	json_add_number(object, "pool_bytes", others->pool_bytes);
-	json_add_number(object, "device_bytes", others->device_bytes);
-	json_add_number(object, "slabs", others->slabs);
-	json_add_number(object, "files", others->files);
-	json_add_number(object, "handles", others->handles);
+	for (; *names; names++)
+		json_object_object_add(object, *names,
+				       json_object_get(json_object_object_get(whole, *names)));
+	(void)json_object_put(whole);
 	return object;
-}
-
-void show_others_json(struct json_object *object, const Wire__StatusReply *status)
-{
-	json_add_number(object, "clients_shown", status->n_clients);
-	json_add_number(object, "clients_total", status->n_all_clients);
-	json_object_object_add(object, "others", others_json(status->others));
-}
-
-struct json_object *show_stuck_json(const Wire__StatusReply *status)
-{
-	struct json_object *array = json_object_new_array();
-
-	for (size_t i = 0; i < status->n_stuck; i++) {
-		const Wire__Stuck *stuck = status->stuck[i];
-		struct json_object *object = json_object_new_object();
-
-		json_add_number(object, "uid", stuck->uid);
-		json_add_number(object, "usec", stuck->usec);
-		add_text(object, "what", stuck->what);
-		add_text(object, "file", stuck->file);
-		add_text(object, "mount", stuck->mount);
-		add_text(object, "what_frees_it", stuck->text);
-		(void)json_object_array_add(array, object);
-	}
-	return array;
 }
 
 /* ---- commands ---- */
 
-int show_status(struct ctl *ctl, show_status_fn *print_tables, show_status_fn *print_json)
+int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const *names)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
@@ -426,5 +335,6 @@ int show_status(struct ctl *ctl, show_status_fn *print_tables, show_status_fn *p
 	r = ask_status(ctl, &client, &reply);
 	if (r != CTL_OK)
 		return r;
-	return ctl->is_json ? print_json(ctl, reply->status) : print_tables(ctl, reply->status);
+	return ctl->is_json ? ctl_print_json(ctl, show_status_json(reply->status, names))
+			    : print_tables(ctl, reply->status);
 }

@@ -1,5 +1,5 @@
 /*
- * The daemon's status as text: parts of tables and of JSON that commands share.
+ * The daemon's status as text: parts of tables that commands share, and JSON.
  *
  * JSON has numbers unchanged: bytes, nanoseconds, whole ids.
  */
@@ -16,13 +16,16 @@
 
 struct json_object;
 
-const char *show_class(Wire__Class io_class);
+/* The name of an enum's value as people write it, "background" or "direct"; "?": a later version's. */
+#define SHOW_ENUM_BYTES 32
+const char *show_enum(char *text, const ProtobufCEnumDescriptor *kind, int value);
 
-/* Prints a status in one form.  Returns CTL_OK or CTL_FAILED (reported). */
+/* Prints a status as tables.  Returns CTL_OK or CTL_FAILED (reported). */
 typedef int show_status_fn(const struct ctl *ctl, const Wire__StatusReply *status);
 
-/* Runs a command without arguments: asks for the status and prints it as tables, or as JSON. */
-int show_status(struct ctl *ctl, show_status_fn *print_tables, show_status_fn *print_json);
+/* Runs a command without arguments: asks for the status and prints it as tables, or these names of it as
+   JSON (as show_status_json()). */
+int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const *names);
 
 /* The store of that id, or NULL. */
 const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id);
@@ -74,13 +77,12 @@ void show_profile(struct table *table, const Wire__Profile *wire);
 /* "3/0": the client's number and the handle's. */
 void show_handle(struct table *table, const Wire__Client *client, const Wire__Handle *handle);
 
-/* ---- JSON; NULL is null ---- */
+/* ---- JSON ---- */
 
-struct json_object *show_pool_json(const Wire__Pool *pool);
+/* A part of a status: its fields by their names in dsaio.proto.  NULL: null. */
+struct json_object *show_json(const Wire__StatusReply *status, const ProtobufCMessage *message);
 struct json_object *show_stores_json(Wire__Store *const *stores, size_t n);
-struct json_object *show_clients_json(const Wire__StatusReply *status);
-/* Adds clients_shown, clients_total and others. */
-void show_others_json(struct json_object *object, const Wire__StatusReply *status);
-struct json_object *show_stuck_json(const Wire__StatusReply *status);
+/* The fields with these names, up to a NULL; names NULL: all. */
+struct json_object *show_status_json(const Wire__StatusReply *status, const char *const *names);
 
 #endif

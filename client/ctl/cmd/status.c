@@ -6,13 +6,11 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
-#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,10 +79,12 @@ static void add_handle(struct table *table, const Wire__StatusReply *status,
 		       const Wire__Channel *channel)
 {
 	const Wire__Store *store = channel ? show_find_store(status, channel->store) : NULL;
+	char class[SHOW_ENUM_BYTES];
 
 	show_handle(table, client, handle);
 	table_add(table, "%s", store ? store->name : "-");
-	table_add(table, "%s %" PRIu32, show_class(handle->io_class), handle->weight);
+	table_add(table, "%s %" PRIu32,
+		  show_enum(class, &wire__class__descriptor, handle->io_class), handle->weight);
 	show_profile(table, handle->profile);
 	show_counters(table, channel ? channel->counters : NULL);
 }
@@ -239,59 +239,9 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 	return ctl_flush(ctl);
 }
 
-/* null: the host has none. */
-static struct json_object *gpus_json(const Wire__Gpus *gpus)
-{
-	struct json_object *object, *array;
-
-	if (!gpus)
-		return NULL;
-	object = json_object_new_object();
-	json_add_number(object, "cuda_version", gpus->cuda_version);
-	json_add_text(object, "cufile", gpus->cufile);
-	json_add_text(object, "problem", gpus->problem);
-	json_add_text(object, "call", gpus->call);
-	json_add_text(object, "way",
-		      gpus->way == WIRE__GPU_WAY__GPU_AUTO     ? "auto"
-		      : gpus->way == WIRE__GPU_WAY__GPU_DIRECT ? "direct"
-							       : "copy");
-	json_add_text(object, "why", gpus->why);
-	array = json_object_new_array();
-	for (size_t i = 0; i < gpus->n_gpus; i++) {
-		struct json_object *one = json_object_new_object();
-
-		json_add_text(one, "uuid", gpus->gpus[i]->uuid);
-		json_add_text(one, "name", gpus->gpus[i]->name);
-		json_add_number(one, "memory_bytes", gpus->gpus[i]->memory_bytes);
-		(void)json_object_array_add(array, one);
-	}
-	json_object_object_add(object, "gpus", array);
-	return object;
-}
-
-static int print_json(const struct ctl *ctl, const Wire__StatusReply *status)
-{
-	struct json_object *object = json_object_new_object();
-
-	json_add_text(object, "daemon_version", status->daemon_version);
-	json_add_text(object, "daemon_build", status->daemon_build);
-	json_add_bool(object, "is_replaced", status->is_replaced);
-	json_add_number(object, "pid", status->pid);
-	json_add_number(object, "uptime_usec", status->uptime_usec);
-	json_add_bool(object, "is_admin", status->is_admin);
-	json_object_object_add(object, "pool", show_pool_json(status->pool));
-	json_object_object_add(object, "stuck", show_stuck_json(status));
-	json_object_object_add(object, "gpus", gpus_json(status->gpus));
-	json_object_object_add(object, "stores",
-			       show_stores_json(status->stores, status->n_stores));
-	json_object_object_add(object, "clients", show_clients_json(status));
-	show_others_json(object, status);
-	return ctl_print_json(ctl, object);
-}
-
 static int status_run(struct ctl *ctl)
 {
-	return show_status(ctl, print_tables, print_json);
+	return show_status(ctl, print_tables, NULL);
 }
 
 const struct command command_status = {
