@@ -160,6 +160,12 @@ static inline uint64_t ring_result_done(int64_t result)
 	return result < 0 ? (0 - (uint64_t)result) >> 12 : (uint64_t)result;
 }
 
+/* The page of a byte: the unit of order. */
+static inline uint64_t ring_page(uint64_t off)
+{
+	return off >> 12;
+}
+
 /* README "Submission, order, completion", rule 4: must the later of two ops on one inode wait for
    the earlier? */
 static inline bool ring_ops_conflict(uint8_t first, uint64_t first_off, uint64_t first_len,
@@ -171,8 +177,8 @@ static inline bool ring_ops_conflict(uint8_t first, uint64_t first_off, uint64_t
 		return false;
 	if (!first_len || !then_len)
 		return false;
-	return first_off >> 12 <= (then_off + then_len - 1) >> 12 &&
-	       then_off >> 12 <= (first_off + first_len - 1) >> 12;
+	return ring_page(first_off) <= ring_page(then_off + then_len - 1) &&
+	       ring_page(then_off) <= ring_page(first_off + first_len - 1);
 }
 
 /* A mutant leaves one fence out; see tests/model/mutants.sh. */

@@ -54,7 +54,7 @@ static bool is_clear_of_all(const struct inode *inode, const struct dsaio_op *op
 {
 	if (op->opcode != RING_OP_WRITE && !inode->n_writing)
 		return true;
-	return op->len && op->off >> 12 >= inode->n_pages; /* pages: ring_ops_conflict() */
+	return op->len && ring_page(op->off) >= inode->n_pages;
 }
 
 static struct dsaio_op *op_of(struct list_node *node)
@@ -68,8 +68,8 @@ void inode_add(struct inode *inode, struct dsaio_op *op)
 	if (!inode->ops.first)
 		inode->n_pages = 0;
 	op_enter_inode(op, is_clear_of_all(inode, op));
-	if (op->len && (op->off + op->len - 1) >> 12 >= inode->n_pages)
-		inode->n_pages = ((op->off + op->len - 1) >> 12) + 1;
+	if (op->len && ring_page(op->off + op->len - 1) >= inode->n_pages)
+		inode->n_pages = ring_page(op->off + op->len - 1) + 1;
 	inode->n_writing += op->opcode == RING_OP_WRITE;
 	inode->n_off_ring += op_is_off_ring(op);
 	list_push(&inode->ops, &op->inode_node);
