@@ -147,10 +147,16 @@ void channel_count_time(struct channel *channel, uint64_t now_nsec);
 /* The client broke the rules: reports it to the owner.  Once for a channel. */
 void channel_break(struct channel *channel, const char *why);
 
+/* Its place among the channel's ops, and its number in their order. */
+static inline uint16_t op_number(const struct op *op)
+{
+	return (uint16_t)(op - op->channel->ops);
+}
+
 /* The fields of an op of the channel that most ops do not need. */
 static inline struct op_rare *op_rare(const struct op *op)
 {
-	return &op->channel->ops_rare[op - op->channel->ops];
+	return &op->channel->ops_rare[op_number(op)];
 }
 
 /* Its blocks that came back; NULL: none. */

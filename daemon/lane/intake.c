@@ -113,8 +113,7 @@ void intake_may_start(struct op *op, void *arg)
 {
 	struct intake *intake = arg;
 
-	/* An error: it was cancelled while it waited. */
-	if (op->error || (op->len == 0 && !op_is_sync(op)))
+	if (op->len == 0 && !op_is_sync(op))
 		publish_end(intake->publish, op);
 	else
 		ready_add(intake->ready, op);
@@ -141,11 +140,10 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	op->opcode = entry->opcode;
 	op->file = NULL;
 	op->slab = NULL;
-	op->node = 0;
 	op->len = op->end = 0;
 	op->head = op->tail = 0;
 	op->unaligned_left = 0;
-	op->is_misaligned = op->is_gated = false;
+	op->is_misaligned = op->is_gated = op->is_in_order = false;
 	op->has_deadline = op->may_grow = op->has_returned = false;
 	op->next_block = op->next_inner = op->n_in_flight = 0;
 	op->error = 0;
@@ -176,9 +174,9 @@ static void take_entry(struct intake *intake, struct channel *channel,
 		if (!intake->next_deadline_nsec || deadline_nsec < intake->next_deadline_nsec)
 			intake->next_deadline_nsec = deadline_nsec;
 	}
-	op->node = order_add(&channel->order, op->file->inode, op_order_kind(op), op->off, op->len,
-			     (uint16_t)(op - channel->ops));
-	if (order_may_start(&channel->order, op->node))
+	op->is_in_order = true;
+	if (order_add(&channel->order, op_number(op), op->file->inode, op_order_kind(op), op->off,
+		      op->len))
 		intake_may_start(op, intake);
 }
 

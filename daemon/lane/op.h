@@ -64,7 +64,6 @@ struct op {
 	uint32_t next_block; /* split_block()'s counter; of the middle */
 	uint32_t next_inner; /* bytes of that block already started */
 	uint32_t n_in_flight;
-	uint16_t node;		   /* in the channel's order; 0: none */
 	uint16_t id_next, id_prev; /* op_ids.h */
 	uint16_t error;		   /* positive errno of the failure with the lowest offset */
 	uint8_t opcode;		   /* enum ring_opcode */
@@ -73,6 +72,7 @@ struct op {
 	uint8_t unaligned_left : 2;
 	bool is_misaligned : 1; /* its memory is: all of it goes by worker threads */
 	bool is_gated : 1;	/* was deferred; counted in the channel's n_gated */
+	bool is_in_order : 1;	/* in the channel's order */
 	/* These say which fields of its struct op_rare are valid. */
 	bool is_submitted : 1; /* by Submit: batch, batch_index; else it came by the ring */
 	bool may_grow : 1;     /* it may lie behind the end of the file: grow_end, n_extended */

@@ -186,8 +186,8 @@ static void free_op(struct publish *publish, struct op *op)
 
 	if (op->may_grow)
 		extension_remove_op(&file->extension);
-	if (op->node)
-		order_end(&channel->order, op->node, on_ready,
+	if (op->is_in_order)
+		order_end(&channel->order, op_number(op), on_ready,
 			  &(struct ready_arg){ publish, channel });
 	op_ids_remove(&channel->ids, op);
 	deadlines_remove(&channel->deadlines, op);

@@ -74,12 +74,8 @@ void transfer_cancel(struct transfer *transfer, struct op *op, int error)
 	case N_OP_STATES:
 		return;
 	case OP_WAITS_ORDER:
-		if (op->error)
-			return; /* it ends when nothing stands before it any more */
+		order_cancel(&op->channel->order, op_number(op));
 		op_stop_at(op, 0, error);
-		if (!order_abandon(&op->channel->order, op->node))
-			return;
-		op->node = 0;
 		publish_end(transfer->publish, op);
 		return;
 	case OP_READY:
