@@ -16,7 +16,6 @@
 #include "daemon/config/keys.h"
 #include "daemon/control/refusal.h"
 #include "daemon/control/server.h"
-#include "daemon/engine/engine.h"
 #include "daemon/engine/gds.h"
 #include "daemon/engine/gpu_probe.h"
 #include "proto/build.h"
@@ -479,7 +478,6 @@ static int run(int argc, char **argv)
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
 	}
-	engine_init();
 	if (!config.is_user)
 		privileges_change_user(config.socket_path, config.state_dir);
 	return serve(&config);

@@ -4,7 +4,6 @@
 #include "daemon/engine/threads.h"
 #include "daemon/object/unaligned.h"
 
-#include <assert.h>
 #include <errno.h>
 
 /* A block that comes back with -EINTR or -EAGAIN is tried again so often: a guess. */
@@ -18,16 +17,6 @@ static const struct engine_ops *const all_ops[N_ENGINE_KINDS] = {
 const struct engine_ops *engine_ops_get(enum engine_kind kind)
 {
 	return all_ops[kind];
-}
-
-void engine_init(void)
-{
-	for (int i = 0; i < N_ENGINE_KINDS; i++) {
-		/* A daemon that is killed awaits no blocks itself. */
-		assert(all_ops[i]->is_awaited_by_exit);
-		if (all_ops[i]->init)
-			all_ops[i]->init();
-	}
 }
 
 bool block_must_continue(struct block *block)

@@ -6,6 +6,8 @@
  * and a region.  The lane fills in the request, and the engine executes it and fills in the result.  The
  * lane owns the blocks; the engine uses a block between submit and reap.
  *
+ * The end of the process waits for an engine's blocks, because a daemon that is killed does not await them itself.
+ *
  * An engine declares what it can do in its struct engine_ops, and lanes decide by that.  A new engine is
  * a file of its own and a line in the table of engine.c.
  */
@@ -91,9 +93,6 @@ struct engine_ops {
 	uint32_t
 		window_regions; /* bits of enum region_kind: its blocks of these queue at the device,
 				    and the window counts them */
-	bool is_awaited_by_exit; /* the end of the process waits for its blocks; engine_init() requires it */
-
-	void (*init)(void); /* once, before any open; NULL: nothing to do */
 
 	/* depth: of the queue; room: as of grow(), 0: no block needs any. */
 	int (*open)(uint32_t depth, uint32_t room, struct engine **ret_engine, struct error *error);
@@ -135,9 +134,6 @@ struct engine {
 };
 
 const struct engine_ops *engine_ops_get(enum engine_kind kind);
-
-/* Call it once at the start, before any lane. */
-void engine_init(void);
 
 /* Whether the engine does such blocks.  region: NULL: of no bytes. */
 static inline bool engine_takes(const struct engine_ops *ops, enum block_operation operation,

@@ -90,12 +90,6 @@ struct engine_libaio {
 	unsigned n_at_once;		   /* io_submits in a row that left nothing in flight */
 };
 
-/*
- * The budget.  Contexts are counted by the kernel for the whole host (aio-max-nr); each takes
- * at most a quarter of what was free at start and is not yet ours, so that many stores fit.
- */
-static _Atomic uint64_t budget; /* the main thread takes; who frees a store gives back */
-static uint64_t budget_start;
 /* A shallower queue would not keep a device busy. */
 #define CONTEXT_BLOCKS_MIN 32u
 
@@ -109,23 +103,19 @@ static uint64_t read_number(const char *path)
 	return n;
 }
 
-static uint64_t budget_free(void)
+static uint64_t events_used(void)
 {
-	uint64_t max = read_number("/proc/sys/fs/aio-max-nr");
-	uint64_t used = read_number("/proc/sys/fs/aio-nr");
-
-	return max > used ? max - used : 0;
+	return read_number("/proc/sys/fs/aio-nr");
 }
 
-static void libaio_init(void)
+static uint64_t events_max(void)
 {
-	budget_start = budget_free();
-	atomic_store(&budget, budget_start);
+	return read_number("/proc/sys/fs/aio-max-nr");
 }
 
 static uint64_t libaio_user_room(void)
 {
-	return budget_start / 4;
+	return events_max() / 4;
 }
 
 static struct engine_libaio *libaio(struct engine *engine)
@@ -148,7 +138,6 @@ static void libaio_close(struct engine *engine)
 	e = libaio(engine);
 	for (uint32_t i = 0; i < n_contexts(e); i++)
 		(void)io_destroy(e->contexts[i].id); /* only fails for what is no context */
-	(void)atomic_fetch_add(&budget, engine->room);
 	closep(&e->event_fd);
 	free(e);
 }
@@ -161,8 +150,7 @@ static int no_context(uint32_t n_blocks, int r, struct error *error)
 			 "libaio: no context for %" PRIu32 " blocks: fs.aio-nr is %" PRIu64
 			 " of fs.aio-max-nr %" PRIu64
 			 ": raise it (sysctl fs.aio-max-nr=1048576) or end other users of libaio",
-			 n_blocks, read_number("/proc/sys/fs/aio-nr"),
-			 read_number("/proc/sys/fs/aio-max-nr"));
+			 n_blocks, events_used(), events_max());
 }
 
 static int libaio_grow(struct engine *engine, uint32_t room, struct error *error)
@@ -172,12 +160,15 @@ static int libaio_grow(struct engine *engine, uint32_t room, struct error *error
 	struct context *context = &e->contexts[n];
 	uint32_t want = room - engine->room;
 	const uint32_t min = want < CONTEXT_BLOCKS_MIN ? want : CONTEXT_BLOCKS_MIN;
-	uint64_t free_now;
+	uint64_t used, most;
 	int r;
 
 	if (room <= engine->room || n == CONTEXTS_MAX)
 		return 0;
-	while (want > min && want > atomic_load(&budget) / 4)
+	/* At most a quarter of what is free, so that many stores fit. */
+	used = events_used();
+	most = events_max();
+	while (want > min && used + 4 * (uint64_t)want > most)
 		want /= 2;
 	for (;;) {
 		if (want < min)
@@ -191,8 +182,6 @@ static int libaio_grow(struct engine *engine, uint32_t room, struct error *error
 		context->id = NULL;
 		return no_context(want, r, error);
 	}
-	free_now = atomic_load(&budget); /* may only grow meanwhile */
-	(void)atomic_fetch_sub(&budget, want < free_now ? want : free_now);
 	engine->room += want;
 	context->n_blocks = want;
 	context->ring = (struct aio_ring *)context->id;
@@ -485,8 +474,6 @@ const struct engine_ops engine_libaio = {
 	.align = 1,
 	.has_nowait = true,
 	.window_regions = 1u << REGION_HOST,
-	.is_awaited_by_exit = true,
-	.init = libaio_init,
 	.open = libaio_open,
 	.grow = libaio_grow,
 	.user_room = libaio_user_room,

@@ -307,7 +307,6 @@ const struct engine_ops engine_threads = {
 	.align = 1,
 	.has_unaligned = true,
 	.window_regions = 1u << REGION_GPU,
-	.is_awaited_by_exit = true, /* unless a signal interrupts the call (FUSE) */
 	.open = threads_open,
 	.close = threads_close,
 	.submit = threads_submit,

@@ -267,7 +267,6 @@ static inline void setup_engine(struct profile profile, uint32_t spin_usec, bool
 	memset(&t, 0, sizeof(t));
 	for (int i = 0; i < N_QUOTA_KINDS; i++)
 		t.quota.limit[i] = UINT64_MAX;
-	engine_init();
 	ck_assert_int_eq(mailbox_init(&t.main_mailbox), 0);
 	store_config.path = dir;
 	ck_assert_msg(store_new(1, &store_config, &t.main_mailbox, &t.store, &error) == 0, "%s",

@@ -56,7 +56,6 @@ static void setup(void)
 	ck_assert_int_eq(posix_memalign((void **)&memory, 4096, (size_t)N * BYTES), 0);
 	target.fd = fd;
 	region.base = memory;
-	engine_init();
 	ck_assert_int_eq(engine_libaio.open(N, N, &engine, &error), 0);
 	ck_assert_uint_ge(engine->depth, 4);
 	for (int i = 0; i < N; i++)

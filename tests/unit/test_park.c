@@ -117,7 +117,6 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	store_config.path = dir ? dir : "/var/tmp";
 	for (int i = 0; i < N_QUOTA_KINDS; i++)
 		t.quota.limit[i] = UINT64_MAX;
-	engine_init();
 	ck_assert_int_eq(mailbox_init(&t.main_mailbox), 0);
 	ck_assert_msg(store_new(1, &store_config, &t.main_mailbox, &t.store, &error) == 0, "%s",
 		      error.text);

@@ -76,7 +76,6 @@ START_TEST(lanes_start_as_parallelism_asks_and_cores_allow)
 
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(make(directory(), &mailbox, &store, &error), 0);
-	engine_init();
 	ck_assert_int_eq(store_start_lanes(store, &profile, INT64_MAX, &error), 0);
 	ck_assert_uint_eq(store->n_lanes, 1);
 	ck_assert_uint_ge(store_lane_depth(store), 32);
@@ -101,7 +100,6 @@ START_TEST(lanes_start_as_the_configuration_allows)
 
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(store_new(1, &config, &mailbox, &store, &error), 0);
-	engine_init();
 	profile.intra_op_parallelism = 64;
 	ck_assert_int_eq(store_start_lanes(store, &profile, INT64_MAX, &error), 0);
 	ck_assert_uint_ge(store->n_lanes, 1);
