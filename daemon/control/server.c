@@ -23,9 +23,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* How long a stop waits for the close of control sockets: they belong to no session.  A guess. */
-#define CLOSING_SOCKETS_WAIT_SEC 2
-
 struct server {
 	const struct config *config;
 	struct service service;
@@ -33,7 +30,6 @@ struct server {
 	struct event *mailbox_event, *listen_event, *resume_event;
 	struct event
 		*idle_event; /* armed when the last session is freed, if the daemon then exits */
-	struct event *leave_event;     /* armed when only hanging closes delay the exit */
 	struct event *stop_wait_event; /* each second of the stop */
 	struct stop_wait stop_wait;
 	int listen_fd, lock_fd;
@@ -143,28 +139,9 @@ static void on_connect(evutil_socket_t listen_fd, short what, void *arg)
 
 static void server_leave_if_empty(struct server *server)
 {
-	const struct timeval wait = { .tv_sec = CLOSING_SOCKETS_WAIT_SEC };
-
-	if (!server->is_stopping || server->service.n_sessions)
-		return;
-	if (!server->service.n_closing_sockets)
+	if (server->is_stopping && !server->service.n_sessions &&
+	    !server->service.n_closing_sockets)
 		(void)event_base_loopbreak(server->service.base); /* fails without a base only */
-	else if (!evtimer_pending(server->leave_event, NULL))
-		(void)evtimer_add(server->leave_event,
-				  &wait); /* without memory the daemon exits when all are closed */
-}
-
-/* The end of the process closes the sockets: the kernel interrupts a close that waits. */
-static void on_leave(evutil_socket_t fd, short what, void *arg)
-{
-	struct server *server = arg;
-
-	(void)fd;
-	(void)what;
-	log_warning("dsaiod: stopping although the close of %" PRIu32
-		    " ended or refused connections has not returned",
-		    server->service.n_closing_sockets);
-	(void)event_base_loopbreak(server->service.base); /* fails without a base only */
 }
 
 /* The stop goes on by itself when the calls return. */
@@ -283,12 +260,10 @@ static int server_listen(struct server *server, struct error *error)
 					 EV_READ | EV_PERSIST, on_connect, server);
 	server->resume_event = evtimer_new(server->service.base, on_resume, server);
 	server->idle_event = evtimer_new(server->service.base, on_idle, server);
-	server->leave_event = evtimer_new(server->service.base, on_leave, server);
 	server->stop_wait_event = event_new(server->service.base, -1, EV_PERSIST, on_stop_wait_due,
 					    server);
 	if (!server->listen_event || !server->resume_event || !server->idle_event ||
-	    !server->leave_event || !server->stop_wait_event ||
-	    event_add(server->listen_event, NULL) < 0)
+	    !server->stop_wait_event || event_add(server->listen_event, NULL) < 0)
 		return error_set(error, -ENOMEM, "socket: event");
 	server_idle(server);
 	return 0;
@@ -391,11 +366,8 @@ static void server_remove_socket(struct server *server)
 
 void server_free(struct server *server)
 {
-	bool is_hanging;
-
 	if (!server)
 		return;
-	is_hanging = server->service.n_closing_sockets; /* worker threads may post a message yet */
 	service_deinit(&server->service);
 	if (server->listen_event)
 		event_free(server->listen_event);
@@ -403,8 +375,6 @@ void server_free(struct server *server)
 		event_free(server->resume_event);
 	if (server->idle_event)
 		event_free(server->idle_event);
-	if (server->leave_event)
-		event_free(server->leave_event);
 	if (server->stop_wait_event)
 		event_free(server->stop_wait_event);
 	closep(&server->listen_fd);
@@ -415,12 +385,11 @@ void server_free(struct server *server)
 	hung_deinit();
 	if (server->mailbox_event)
 		event_free(server->mailbox_event);
-	if (server->mailbox.event_fd >= 0 && !is_hanging)
+	if (server->mailbox.event_fd >= 0)
 		mailbox_deinit(&server->mailbox);
 	server_remove_socket(server);
 	start_lock_release(&server->lock_fd); /* last, because then another daemon may start */
-	if (!is_hanging)
-		free(server);
+	free(server);
 }
 
 bool server_end(struct server *server)

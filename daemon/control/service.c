@@ -105,6 +105,6 @@ int service_init(struct service *service, struct event_base *base)
 
 void service_deinit(struct service *service)
 {
-	assert(!service->n_sessions);
+	assert(!service->n_sessions && !service->n_closing_sockets);
 	turns_deinit(&service->turns);
 }

@@ -69,8 +69,7 @@ struct service {
 
 /* Makes the parts of a service that are the sessions' own.  Returns 0 or -ENOMEM. */
 int service_init(struct service *service, struct event_base *base);
-/* There must be no session.  Also of a service that is all zeroes.  Users whose worker threads hang
-   in the close of a control socket remain. */
+/* There must be no session and no closing control socket.  Also of a service that is all zeroes. */
 void service_deinit(struct service *service);
 
 /* Closes a control socket, on a worker thread of its user if it contains unread descriptors.  Takes fd
