@@ -84,14 +84,14 @@ static bool wait_for_work(struct work_queue *work_queue)
 
 static void work_run(struct work *work)
 {
-	bool can_stick = work->about.what; /* work may be gone when it has run */
-	struct hung stuck;
+	const bool may_hang = work->about.what; /* work may be gone when it has run */
+	struct hung_call call;
 
-	if (can_stick)
-		hung_begin(&stuck, &work->about);
+	if (may_hang)
+		hung_begin(&call, &work->about);
 	work->run(work);
-	if (can_stick)
-		hung_end(&stuck);
+	if (may_hang)
+		hung_end(&call);
 }
 
 /* Under the lock: the number of further threads of the queue. */

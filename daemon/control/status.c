@@ -352,43 +352,42 @@ static int users_to_wire(const struct service *service, const struct view *view,
 	return 0;
 }
 
-static int hung_one_to_wire(const struct hung_told *told, Wire__Stuck *wire)
-{
-	wire->uid = told->who.uid;
-	wire->usec = told->usec;
-	if (text_to_wire(told->what, &wire->what) < 0 ||
-	    text_to_wire(told->file, &wire->file) < 0 ||
-	    text_to_wire(told->place.mount, &wire->mount) < 0 ||
-	    text_to_wire(told->place.text, &wire->text) < 0)
-		return -ENOMEM;
-	return 0;
-}
+struct hung_page {
+	const struct view *view;
+	Wire__StatusReply *wire;
+	int result;
+};
 
-static bool may_see_stuck(uid_t uid, const void *view)
+static bool hung_one_to_wire(const struct hung_call *call, void *arg)
 {
-	return may_see(view, uid);
+	struct hung_page *page = arg;
+	Wire__Stuck *one;
+
+	if (!may_see(page->view, call->about.who.uid))
+		return true;
+	one = WIRE_NEW(Wire__Stuck, wire__stuck);
+	if (one) {
+		page->wire->stuck[page->wire->n_stuck++] = one;
+		one->uid = call->about.who.uid;
+		one->usec = (clock_nsec() - call->reported_nsec) / 1000;
+	}
+	if (!one || text_to_wire(call->about.what, &one->what) < 0 ||
+	    text_to_wire(call->file, &one->file) < 0 ||
+	    text_to_wire(call->place.mount, &one->mount) < 0 ||
+	    text_to_wire(call->place.text, &one->text) < 0)
+		page->result = -ENOMEM;
+	return page->result == 0 && page->wire->n_stuck < HUNG_MAX;
 }
 
 static int hung_to_wire(const struct view *view, Wire__StatusReply *wire)
 {
-	_cleanup_(freep) struct hung_told *list = NULL;
-	size_t n;
+	struct hung_page page = { .view = view, .wire = wire };
 
-	if (hung_list(may_see_stuck, view, HUNG_MAX, &list, &n) < 0)
-		return -ENOMEM;
 	wire->stuck = calloc(HUNG_MAX, sizeof(Wire__Stuck *));
 	if (!wire->stuck)
 		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		Wire__Stuck *one = WIRE_NEW(Wire__Stuck, wire__stuck);
-
-		if (!one)
-			return -ENOMEM;
-		wire->stuck[wire->n_stuck++] = one;
-		if (hung_one_to_wire(&list[i], one) < 0)
-			return -ENOMEM;
-	}
-	return 0;
+	hung_each(hung_one_to_wire, &page);
+	return page.result;
 }
 
 static int gpus_to_wire(const struct service *service, Wire__StatusReply *wire)

@@ -18,8 +18,7 @@ bool stop_wait_is_over(struct stop_wait *wait, const struct registry *registry)
 	}
 	wait->is_alone = wait->counts.n_without_bytes && !wait->counts.n_with_bytes &&
 			 n_in_flight == wait->counts.n_blocks;
-	if (wait->is_alone && last.is_alone &&
-	    wait->counts.last_number == last.counts.last_number &&
+	if (wait->is_alone && last.is_alone && wait->counts.n_begun == last.counts.n_begun &&
 	    wait->counts.n_without_bytes == last.counts.n_without_bytes &&
 	    wait->n_started == last.n_started)
 		wait->n_sec = last.n_sec + 1;

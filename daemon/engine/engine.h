@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 struct extend_step;
-struct hung_watch;
+struct hung_call;
 struct op;
 
 enum block_operation {
@@ -129,7 +129,7 @@ struct engine {
 	uint32_t depth; /* blocks that fit */
 	uint32_t room;	/* of them: in the kernel; of the thread that calls grow() */
 	uint32_t n_in_flight;
-	struct hung_watch *watch; /* of its lane: around each call that may hang; NULL: none */
+	struct hung_call *call; /* its lane's record of calls that may hang; NULL: none */
 	bool is_at_once; /* lately blocks were complete when submit returned, as those of a disk in memory */
 };
 

@@ -359,12 +359,12 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 
 		if (!batch)
 			break;
-		if (engine->watch)
-			hung_enter(engine->watch, &first->target->about.who, since_nsec);
+		if (engine->call)
+			hung_enter(engine->call, &first->target->about.who, since_nsec);
 		r = submit_batch(e, context, &blocks[done], batch, &has_failed);
 		first->has_stalled |= stall_end(since_nsec, has_failed);
-		if (engine->watch)
-			hung_leave(engine->watch);
+		if (engine->call)
+			hung_leave(engine->call);
 		if (r == -EINTR)
 			continue;
 		if (r == -EAGAIN)

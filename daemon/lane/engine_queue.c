@@ -3,7 +3,7 @@
 #include <string.h>
 
 int engine_queue_open(struct engine_queue *queue, const struct engine_ops *ops, uint32_t depth,
-		      uint32_t room, struct hung_watch *watch, struct error *error)
+		      uint32_t room, struct hung_call *call, struct error *error)
 {
 	int r = ops->open(depth, room, &queue->engine, error);
 
@@ -11,7 +11,7 @@ int engine_queue_open(struct engine_queue *queue, const struct engine_ops *ops, 
 		return r;
 	queue->ops = ops;
 	queue->depth = queue->engine->depth;
-	queue->engine->watch = watch;
+	queue->engine->call = call;
 	return 0;
 }
 

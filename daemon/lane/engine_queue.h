@@ -20,7 +20,7 @@ struct engine_queue {
 };
 
 int engine_queue_open(struct engine_queue *queue, const struct engine_ops *ops, uint32_t depth,
-		      uint32_t room, struct hung_watch *watch, struct error *error);
+		      uint32_t room, struct hung_call *call, struct error *error);
 void engine_queue_close(struct engine_queue *queue); /* nothing in flight; zeroes are fine */
 
 /* Blocks in flight, or to be handed to the engine, leave room for another. */

@@ -45,8 +45,7 @@ struct lane {
 	bool must_stop;
 	struct message stop_message, add_message;
 	struct log_limit log_limit; /* of lines that clients cause */
-	struct hung_watch watch;
-	char watch_name[64];
+	struct hung_call call;	    /* of its engine */
 
 	struct lane_turn turn;
 	struct poller poller;
@@ -291,6 +290,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 					.idle_doorbells_max = config->idle_doorbells_max,
 					.on_doorbell = on_doorbell,
 					.has_work = has_work };
+	char name[64];
 	int r;
 
 	if (posix_memalign((void **)&lane, 64, sizeof(*lane)))
@@ -307,7 +307,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 		return error_set(error, r, "store %s: lane %" PRIu32 ": mailbox",
 				 config->store->name, config->index);
 	r = engine_queue_open(&lane->engine, config->engine, config->depth, config->room,
-			      &lane->watch, error);
+			      &lane->call, error);
 	if (r < 0)
 		return r;
 	poller.turn = &lane->turn;
@@ -342,12 +342,12 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	r = start_thread(lane, error);
 	if (r < 0)
 		return r;
-	(void)snprintf(lane->watch_name, sizeof(lane->watch_name), "store %s, lane %" PRIu32,
-		       lane->store->name, lane->index);
-	hung_watch_add(&lane->watch, &(struct hung_about){ .what = "io_submit",
-							   .file = lane->watch_name,
-							   .dev = lane->store->dev,
-							   .is_block = true });
+	(void)snprintf(name, sizeof(name), "store %s, lane %" PRIu32, lane->store->name,
+		       lane->index);
+	hung_add_lane(&lane->call, &(struct hung_about){ .what = "io_submit",
+							 .file = name,
+							 .dev = lane->store->dev,
+							 .is_block = true });
 	if (!lane->home)
 		lane->store->home = lane;
 	*ret_lane = TAKE_PTR(lane);
@@ -359,7 +359,7 @@ void lane_stop(struct lane *lane)
 	lane->stop_message.run = do_stop;
 	mailbox_post(&lane->mailbox, &lane->stop_message);
 	(void)pthread_join(lane->thread, NULL); /* it was started: cannot fail */
-	hung_watch_remove(&lane->watch);
+	hung_remove_lane(&lane->call);
 	assert(!lane->intake.n_channels && !lane->admit.n_in_flight);
 }
 

@@ -9,7 +9,7 @@
 static struct store store;
 static struct registry registry;
 static struct stop_wait stop_wait;
-static struct hung call;
+static struct hung_call call;
 
 static const struct hung_about import = { .what = "GPU import", .file = "f", .is_gpu = true };
 static const struct hung_about transfer = {
@@ -59,7 +59,7 @@ END_TEST
 
 START_TEST(a_transfer_that_hangs_is_not_given_up)
 {
-	struct hung other;
+	struct hung_call other;
 
 	store.lane_store.metrics.blocks_in_flight = 1;
 	hung_begin(&call, &transfer);
@@ -91,7 +91,7 @@ END_TEST
 
 START_TEST(a_close_that_hangs_is_given_up_alone_and_beside_an_import)
 {
-	struct hung file;
+	struct hung_call file;
 
 	hung_begin(&file, &close_call);
 	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
@@ -104,7 +104,7 @@ END_TEST
 
 START_TEST(a_call_of_a_file_system_that_moves_bytes_is_not_given_up)
 {
-	struct hung file;
+	struct hung_call file;
 
 	store.lane_store.metrics.blocks_in_flight = 1;
 	hung_begin(&call, &close_call);
@@ -119,7 +119,7 @@ END_TEST
 
 START_TEST(whatever_goes_on_begins_the_wait_anew)
 {
-	struct hung other;
+	struct hung_call other;
 
 	hung_begin(&call, &import);
 	hung_begin(&other, &import);
