@@ -189,7 +189,7 @@ struct page {
 /* Counts an object; returns whether it fits. */
 static bool page_take(struct page *page, size_t packed_size)
 {
-	bool is_first = !page->wire->n_stores && !page->wire->n_clients && !page->wire->n_stuck;
+	bool is_first = !page->wire->n_stores && !page->wire->n_clients && !page->wire->n_hung;
 	size_t size = packed_size + NESTED_BYTES;
 
 	if (!is_first && page->used + size > PAGE_BYTES)
@@ -361,13 +361,13 @@ struct hung_page {
 static bool hung_one_to_wire(const struct hung_call *call, void *arg)
 {
 	struct hung_page *page = arg;
-	Wire__Stuck *one;
+	Wire__Hung *one;
 
 	if (!may_see(page->view, call->about.who.uid))
 		return true;
-	one = WIRE_NEW(Wire__Stuck, wire__stuck);
+	one = WIRE_NEW(Wire__Hung, wire__hung);
 	if (one) {
-		page->wire->stuck[page->wire->n_stuck++] = one;
+		page->wire->hung[page->wire->n_hung++] = one;
 		one->uid = call->about.who.uid;
 		one->usec = (clock_nsec() - call->reported_nsec) / 1000;
 	}
@@ -376,15 +376,15 @@ static bool hung_one_to_wire(const struct hung_call *call, void *arg)
 	    text_to_wire(call->place.mount, &one->mount) < 0 ||
 	    text_to_wire(call->place.text, &one->text) < 0)
 		page->result = -ENOMEM;
-	return page->result == 0 && page->wire->n_stuck < HUNG_MAX;
+	return page->result == 0 && page->wire->n_hung < HUNG_MAX;
 }
 
 static int hung_to_wire(const struct view *view, Wire__StatusReply *wire)
 {
 	struct hung_page page = { .view = view, .wire = wire };
 
-	wire->stuck = calloc(HUNG_MAX, sizeof(Wire__Stuck *));
-	if (!wire->stuck)
+	wire->hung = calloc(HUNG_MAX, sizeof(Wire__Hung *));
+	if (!wire->hung)
 		return -ENOMEM;
 	hung_each(hung_one_to_wire, &page);
 	return page.result;

@@ -19,7 +19,7 @@ stop_client() {
 status_shows_store_pool_and_counters() {
 	expect 0 "$ctl" status && says "$dir/out" "dsaiod " "pool: " "STORE" "$store" "libaio" || return 1
 	expect 0 "$ctl" status --json && says "$dir/out" '"stores"' '"read_bytes"' '"latency_p99_nsec"' \
-		'"clients"' '"others": ' '"stuck": ' '"is_admin": ' '"is_automatic": false'
+		'"clients"' '"others": ' '"hung": ' '"is_admin": ' '"is_automatic": false'
 }
 
 # Its client writes, and waits for that: so there is time in the device, and on the way.

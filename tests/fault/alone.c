@@ -164,11 +164,11 @@ TEST(reported, "a lane that hangs in io_submit is reported, with the user and wh
 	CHECK(daemon_log_has(rig.daemon, test_text("pkill -KILL -u %u", CLIENT)));
 	daemon_status(rig.daemon, &answer);
 	status = answer.reply->status;
-	CHECK_EQ(status->n_stuck, 1);
-	CHECK_EQ(status->stuck[0]->uid, CLIENT);
-	CHECK(!strcmp(status->stuck[0]->what, "io_submit"));
-	CHECK(strstr(status->stuck[0]->mount, "ext4"));
-	CHECK(status->stuck[0]->usec >= 1000000);
+	CHECK_EQ(status->n_hung, 1);
+	CHECK_EQ(status->hung[0]->uid, CLIENT);
+	CHECK(!strcmp(status->hung[0]->what, "io_submit"));
+	CHECK(strstr(status->hung[0]->mount, "ext4"));
+	CHECK(status->hung[0]->usec >= 1000000);
 
 	unlock_inode(&fs, writer);
 	CHECK(raw_reap(&attacker.channel, 1, &completion, 20000000));

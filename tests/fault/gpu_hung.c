@@ -10,7 +10,7 @@
 TEST(hung_transfer, "transfers that hang hold workers only: other clients' ops go on")
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-	const Wire__Stuck *stuck = NULL;
+	const Wire__Hung *hung = NULL;
 	struct raw_slab slab;
 	struct ring_entry entry;
 	struct kit kit;
@@ -32,11 +32,11 @@ TEST(hung_transfer, "transfers that hang hold workers only: other clients' ops g
 	/* Reads of a device that is loaded may hang, too. */
 	CHECK_EQ(daemon_log_count(kit.daemon, "cuFileRead has not come back"), 1);
 	daemon_status(kit.daemon, &answer);
-	for (size_t i = 0; i < answer.reply->status->n_stuck; i++)
-		if (strcmp(answer.reply->status->stuck[i]->what, "cuFileRead") == 0)
-			stuck = answer.reply->status->stuck[i];
-	CHECK(stuck);
-	CHECK_MSG(strstr(stuck->text, "nvidia-smi"), "%s", stuck->text);
+	for (size_t i = 0; i < answer.reply->status->n_hung; i++)
+		if (strcmp(answer.reply->status->hung[i]->what, "cuFileRead") == 0)
+			hung = answer.reply->status->hung[i];
+	CHECK(hung);
+	CHECK_MSG(strstr(hung->text, "nvidia-smi"), "%s", hung->text);
 	beside_ok();
 	words_set("");
 	for (unsigned i = 0; i < 32; i++)

@@ -153,7 +153,7 @@ START_TEST(json_has_whole_numbers_and_ids)
 	Wire__Client client = WIRE__CLIENT__INIT, *clients[] = { &client };
 	Wire__Handle handle = WIRE__HANDLE__INIT, *handles[] = { &handle };
 	Wire__Channel channel = WIRE__CHANNEL__INIT, *channels[] = { &channel };
-	Wire__Stuck stuck = WIRE__STUCK__INIT, *stucks[] = { &stuck };
+	Wire__Hung hung = WIRE__HUNG__INIT, *hungs[] = { &hung };
 	Wire__Counters counters = WIRE__COUNTERS__INIT;
 	Wire__Profile profile = WIRE__PROFILE__INIT;
 
@@ -171,12 +171,12 @@ START_TEST(json_has_whole_numbers_and_ids)
 	client.pool_bytes = UINT64_C(1) << 40;
 	client.handles = handles;
 	client.n_handles = 1;
-	stuck.usec = 35000000;
-	stuck.what = (char *)"close";
+	hung.usec = 35000000;
+	hung.what = (char *)"close";
 	status.clients = clients;
 	status.n_clients = 1;
-	status.stuck = stucks;
-	status.n_stuck = 1;
+	status.hung = hungs;
+	status.n_hung = 1;
 
 	ck_assert(json_has(&status, NULL, "\"handle\": 196610"));
 	ck_assert(json_has(&status, NULL, "\"pool_bytes\": 1099511627776"));
@@ -191,30 +191,30 @@ START_TEST(json_has_whole_numbers_and_ids)
 }
 END_TEST
 
-START_TEST(what_is_stuck_stands_there_with_what_frees_it)
+START_TEST(what_hangs_stands_there_with_what_frees_it)
 {
 	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
-	Wire__Stuck stuck = WIRE__STUCK__INIT, *stucks[] = { &stuck };
+	Wire__Hung hung = WIRE__HUNG__INIT, *hungs[] = { &hung };
 	_cleanup_(freep) char *text = NULL;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
 	ck_assert_ptr_nonnull(out);
-	ck_assert_int_eq(show_stuck(&status, out), 0);
+	ck_assert_int_eq(show_hung(&status, out), 0);
 	ck_assert_int_eq(fflush(out), 0);
 	ck_assert_str_eq(text, "");
-	stuck.uid = 1000;
-	stuck.usec = 35000000;
-	stuck.what = (char *)"close";
-	stuck.file = (char *)"/mnt/a\033[2J";
-	stuck.mount = (char *)"/mnt fuse.slow";
-	stuck.text = (char *)"echo 1 >abort";
-	status.stuck = stucks;
-	status.n_stuck = 1;
-	ck_assert_int_eq(show_stuck(&status, out), 0);
+	hung.uid = 1000;
+	hung.usec = 35000000;
+	hung.what = (char *)"close";
+	hung.file = (char *)"/mnt/a\033[2J";
+	hung.mount = (char *)"/mnt fuse.slow";
+	hung.text = (char *)"echo 1 >abort";
+	status.hung = hungs;
+	status.n_hung = 1;
+	ck_assert_int_eq(show_hung(&status, out), 0);
 	ck_assert_int_eq(fclose(out), 0);
 	ck_assert_str_eq(text,
-			 "STUCK: calls that were not answered:\n"
+			 "HUNG: calls that have not returned:\n"
 			 " UID     FOR  WHAT   FILE           MOUNT           WHAT FREES IT\n"
 			 "1000  35.0 s  close  /mnt/a\\x1b[2J  /mnt fuse.slow  echo 1 >abort\n"
 			 "\n");
@@ -227,7 +227,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, counters_fill_their_columns_also_when_there_are_none);
 	tcase_add_loop_test(tcase, times_are_shares_of_all_that_is_known, 0, N_ROWS(times));
 	tcase_add_test(tcase, a_handles_number_is_its_place);
-	tcase_add_test(tcase, what_is_stuck_stands_there_with_what_frees_it);
+	tcase_add_test(tcase, what_hangs_stands_there_with_what_frees_it);
 	tcase_add_test(tcase, what_is_absent_is_null_in_json);
 	tcase_add_test(tcase, json_did_not_say_that_clients_were_left_out);
 	tcase_add_test(tcase, json_has_whole_numbers_and_ids);

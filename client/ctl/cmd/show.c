@@ -71,7 +71,7 @@ void show_device_bytes(const Wire__StatusReply *status)
 				     units_format_size(text, status->clients[i]->device_bytes));
 }
 
-int show_stuck(const Wire__StatusReply *status, FILE *out)
+int show_hung(const Wire__StatusReply *status, FILE *out)
 {
 	static const struct table_column columns[] = {
 		{ "UID", true },   { "FOR", true },    { "WHAT", false },
@@ -81,20 +81,20 @@ int show_stuck(const Wire__StatusReply *status, FILE *out)
 	char text[UNITS_TEXT_BYTES];
 	int r;
 
-	if (status->n_stuck == 0)
+	if (status->n_hung == 0)
 		return 0;
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < status->n_stuck; i++) {
-		const Wire__Stuck *stuck = status->stuck[i];
+	for (size_t i = 0; i < status->n_hung; i++) {
+		const Wire__Hung *hung = status->hung[i];
 
-		table_add(&table, "%" PRIu32, stuck->uid);
-		table_add(&table, "%s", units_format_nsec(text, stuck->usec * 1000));
-		table_add(&table, "%s", stuck->what);
-		table_add(&table, "%s", stuck->file);
-		table_add(&table, "%s", stuck->mount);
-		table_add(&table, "%s", stuck->text);
+		table_add(&table, "%" PRIu32, hung->uid);
+		table_add(&table, "%s", units_format_nsec(text, hung->usec * 1000));
+		table_add(&table, "%s", hung->what);
+		table_add(&table, "%s", hung->file);
+		table_add(&table, "%s", hung->mount);
+		table_add(&table, "%s", hung->text);
 	}
-	(void)fputs("STUCK: calls that were not answered:\n", out);
+	(void)fputs("HUNG: calls that have not returned:\n", out);
 	r = table_print(&table, out);
 	(void)fputc('\n', out);
 	return r;

@@ -43,7 +43,7 @@ void show_device_bytes(const Wire__StatusReply *status);
  * Prints the hung calls under a title, with an empty line after them; nothing if there are none.
  * Returns 0, -ENOMEM or -EIO.
  */
-int show_stuck(const Wire__StatusReply *status, FILE *out);
+int show_hung(const Wire__StatusReply *status, FILE *out);
 
 /* ---- cells ---- */
 

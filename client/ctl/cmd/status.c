@@ -225,7 +225,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 		(void)printf("%s%s\n", pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
 	}
 	(void)putchar('\n');
-	r = show_stuck(status, stdout);
+	r = show_hung(status, stdout);
 	if (r == 0)
 		r = print_gpus(status->gpus);
 	if (r == 0)

@@ -120,7 +120,7 @@ static void check_status_of_another(const struct daemon *daemon)
 
 	raw_open_as(&raw, daemon, OTHER);
 	raw_call_ok(&raw, &request, NULL, 0, &answer);
-	CHECK_EQ(answer.reply->status->n_stuck, 0);
+	CHECK_EQ(answer.reply->status->n_hung, 0);
 }
 
 static void check_status(const struct daemon *daemon, const struct fuse *fs)
@@ -131,19 +131,19 @@ static void check_status(const struct daemon *daemon, const struct fuse *fs)
 
 	daemon_status(daemon, &answer);
 	status = answer.reply->status;
-	CHECK_EQ(status->n_stuck, ARRAY_SIZE(whats));
+	CHECK_EQ(status->n_hung, ARRAY_SIZE(whats));
 	for (size_t i = 0; i < ARRAY_SIZE(whats); i++) {
-		const Wire__Stuck *stuck = NULL;
+		const Wire__Hung *hung = NULL;
 
-		for (size_t k = 0; k < status->n_stuck; k++)
-			if (!strcmp(status->stuck[k]->what, whats[i]))
-				stuck = status->stuck[k];
-		CHECK_MSG(stuck, "%s", whats[i]);
-		CHECK_EQ(stuck->uid, CLIENT);
-		CHECK(stuck->usec >= 5000000);
-		CHECK_MSG(strstr(stuck->mount, fs->dir) && strstr(stuck->mount, "fuse.test"), "%s",
-			  stuck->mount);
-		CHECK_MSG(strstr(stuck->text, "abort"), "%s", stuck->text);
+		for (size_t k = 0; k < status->n_hung; k++)
+			if (!strcmp(status->hung[k]->what, whats[i]))
+				hung = status->hung[k];
+		CHECK_MSG(hung, "%s", whats[i]);
+		CHECK_EQ(hung->uid, CLIENT);
+		CHECK(hung->usec >= 5000000);
+		CHECK_MSG(strstr(hung->mount, fs->dir) && strstr(hung->mount, "fuse.test"), "%s",
+			  hung->mount);
+		CHECK_MSG(strstr(hung->text, "abort"), "%s", hung->text);
 	}
 }
 
@@ -385,7 +385,7 @@ TEST(many_mounts, "64 opens hung in a namespace of many mounts: the main thread 
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 
 		daemon_status(daemon, &answer);
-		n += answer.reply->status->n_stuck == CLIENT_REQUESTS;
+		n += answer.reply->status->n_hung == CLIENT_REQUESTS;
 	}
 	cpu_msec = main_thread_cpu_msec(daemon) - cpu_msec;
 	test_note("%" PRId64 " ms of the main thread's CPU time", cpu_msec);
@@ -437,12 +437,12 @@ TEST(e4_slab,
 	daemon_log_wait(daemon, ": a slab: slab free has not come back for");
 	daemon_status(daemon, &answer);
 	status = answer.reply->status;
-	CHECK_EQ(status->n_stuck, 1);
-	CHECK_EQ(status->stuck[0]->uid, CLIENT);
-	CHECK(!strcmp(status->stuck[0]->what, "slab free"));
-	CHECK_MSG(strstr(status->stuck[0]->text, test_text("pkill -KILL -u %u", CLIENT)) &&
-			  strstr(status->stuck[0]->text, test_text("process %d", getpid())),
-		  "%s", status->stuck[0]->text);
+	CHECK_EQ(status->n_hung, 1);
+	CHECK_EQ(status->hung[0]->uid, CLIENT);
+	CHECK(!strcmp(status->hung[0]->what, "slab free"));
+	CHECK_MSG(strstr(status->hung[0]->text, test_text("pkill -KILL -u %u", CLIENT)) &&
+			  strstr(status->hung[0]->text, test_text("process %d", getpid())),
+		  "%s", status->hung[0]->text);
 
 	CHECK_SYS(kill(daemon->pid, SIGTERM));
 	daemon_log_wait(daemon, "although 1 call without bytes");
