@@ -698,7 +698,8 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  *   -EINVAL     off + len passes 2^63
  *   -EFAULT     buf is not memory of this process
  *   -EAGAIN     the first op of a handle on a store, whose lane cannot start since fs.aio-max-nr is
- *               used up; the sentence says what to raise
+ *               used up; the sentence says what to raise.  Or buf is GPU memory that is copied, as
+ *               dsaio_pread_async()
  *   -ETIMEDOUT  the handle's op_timeout_usec is over
  *   -EACCES     a write that is not aligned, of a file that came as a descriptor which cannot be
  *               opened anew
@@ -735,7 +736,8 @@ int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file);
  * Returns 0 (what the device says is the op's result), or
  *   -EBADF   the file is not open for that, or belongs to another client
  *   -EINVAL  off + len passes 2^63
- *   -EMFILE  as dsaio_pread(); an op on private memory needs a handle and its descriptors once more
+ *   -EMFILE  as dsaio_pread(); an op on private memory needs a handle and its descriptors once more,
+ *            and so does a blocking one on GPU memory that is copied
  *   -EAGAIN  the library's thread cannot be started (RLIMIT_NPROC)
  *   -EOPNOTSUPP  as dsaio_pread()
  * Ownership: *ret_op is the caller's, for dsaio_op_free().  ret_op may be NULL: then only

@@ -48,7 +48,6 @@ typedef enum CUstream_flags_enum {
 	CU_STREAM_NON_BLOCKING = 1,
 } CUstream_flags;
 typedef enum CUevent_flags_enum {
-	CU_EVENT_BLOCKING_SYNC = 1,
 	CU_EVENT_DISABLE_TIMING = 2,
 } CUevent_flags;
 #define CU_MEMHOSTREGISTER_PORTABLE 0x01
@@ -115,7 +114,6 @@ typedef struct CUmemAccessDesc_st {
 	FUNCTION(CUresult, cuEventDestroy_v2, (CUevent event))                                     \
 	FUNCTION(CUresult, cuEventRecord, (CUevent event, CUstream stream))                        \
 	FUNCTION(CUresult, cuEventQuery, (CUevent event))                                          \
-	FUNCTION(CUresult, cuEventSynchronize, (CUevent event))                                    \
 	FUNCTION(CUresult, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned int flags)) \
 	FUNCTION(CUresult, cuMemHostUnregister, (void *memory))                                    \
 	FUNCTION(CUresult, cuMemcpyHtoDAsync_v2,                                                   \

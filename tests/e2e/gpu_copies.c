@@ -312,15 +312,4 @@ TEST_TABLE(broken, ways,
 	rig_gone(&rig);
 }
 
-TEST(unawaited, "a wait for a copy that fails is the op's error")
-{
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct call call = { .op = NULL };
-
-	(void)rig_held(&rig, &call, "");
-	CHECK_SYS(setenv("STANDIN", "cuEventSynchronize=700 cuStreamSynchronize=700", 1));
-	CHECK_FAILS(dsaio_pread(rig.handle, rig.files[0], call.memory, 4096, 0), -EIO,
-		    "GPU memory;cuEventSynchronize();(700)");
-}
-
 TEST_MAIN

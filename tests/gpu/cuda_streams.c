@@ -332,9 +332,9 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 	return result;
 }
 
-static CUresult event_result(const char *name, CUevent event, bool must_wait)
+CUresult cuEventQuery(CUevent event)
 {
-	CUresult result = cuda_context_call(name);
+	CUresult result = cuda_context_call("cuEventQuery");
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -342,18 +342,7 @@ static CUresult event_result(const char *name, CUevent event, bool must_wait)
 	if (!event->is_there || event->device != standin_current())
 		result = (CUresult)CUDA_ERROR_INVALID_HANDLE;
 	else if (event->stream)
-		result = must_wait ? await(event->stream, event->n)
-				   : result_of(event->stream, event->n);
+		result = result_of(event->stream, event->n);
 	(void)pthread_mutex_unlock(&cuda_lock);
 	return result;
-}
-
-CUresult cuEventQuery(CUevent event)
-{
-	return event_result("cuEventQuery", event, false);
-}
-
-CUresult cuEventSynchronize(CUevent event)
-{
-	return event_result("cuEventSynchronize", event, true);
 }

@@ -300,7 +300,7 @@ START_TEST(a_write_goes_into_the_ring_when_the_gpu_has_copied_it)
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
 	ck_assert(!job_copy_is_over(first_copy()));
 	gpu.look.standin_let(1);
-	job_put_piece(take_copy(), false);
+	job_put_piece(take_copy());
 	ck_assert(!job_may_finish(&job));
 	entry = serve(0);
 	ck_assert_int_eq(pread(slots.slabs[0].fd, &byte, 1, (off_t)entry.slab_off), 1);
@@ -318,8 +318,8 @@ START_TEST(a_write_that_is_cancelled_while_the_gpu_copies_is_never_put)
 	start_on(buf, RING_OP_WRITE, 500 * KIB);
 	ck_assert_uint_eq(job.n, 2);
 	op_set_cancelled(op);
-	job_put_piece(take_copy(), false);
-	job_put_piece(take_copy(), false);
+	job_put_piece(take_copy());
+	job_put_piece(take_copy());
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
 	while (job_may_finish(&job))
 		job_finish_piece(&job);

@@ -118,14 +118,6 @@ static void job_post(struct dsaio_client *client, struct job *job)
 		client_poke(client);
 }
 
-/* The job is filled in, and its op not on its way.  One that was to be copied (submit.c) has a reason. */
-static void note_why(const struct job *job)
-{
-	if (job->gpu >= 0 && !op_has_why(job->op))
-		op_take_why(job->op,
-			    gpu_regions_why(&job->op->handle->client->gpu_regions, job->buf));
-}
-
 void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct channel *channel,
 		   const struct job_memory *memory)
 {
@@ -141,7 +133,9 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 		return;
 	}
 	job_init(job, op, companion, channel, memory, &bounce->copiers, &bounce->gpus);
-	note_why(job);
+	/* An op that was to be copied (submit.c) has a reason. */
+	if (job->gpu >= 0 && !op_has_why(op))
+		op_take_why(op, gpu_regions_why(&client->gpu_regions, job->buf));
 	job->copies = &bounce->copies;
 	job_post(client, job);
 }
@@ -178,11 +172,9 @@ void bounce_run(struct dsaio_op *op, struct channel *channel, const struct job_m
 	struct client_bounce *bounce = bounce_get(op->handle->client);
 	struct job job = { .n = 0 };
 
-	job_init(&job, op, op->handle, channel, memory, bounce ? &bounce->copiers : NULL,
-		 bounce ? &bounce->gpus : NULL);
+	job_init(&job, op, op->handle, channel, memory, bounce ? &bounce->copiers : NULL, NULL);
 	if (bounce)
 		job.share = slots_share_get(&bounce->slots, op->file->session.store);
-	note_why(&job);
 	/* Its pieces go by the handle's ring, after the ops that are in it. */
 	job.stop = job.share ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;
 	job_run(&job);

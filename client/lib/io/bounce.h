@@ -2,15 +2,16 @@
  * Bouncing: ops on memory that the daemon cannot reach, or not at a place where a device can use it.
  *
  * GPU memory whose ops do not go direct (gpu_region.h) is such memory, too.  The bytes of all these ops
- * are copied through slots, piece by piece (job.h).  A blocking op is run by its caller's thread, on the
- * caller's handle.  Async ops are jobs of one thread for each client (bounce_thread.h).  It is started
- * with the first of them, with all signals blocked, and ends with dsaio_disconnect().
+ * are copied through slots, piece by piece (job.h).  A blocking op on the host's memory is run by its
+ * caller's thread, on the caller's handle.  Async ops and ops on GPU memory are jobs of one thread for
+ * each client (bounce_thread.h).  It is started with the first of them, with all signals blocked, and
+ * ends with dsaio_disconnect().
  *
  * Order.  The daemon does not know an op whose pieces are in other rings, or are not all there yet.  So
  * an op waits for the end of each earlier open op of its handle that conflicts with it and is off the
  * ring (inode.h).  An async op that is bounced waits for all earlier ones that conflict with it.  A
- * blocking op waits in its own thread.  An async one, also one that goes by the handle's ring, is
- * given to the bounce thread, and its call returns.
+ * blocking op that its own thread runs waits there.  An async one, also one that goes by the handle's
+ * ring, is given to the bounce thread, and its call returns.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_BOUNCE_H
 #define DSAIO_CLIENT_LIB_IO_BOUNCE_H
@@ -20,10 +21,10 @@
 /* Makes sure that the thread runs.  Returns 0 or a negative errno, with a sentence. */
 int bounce_start(struct dsaio_client *client);
 
-/* Runs and ends a blocking BOUNCED op, which is in its inode's list; channel: of its file's store. */
+/* Runs and ends a blocking BOUNCED op on the host's memory, which is in its inode's list; channel: of its file's store. */
 void bounce_run(struct dsaio_op *op, struct channel *channel, const struct job_memory *memory);
 
-/* Gives an async BOUNCED op to the thread, which runs; channel: of its handle's companion. */
+/* Gives a BOUNCED op to the thread, which runs; channel: of its handle's companion. */
 void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct channel *channel,
 		   const struct job_memory *memory);
 

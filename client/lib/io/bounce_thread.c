@@ -331,7 +331,7 @@ static bool look_at_copies(struct client_bounce *bounce)
 			continue;
 		list_remove(&bounce->copies, &piece->copy_node);
 		if (is_write)
-			job_put_piece(piece, false);
+			job_put_piece(piece);
 		if (is_write && !piece->has_ended)
 			activate(bounce, job->via);
 		job_touch(bounce, job);

@@ -276,16 +276,6 @@ bool job_queue_copies(struct job *job)
 	return did;
 }
 
-static void piece_copied(struct job_piece *piece, int r, char *why)
-{
-	struct job *job = piece->job;
-
-	piece->is_copied = true;
-	piece->copy_error = job_has_no_copy(job, r, piece_buf(piece), piece->slice.len, why);
-	if (r < 0)
-		piece->n_copied = 0;
-}
-
 bool job_copy_is_over(struct job_piece *piece)
 {
 	char *why = NULL;
@@ -296,11 +286,14 @@ bool job_copy_is_over(struct job_piece *piece)
 	r = gpu_copy_look(&piece->gpu_copy, &why);
 	if (r == -EAGAIN)
 		return false;
-	piece_copied(piece, r, why);
+	piece->is_copied = true;
+	piece->copy_error = job_has_no_copy(piece->job, r, piece_buf(piece), piece->slice.len, why);
+	if (r < 0)
+		piece->n_copied = 0;
 	return true;
 }
 
-void job_put_piece(struct job_piece *piece, bool is_blocking)
+void job_put_piece(struct job_piece *piece)
 {
 	struct job *job = piece->job;
 
@@ -308,7 +301,7 @@ void job_put_piece(struct job_piece *piece, bool is_blocking)
 	job_look_at_op(job);
 	piece->error = piece->copy_error < 0 ? piece->copy_error : job->stop;
 	if (!piece->error)
-		piece->error = piece_put(piece, is_blocking);
+		piece->error = piece_put(piece, false);
 	if (piece->error) {
 		piece->has_ended = true;
 		job->is_over = true;
@@ -385,75 +378,15 @@ void job_end_op(struct job *job)
 
 /* ---- blocking ops ---- */
 
-/* Does what can be done for pieces on GPU memory without sleeping.  Returns whether there was something. */
-static bool job_go_on(struct job *job)
-{
-	bool did = false;
-
-	LIST_EACH(struct job_piece, piece, job->copies, copy_node) {
-		if (!job_copy_is_over(piece)) /* nor are those behind it */
-			break;
-		list_remove(job->copies, &piece->copy_node);
-		if (job->op->opcode == RING_OP_WRITE)
-			job_put_piece(piece, true);
-		did = true;
-	}
-	did |= job_queue_copies(job);
-	while (job_may_finish(job)) {
-		job_finish_piece(job);
-		did = true;
-	}
-	return did;
-}
-
-/* Sleeps until the piece's op has ended.  Other pieces may have, too, when the time is over. */
-static void piece_await(struct job_piece *piece, uint64_t deadline_nsec)
+/* Sleeps until the piece's op has ended.  Other pieces may have, too. */
+static void piece_await(struct job_piece *piece)
 {
 	struct wait_for end = { .what = WAIT_OP, .op = piece->op };
 
-	(void)wait_until(piece->op->handle, &end, deadline_nsec);
+	(void)wait_until(piece->op->handle, &end, DEADLINE_NEVER);
 }
 
-/* Sleeps until a piece on GPU memory can go on, or for a pause where it cannot sleep for all of them. */
-static void job_await(struct job *job, uint64_t *pause_nsec)
-{
-	struct job_piece *copy = list_entry(job->copies->first, struct job_piece, copy_node);
-	bool is_read = job->op->opcode == RING_OP_READ;
-	char *why = NULL;
-	int r;
-
-	if (job->n == job->n_copying) {
-		r = gpu_copy_await(&copy->gpu_copy, &why);
-		piece_copied(copy, r, why);
-	} else if (!copy || (is_read && !job_has_more(job))) {
-		piece_await(job_piece(job, is_read ? job->n_copying : 0), DEADLINE_NEVER);
-	} else {
-		piece_await(job_piece(job, is_read ? job->n_copying : 0),
-			    clock_nsec() + *pause_nsec);
-		if (*pause_nsec < JOB_LOOK_MAX_NSEC)
-			*pause_nsec *= 2;
-	}
-}
-
-static void job_run_gpu(struct job *job)
-{
-	struct list copies = { NULL, NULL };
-	uint64_t pause_nsec = JOB_LOOK_MIN_NSEC;
-
-	job->copies = &copies;
-	while (job->n || job_has_more(job)) {
-		int r = 0;
-
-		while (r == 0 && job_may_start(job))
-			r = job_start_piece(job, true, job->n);
-		if (job_go_on(job))
-			pause_nsec = JOB_LOOK_MIN_NSEC;
-		else if (job->n)
-			job_await(job, &pause_nsec);
-	}
-}
-
-static void job_run_host(struct job *job)
+void job_run(struct job *job)
 {
 	while (job->n || job_has_more(job)) {
 		int r = 0;
@@ -463,17 +396,9 @@ static void job_run_host(struct job *job)
 		if (job->n) {
 			if (job->copiers) /* which of them have ended? */
 				wait_poll(job->op->handle);
-			piece_await(job_piece(job, 0), DEADLINE_NEVER);
+			piece_await(job_piece(job, 0));
 			job_finish_piece(job);
 		}
 	}
-}
-
-void job_run(struct job *job)
-{
-	if (job->gpu < 0)
-		job_run_host(job);
-	else
-		job_run_gpu(job);
 	job_end_op(job);
 }

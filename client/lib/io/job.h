@@ -23,7 +23,7 @@
  *
  * A piece keeps its slot until its copy is over, whatever becomes of the op.
  *
- * One thread runs a job: the caller's (job_run()), or the bounce thread.
+ * One thread runs a job: the caller's (job_run()), or the bounce thread, which alone runs jobs on GPU memory.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_JOB_H
 #define DSAIO_CLIENT_LIB_IO_JOB_H
@@ -140,7 +140,7 @@ int job_start_piece(struct job *job, bool is_blocking, bool is_further);
 bool job_copy_is_over(struct job_piece *piece);
 
 /* That of a write is: puts the piece into the ring, where there is room, or notes why it never will be. */
-void job_put_piece(struct job_piece *piece, bool is_blocking);
+void job_put_piece(struct job_piece *piece);
 
 /* A read: queues the copies of pieces that have ended.  Returns whether there were some. */
 bool job_queue_copies(struct job *job);
@@ -154,7 +154,7 @@ void job_finish_piece(struct job *job);
 /* Ends the op.  No piece is in flight, and none will be. */
 void job_end_op(struct job *job);
 
-/* Runs the job of a blocking op, from its first piece to its end, in the caller's thread. */
+/* Runs the job of a blocking op on the host's memory, from its first piece to its end, in the caller's thread. */
 void job_run(struct job *job);
 
 #endif

@@ -204,7 +204,7 @@ static enum dsaio_way way_told(enum way way, const struct buffer_place *place)
 /* The prerequisites of an op: channels, the bounce thread. */
 struct op_means {
 	struct channel *channel;	/* gets the op, or its pieces */
-	struct dsaio_handle *companion; /* async and bounced: whose channel that is */
+	struct dsaio_handle *companion; /* with the bounce thread: whose channel that is */
 };
 
 /* An op that is ready to go: all checks and questions to kernel and daemon are done. */
@@ -215,6 +215,12 @@ struct op_plan {
 	struct op_means means;
 	struct job_memory memory; /* of one that is copied */
 };
+
+/* Does the bounce thread run the op, if it is copied? */
+static bool has_bounce_thread(const struct op_request *q, const struct job_memory *memory)
+{
+	return q->is_async || memory->gpu >= 0;
+}
 
 /* ---- into the ring ---- */
 
@@ -294,14 +300,16 @@ static void put_in_order(const struct op_plan *plan, bool is_batched)
 		end_op(op, r == -ENOTCONN ? -ECONNRESET : r, 0);
 }
 
-static int op_prepare(const struct op_request *q, enum way way, struct op_means *means)
+static int op_prepare(const struct op_request *q, struct op_plan *plan)
 {
 	struct dsaio_handle *handle = q->handle;
+	struct op_means *means = &plan->means;
+	const enum way way = plan->way;
 	int r = 0;
 
 	if (way == WAY_AT_ONCE || (way == WAY_VECTOR && !q->is_nowait))
 		return 0;
-	if (way == WAY_BOUNCED && q->is_async) {
+	if (way == WAY_BOUNCED && has_bounce_thread(q, &plan->memory)) {
 		r = bounce_start(handle->client);
 		if (r == 0)
 			r = handle_companion(handle, &means->companion);
@@ -383,7 +391,7 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE && way != WAY_VECTOR &&
 			 (is_unaligned(q, q->file->session.offset_align) ||
 			  (way == WAY_RING && is_incongruent(q, &route.place)));
-	r = op_prepare(q, way, &plan->means);
+	r = op_prepare(q, plan);
 	if (r == 0 && q->is_nowait && !whole && (way == WAY_RING || way == WAY_VECTOR))
 		r = check_room(q, plan->means.channel, plans, n_plans);
 	op = r < 0 ? NULL
@@ -436,7 +444,7 @@ static void plan_go(const struct op_plan *plan, bool is_batched)
 		put_in_order(plan, is_batched);
 	else if (plan->way == WAY_VECTOR)
 		go_parts(plan);
-	else if (plan->q->is_async)
+	else if (has_bounce_thread(plan->q, &plan->memory))
 		bounce_submit(op, plan->means.companion, plan->means.channel, &plan->memory);
 	else
 		bounce_run(op, plan->means.channel, &plan->memory);

@@ -3,14 +3,10 @@
 #include "client/lib/base/debug.h"
 #include "client/lib/memory/cuda.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A wait begins with as much looking: a guess.  A GPU copies 512 KiB meanwhile, and a wake-up takes as long. */
-#define SPIN_NSEC 20000u
 
 int gpus_find(const void *memory)
 {
@@ -122,8 +118,7 @@ static CUresult event_take(struct gpu *gpu, CUevent *ret_event)
 	*ret_event = event;
 	if (event)
 		return CUDA_SUCCESS;
-	return cuda_get()->cuEventCreate(ret_event,
-					 CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
+	return cuda_get()->cuEventCreate(ret_event, CU_EVENT_DISABLE_TIMING);
 }
 
 /* No copy before it is queued. */
@@ -205,48 +200,26 @@ int gpus_empty(struct gpus *gpus, int number, const struct slot *slot, uint64_t 
 	return copy_start(gpus, number, false, slot, off, cuda_address(to), len, ret_copy, ret_why);
 }
 
-/* The result of the event; with must_wait never CUDA_ERROR_NOT_READY. */
-static CUresult event_look(CUevent event, bool must_wait, const char **ret_call)
+int gpu_copy_look(struct gpu_copy *copy, char **ret_why)
 {
-	const uint64_t end = must_wait ? clock_nsec() + SPIN_NSEC : 0;
-	CUresult result;
+	const char *call = "cuCtxPushCurrent()";
+	CUresult result = cuda_get()->cuCtxPushCurrent_v2(copy->gpu->context);
+	const bool is_current = result == CUDA_SUCCESS;
 
-	*ret_call = "cuEventQuery()";
-	do
-		result = cuda_get()->cuEventQuery(event);
-	while (must_wait && result == CUDA_ERROR_NOT_READY && clock_nsec() < end);
-	if (must_wait && result == CUDA_ERROR_NOT_READY) {
-		*ret_call = "cuEventSynchronize()";
-		result = cuda_get()->cuEventSynchronize(event);
+	if (is_current) {
+		call = "cuEventQuery()";
+		result = cuda_get()->cuEventQuery(copy->event);
 	}
-	return result;
-}
-
-static int look(struct gpu_copy *copy, bool must_wait, char **ret_why)
-{
-	CUresult pushed = cuda_get()->cuCtxPushCurrent_v2(copy->gpu->context), result;
-	const char *call;
-
-	result = event_look(copy->event, must_wait || pushed != CUDA_SUCCESS, &call);
-	if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) /* as for cuEventRecord() */
-		(void)cuda_get()->cuStreamSynchronize(copy->stream->stream);
-	if (result != CUDA_ERROR_NOT_READY)
+	if (result != CUDA_ERROR_NOT_READY) {
+		if (result != CUDA_SUCCESS) /* as for cuEventRecord() */
+			(void)cuda_get()->cuStreamSynchronize(copy->stream->stream);
 		event_give(copy->gpu, copy->event);
-	if (pushed == CUDA_SUCCESS)
+	}
+	if (is_current)
 		(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
 	if (result == CUDA_ERROR_NOT_READY)
 		return -EAGAIN;
 	return result == CUDA_SUCCESS ? 0 : fail(call, result, ret_why);
-}
-
-int gpu_copy_look(struct gpu_copy *copy, char **ret_why)
-{
-	return look(copy, false, ret_why);
-}
-
-int gpu_copy_await(struct gpu_copy *copy, char **ret_why)
-{
-	return look(copy, true, ret_why);
 }
 
 /* ---- all of a client ---- */

@@ -1,7 +1,7 @@
 /*
  * GPU memory: which addresses are a GPU's, and copies between it and slots.
  *
- *     gpus_fill(), _empty() -> queued -> gpu_copy_look(), _await() -> over
+ *     gpus_fill(), _empty() -> queued -> gpu_copy_look() -> over
  *
  * Copies are calls of the program's libcuda (cuda.h).  They run on the primary context of the memory's
  * GPU, as those of PyTorch and CuPy do, and on streams of the library's own, which do not wait for the
@@ -74,8 +74,6 @@ int gpus_empty(struct gpus *gpus, int number, const struct slot *slot, uint64_t 
 
 /* Looks at a queued copy.  Returns -EAGAIN: it goes on.  Else it is over: 0, or an error as above. */
 int gpu_copy_look(struct gpu_copy *copy, char **ret_why);
-/* Sleeps until it is over. */
-int gpu_copy_await(struct gpu_copy *copy, char **ret_why);
 
 /* Before a slab is unmapped. */
 void gpus_forget(struct gpus *gpus, void *map);
