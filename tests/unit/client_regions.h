@@ -4,7 +4,7 @@
 #ifndef DSAIO_TESTS_UNIT_CLIENT_REGIONS_H
 #define DSAIO_TESTS_UNIT_CLIENT_REGIONS_H
 
-#include "client/lib/memory/gpu_region.h"
+#include "client/lib/memory/gpu_memory.h"
 #include "tests/unit/daemon_end.h"
 #include "tests/unit/gpu.h"
 
@@ -140,14 +140,14 @@ static inline char *gpu_reserve(void)
 }
 
 static struct dsaio_conn conn;
-static struct gpu_regions regions;
+static struct gpu_memory regions;
 
 static inline void client_begin_with(uint64_t features, Wire__GpuWay way, bool is_direct_only)
 {
 	conn.facts.features = features;
 	conn.facts.gpu_way = way;
-	gpu_regions_deinit(&regions);
-	gpu_regions_init(&regions, &conn, is_direct_only);
+	gpu_memory_deinit(&regions);
+	gpu_memory_init(&regions, &conn, is_direct_only);
 	regions.pause_nsec = NEVER_NSEC;
 	regions.n_max = N_MAX;
 }
@@ -185,7 +185,7 @@ static inline void teardown(void)
 	const struct standin_cuda now = gpu.look.standin_counts();
 
 	settle();
-	gpu_regions_deinit(&regions);
+	gpu_memory_deinit(&regions);
 	conn_calls_deinit(&conn);
 	free(conn.watches);
 	(void)close(conn.fd);
@@ -196,7 +196,7 @@ static inline void teardown(void)
 
 static inline int ref(const char *memory, uint64_t len, struct buffer_place *ret_place)
 {
-	return gpu_regions_ref(&regions, "test", memory, len, ret_place);
+	return gpu_memory_ref(&regions, "test", memory, len, ret_place);
 }
 
 /* An op on the memory, which ends at once.  Returns its slab, 0: it is copied, or an errno. */
@@ -209,6 +209,14 @@ static inline int use(const char *memory)
 		return r;
 	buffer_unref(place.piece);
 	return (int)place.slab->id;
+}
+
+static inline void unregister(const char *start)
+{
+	bool is_last = false;
+
+	ck_assert_int_eq(gpu_memory_unregister(&regions, start, &is_last), 0);
+	ck_assert(!is_last);
 }
 
 /* The requests that the daemon has seen so far. */

@@ -292,7 +292,7 @@ START_TEST(a_refusal_that_may_end_is_kept_for_a_pause_at_most)
 
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
 	d.gpu_error = for_now[_i].error;
-	client.gpu_regions.pause_nsec = 3600 * UINT64_C(1000000000);
+	client.gpu.pause_nsec = 3600 * UINT64_C(1000000000);
 	for (unsigned i = 1; i <= 3; i++) {
 		ck_assert_int_eq(ask(file, &why), for_now[_i].error);
 		ck_assert_str_eq(why, "cuFile says why");
@@ -338,7 +338,7 @@ START_TEST(threads_share_one_answer_where_nothing_is_copied)
 	void *result;
 
 	d.gpu_error = answers[_i];
-	client.gpu_regions.must_import = true;
+	client.gpu.must_import = true;
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
 	(void)pthread_mutex_lock(&d.answer);
 	for (int i = 0; i < N_ROWS(threads); i++)
@@ -394,7 +394,7 @@ START_TEST(where_nothing_is_copied_the_daemon_is_asked_until_it_has_room)
 	char *why;
 
 	d.gpu_error = -EAGAIN;
-	client.gpu_regions.must_import = true;
+	client.gpu.must_import = true;
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, make_room, NULL), 0);
 	ck_assert_int_eq(ask(file, &why), 0);

@@ -106,7 +106,6 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 	client->state_fd = -1;
 	(void)pthread_mutex_init(&client->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_mutex_init(&client->files.lock, NULL);
-	(void)pthread_cond_init(&client->files.answered, NULL);
 	r = guard_new(&client->guard);
 	if (r < 0)
 		return error_fail_errno(r, "connect: a page that fork wipes");
@@ -114,8 +113,7 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 	if (r < 0)
 		return r;
 	buffers_init(&client->buffers, client->conn, trim_bounce);
-	gpu_memory_init(&client->gpu);
-	gpu_regions_init(&client->gpu_regions, client->conn, o.flags & DSAIO_GPU_DIRECT);
+	gpu_memory_init(&client->gpu, client->conn, o.flags & DSAIO_GPU_DIRECT);
 	client->spin_usec = conn_facts(client->conn).spin_usec;
 	if (client->spin_usec > SPIN_USEC_MAX)
 		client->spin_usec = SPIN_USEC_MAX;

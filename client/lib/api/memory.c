@@ -284,20 +284,11 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 
 static int register_gpu(struct dsaio_client *client, void *memory, size_t bytes)
 {
-	struct allocation allocation;
-	bool is_last;
 	int r = check_range(memory, bytes);
 
 	if (r == 0)
 		r = client_check_alive(client, "memory_register");
-	if (r == 0)
-		r = gpu_memory_register(&client->gpu, memory, bytes);
-	if (r < 0)
-		return r;
-	r = gpu_regions_register(&client->gpu_regions, "memory_register", memory, bytes);
-	if (r < 0)
-		(void)gpu_memory_unregister(&client->gpu, memory, &allocation, &is_last);
-	return r;
+	return r < 0 ? r : gpu_memory_register(&client->gpu, memory, bytes);
 }
 
 int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory *memory)
@@ -354,7 +345,6 @@ int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t by
 int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 {
 	CANCEL_DISABLE();
-	struct allocation allocation;
 	uint32_t slab = 0;
 	bool is_last;
 	int r;
@@ -367,11 +357,8 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 	r = buffers_unimport(&client->buffers, memory, &slab, &is_last);
 	if (r == 0 && !client->is_disconnected)
 		slab_give_back(client->conn, slab);
-	if (r == -EINVAL) {
-		r = gpu_memory_unregister(&client->gpu, memory, &allocation, &is_last);
-		if (r == 0 && !client->is_disconnected)
-			gpu_regions_unregister(&client->gpu_regions, &allocation);
-	}
+	if (r == -EINVAL)
+		r = gpu_memory_unregister(&client->gpu, memory, &is_last);
 	if (is_last)
 		client_left(client);
 	client_left(client);

@@ -135,7 +135,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 	job_init(job, op, companion, channel, memory, &bounce->copiers, &bounce->gpus);
 	/* An op that was to be copied (submit.c) has a reason. */
 	if (job->gpu >= 0 && !op_has_why(op))
-		op_take_why(op, gpu_regions_why(&client->gpu_regions, job->buf));
+		op_take_why(op, gpu_memory_why(&client->gpu, job->buf));
 	job->copies = &bounce->copies;
 	job_post(client, job);
 }

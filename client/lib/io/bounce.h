@@ -1,7 +1,7 @@
 /*
  * Bouncing: ops on memory that the daemon cannot reach, or not at a place where a device can use it.
  *
- * GPU memory whose ops do not go direct (gpu_region.h) is such memory, too.  The bytes of all these ops
+ * GPU memory whose ops do not go direct (gpu_memory.h) is such memory, too.  The bytes of all these ops
  * are copied through slots, piece by piece (job.h).  A blocking op on the host's memory is run by its
  * caller's thread, on the caller's handle.  Async ops and ops on GPU memory are jobs of one thread for
  * each client (bounce_thread.h).  It is started with the first of them, with all signals blocked, and

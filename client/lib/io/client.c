@@ -78,13 +78,11 @@ void client_free(struct dsaio_client *client)
 		return;
 	buffers_deinit(&client->buffers);
 	gpu_memory_deinit(&client->gpu);
-	gpu_regions_deinit(&client->gpu_regions);
 	conn_close(client->conn);
 	closep(&client->state_fd);
 	if (client->guard) /* our own mapping: cannot fail */
 		(void)munmap((void *)(uintptr_t)client->guard, (size_t)sysconf(_SC_PAGESIZE));
 	cache_deinit(&client->files.cache);
-	(void)pthread_cond_destroy(&client->files.answered);
 	(void)pthread_mutex_destroy(&client->files.lock);
 	(void)pthread_mutex_destroy(&client->lock);
 	free(client);

@@ -19,8 +19,7 @@
  *   copiers.lock        queued copies
  *   handle.lock         op objects, ended ops, counters, waiters
  *   buffers.lock        slabs and pieces
- *   gpu.lock            registered GPU memory
- *   gpu_regions.lock    imported GPU memory
+ *   gpu.lock            GPU memory, and files that cuFile takes
  *   files.lock          the file cache, descriptors of files
  *   client.lock         the lists here
  *   conn.lock           calls in progress; not held while a thread waits for its reply
@@ -35,7 +34,6 @@
 #include "client/lib/link/conn.h"
 #include "client/lib/memory/buffer.h"
 #include "client/lib/memory/gpu_memory.h"
-#include "client/lib/memory/gpu_region.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/list.h"
 
@@ -69,10 +67,9 @@ struct client_object {
 struct client_files {
 	pthread_mutex_t lock; /* protects this struct and the fields of files marked so */
 	struct cache cache;
-	uint32_t n;		 /* descriptions that the daemon has: one or two per file */
-	uint32_t n_fds;		 /* descriptors of files kept open here */
-	uint32_t n_fds_wanted;	 /* limit on n_fds */
-	pthread_cond_t answered; /* FileGpu, for any of them: file_gpu.h */
+	uint32_t n;	       /* descriptions that the daemon has: one or two per file */
+	uint32_t n_fds;	       /* descriptors of files kept open here */
+	uint32_t n_fds_wanted; /* limit on n_fds */
 };
 
 struct dsaio_client {
@@ -86,7 +83,6 @@ struct dsaio_client {
 	struct client_object *_Atomic garbage; /* written under the lock; read without as a hint */
 	struct buffers buffers;
 	struct gpu_memory gpu;
-	struct gpu_regions gpu_regions;
 	struct client_bounce *_Atomic bounce; /* bounce.c; NULL before the first use */
 	_Atomic int poke_fd; /* an eventfd that wakes bounce.c's thread; 0: no thread */
 	struct client_files files;

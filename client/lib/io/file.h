@@ -40,8 +40,8 @@ struct file_session {
 	uint32_t id, store;		     /* the daemon's numbers */
 	uint32_t offset_align, memory_align; /* powers of two */
 	_Atomic bool has_buffered;	     /* the daemon has the buffered description, too */
-	_Atomic int gpu;		     /* enum file_gpu; changes under files.lock */
-	/* Under files.lock.  FILE_GPU_REFUSED: gpu_why changes no more, and needs no lock. */
+	_Atomic int gpu;		     /* enum file_gpu; changes under gpu.lock */
+	/* Under gpu.lock.  FILE_GPU_REFUSED: gpu_why changes no more, and needs no lock. */
 	char *gpu_why; /* a sentence; NULL: no error, or no memory */
 	int gpu_error; /* FILE_GPU_NOT_ASKED: of the last answer, which may pass; 0: none */
 	uint64_t gpu_retry_nsec; /* gpu_error: when to ask again */

@@ -128,14 +128,14 @@ static void route_unref(struct route *route)
 static int file_route(const struct op_request *q, struct route *route)
 {
 	_cleanup_(freep) char *why = NULL;
-	int r = file_gpu_register(q->file, gpu_region_uuid(&route->place), &why);
+	int r = file_gpu_register(q->file, gpu_memory_uuid(&route->place), &why);
 
 	if (r == 0)
 		return 1;
 	route_unref(route);
 	if (r == -ENOTCONN)
 		return error_fail(r, "%s: %s", q->function, why ? why : strerrordesc_np(-r));
-	r = gpu_regions_refuse_file(&q->handle->client->gpu_regions, q->function, r, why);
+	r = gpu_memory_refuse_file(&q->handle->client->gpu, q->function, r, why);
 	if (r == 0)
 		route->why = TAKE_PTR(why);
 	return r;
@@ -147,18 +147,17 @@ static int file_route(const struct op_request *q, struct route *route)
  */
 static int gpu_route(const struct op_request *q, struct route *route)
 {
-	struct gpu_regions *regions = &q->handle->client->gpu_regions;
+	struct gpu_memory *gpu = &q->handle->client->gpu;
 	int r;
 
 	route->memory.gpu = gpus_find(q->buf);
 	if (route->memory.gpu < 0)
 		return 0;
-	if (regions->can_import && !regions->must_import &&
-	    file_gpu_is_refused(q->file, &route->why)) {
-		gpu_regions_tend(regions);
+	if (gpu->can_import && !gpu->must_import && file_gpu_is_refused(q->file, &route->why)) {
+		gpu_memory_tend(gpu);
 		return 0;
 	}
-	r = gpu_regions_ref(regions, q->function, q->buf, q->len, &route->place);
+	r = gpu_memory_ref(gpu, q->function, q->buf, q->len, &route->place);
 	return r == 1 ? file_route(q, route) : r;
 }
 
@@ -542,7 +541,7 @@ int submit_op(struct op_request *q, struct dsaio_op **ret_op)
 /* Does the plan of the op ask the daemon about its file, whose file system may be dead? */
 static bool asks_about_file(const struct op_request *q)
 {
-	return q->handle->client->gpu_regions.can_import && !q->iov && q->len &&
+	return q->handle->client->gpu.can_import && !q->iov && q->len &&
 	       !file_gpu_is_known(q->file) && gpus_find(q->buf) >= 0;
 }
 

@@ -1,91 +1,563 @@
 #include "client/lib/memory/gpu_memory.h"
 
+#include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/error.h"
+#include "client/lib/dsaio.h"
+#include "client/lib/memory/allocation.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* How often to repeat what the daemon has no room for yet: a guess. */
+#define REPEAT_NSEC 10000000u
+
+/*
+ * The states, and those that may follow:
+ *   IMPORTING  a thread imports it, and others wait			IMPORTED REFUSED
+ *   IMPORTED   the slab is the daemon's; ops may reference it		STALE
+ *   REFUSED    there is none: error and why say it			IMPORTING STALE
+ *   STALE      its memory, or its place here, is another's: it goes when no op uses it
+ */
+enum region_state { REGION_IMPORTING, REGION_IMPORTED, REGION_REFUSED, REGION_STALE };
+
+struct gpu_region {
+	struct list_node node;
+	struct allocation allocation;
+	CUuuid uuid; /* of its GPU; IMPORTED */
+	enum region_state state;
+	bool has_slab;
+	struct slab slab;	/* what ops name */
+	struct cut_piece piece; /* for its n_ops */
+	unsigned n_registered;
+	uint64_t used_nsec;
+	int error;	     /* REFUSED */
+	char *why;	     /* REFUSED; NULL: no memory for it */
+	uint64_t retry_nsec; /* REFUSED: when to ask again */
+};
 
 /* A registered range. */
 struct gpu_range {
+	struct list_node node;
 	uintptr_t start;
 	size_t bytes;
 	struct allocation allocation;
 };
 
-void gpu_memory_init(struct gpu_memory *gpu)
+void gpu_memory_init(struct gpu_memory *gpu, struct dsaio_conn *conn, bool is_direct_only)
 {
-	*gpu = (struct gpu_memory){ .ranges = NULL };
+	const struct conn_facts facts = conn_facts(conn);
+
+	*gpu = (struct gpu_memory){ .conn = conn,
+				    .n_max = GPU_REGIONS_MAX,
+				    .pause_nsec = GPU_PAUSE_NSEC };
+	gpu->can_import = (facts.features & RING_FEATURE_DEVICE) &&
+			  (facts.gpu_way != WIRE__GPU_WAY__GPU_COPY || is_direct_only);
+	gpu->must_import = facts.gpu_way == WIRE__GPU_WAY__GPU_DIRECT || is_direct_only;
+	gpu->is_programs_wish = facts.gpu_way != WIRE__GPU_WAY__GPU_DIRECT;
+	(void)snprintf(gpu->why, sizeof(gpu->why), "%s",
+		       *facts.gpu_why
+			       ? facts.gpu_why
+			       : "the daemon is of an older version, which uses no GPU memory");
 	(void)pthread_mutex_init(&gpu->lock, NULL); /* default attributes: cannot fail */
+	(void)pthread_cond_init(&gpu->changed, NULL);
+}
+
+static void region_free(struct gpu_region *region)
+{
+	free(region->why);
+	free(region);
 }
 
 void gpu_memory_deinit(struct gpu_memory *gpu)
 {
-	free(gpu->ranges);
+	LIST_EACH(struct gpu_region, region, &gpu->regions, node)
+		region_free(region);
+	LIST_EACH(struct gpu_range, range, &gpu->ranges, node)
+		free(range);
+	(void)pthread_cond_destroy(&gpu->changed);
 	(void)pthread_mutex_destroy(&gpu->lock);
 }
 
-/* ---- registered ranges: under the lock ---- */
-
-static bool range_is_current(const struct gpu_range *range)
+static bool allocation_is_there(const struct allocation *allocation)
 {
-	return allocation_is_current(&range->allocation, (const void *)range->start);
+	return allocation_is_current(allocation, (const void *)allocation->base);
 }
 
-static int ranges_reserve(struct gpu_memory *gpu)
+void gpu_memory_await_room(struct gpu_memory *gpu)
 {
-	size_t n = gpu->n_ranges_allocated ? 2 * gpu->n_ranges_allocated : 8;
-	struct gpu_range *ranges;
+	const struct timespec until = timespec_of(clock_nsec() + REPEAT_NSEC);
 
-	if (gpu->n_ranges < gpu->n_ranges_allocated)
-		return 0;
-	ranges = reallocarray(gpu->ranges, n, sizeof(*ranges));
-	if (!ranges)
-		return -ENOMEM;
-	gpu->ranges = ranges;
-	gpu->n_ranges_allocated = n;
-	return 0;
+	(void)pthread_cond_clockwait(&gpu->changed, &gpu->lock, CLOCK_MONOTONIC, &until);
 }
 
-static void range_remove(struct gpu_memory *gpu, size_t i)
+/* ---- the list of regions: under the lock ---- */
+
+/* The region that the byte lies in, or NULL. */
+static struct gpu_region *region_at(const struct gpu_memory *gpu, const void *memory)
 {
-	gpu->ranges[i] = gpu->ranges[--gpu->n_ranges]; /* they have no order */
+	LIST_EACH(struct gpu_region, region, &gpu->regions, node)
+		if (region->state != REGION_STALE && allocation_has(&region->allocation, memory, 1))
+			return region;
+	return NULL;
 }
 
-/* Forgets ranges there whose memory was freed.  -EEXIST: another one is there. */
-static int ranges_make_way(struct gpu_memory *gpu, uintptr_t start, size_t bytes)
+static bool region_is_used(const struct gpu_region *region)
 {
-	for (size_t i = gpu->n_ranges; i-- > 0;) {
-		const struct gpu_range *range = &gpu->ranges[i];
+	return atomic_load_explicit(&region->piece.n_ops, memory_order_acquire); /* unref */
+}
 
-		if (start >= range->start + range->bytes || range->start >= start + bytes)
+static void region_retire(struct gpu_memory *gpu, struct gpu_region *region)
+{
+	region->state = REGION_STALE;
+	gpu->n--;
+	gpu->n_stale++;
+}
+
+static bool region_may_go(const struct gpu_region *region)
+{
+	return region->state == REGION_IMPORTED || region->state == REGION_REFUSED;
+}
+
+/* Retires the regions of memory that was freed. */
+static void regions_look(struct gpu_memory *gpu)
+{
+	gpu->looked_nsec = clock_nsec();
+	LIST_EACH(struct gpu_region, region, &gpu->regions, node)
+		if (region_may_go(region) && !allocation_is_there(&region->allocation))
+			region_retire(gpu, region);
+}
+
+/*
+ * Makes room for a region: retires the one that was not used for the longest time, if it may be given up.
+ * Returns whether there was one.  Where ops may be copied as well, regions in use are not given up for
+ * others: all would be imported in turns.
+ */
+static bool regions_spare(struct gpu_memory *gpu)
+{
+	const uint64_t unused_nsec = gpu->must_import ? 0 : gpu->pause_nsec,
+		       now_nsec = clock_nsec();
+	struct gpu_region *oldest = NULL;
+
+	LIST_EACH(struct gpu_region, region, &gpu->regions, node)
+		if (region_may_go(region) && !region->n_registered && !region_is_used(region) &&
+		    now_nsec - region->used_nsec >= unused_nsec)
+			oldest = region;
+	if (oldest)
+		region_retire(gpu, oldest);
+	return oldest;
+}
+
+/* Moves those that are stale and no op uses to the list, for release(). */
+static void stale_take(struct gpu_memory *gpu, struct list *gone)
+{
+	if (!gpu->n_stale)
+		return;
+	LIST_EACH(struct gpu_region, region, &gpu->regions, node) {
+		if (region->state != REGION_STALE || region_is_used(region))
 			continue;
-		if (range_is_current(range))
-			return -EEXIST;
-		range_remove(gpu, i);
+		list_remove(&gpu->regions, &region->node);
+		list_push(gone, &region->node);
+		gpu->n_stale--;
 	}
+}
+
+/* Gives them back, without the lock. */
+static void release(struct gpu_memory *gpu, const struct list *gone, bool waits)
+{
+	LIST_EACH(struct gpu_region, region, gone, node) {
+		if (region->has_slab) {
+			debug_log("GPU memory: slab %u is given back", region->slab.id);
+			(waits ? slab_give_back : slab_leave)(gpu->conn, region->slab.id);
+		}
+		region_free(region);
+	}
+}
+
+/* ---- import ---- */
+
+/* Without the lock. */
+static int import(struct gpu_memory *gpu, struct gpu_region *region, char **ret_why)
+{
+	struct allocation_handle handle;
+	int r = allocation_export(&region->allocation, &handle, ret_why);
+
+	if (r < 0)
+		return r;
+	region->uuid = handle.uuid;
+	r = slab_import_gpu(gpu->conn, &handle, region->allocation.bytes, gpu->must_import,
+			    &region->slab.id);
+	if (r < 0)
+		*ret_why = strdup(dsaio_error());
+	return r;
+}
+
+static const char *reason(const struct gpu_region *region)
+{
+	return region->why ? region->why : strerrordesc_np(-region->error);
+}
+
+/* Whether less, or a moment, may mend it. */
+static bool is_for_now(int error)
+{
+	return error == -ENOMEM || error == -EDQUOT || error == -EMFILE || error == -ENOSPC ||
+	       error == -EAGAIN;
+}
+
+/* The releases that had ended before an import. */
+struct released {
+	uint64_t n_awaited, n_posted;
+};
+
+/*
+ * After an import that was refused for now: whether less counts towards what this client may have than when
+ * it was asked for.  Memory counts until the daemon has released it, so this waits for a release under way.
+ * Under the lock, which is released meanwhile.
+ */
+static bool await_less(struct gpu_memory *gpu, const struct released *before)
+{
+	const size_t n = gpu->n;
+	bool is_answered;
+
+	regions_look(gpu);
+	while (gpu->n_releasing && gpu->n_released == before->n_awaited)
+		(void)pthread_cond_wait(&gpu->changed, &gpu->lock);
+	if (gpu->n < n || gpu->n_released != before->n_awaited)
+		return true;
+	(void)pthread_mutex_unlock(&gpu->lock);
+	is_answered = conn_await_post(gpu->conn, before->n_posted);
+	(void)pthread_mutex_lock(&gpu->lock);
+	return is_answered || regions_spare(gpu);
+}
+
+/*
+ * After an import that was refused: whether to ask again.  The daemon takes no further import while too many wait
+ * for the GPU driver.  Ops that may be copied do not wait for that.
+ */
+static bool may_retry(struct gpu_memory *gpu, int error, const struct released *before)
+{
+	if (error != -EAGAIN)
+		return is_for_now(error) && await_less(gpu, before);
+	if (gpu->must_import)
+		gpu_memory_await_room(gpu);
+	return gpu->must_import;
+}
+
+/*
+ * Imports a region that is IMPORTING by this thread's doing.  Under the lock, which is released meanwhile.
+ * Regions that go are given back first, since they count towards what this client may have.
+ */
+static void region_import(struct gpu_memory *gpu, struct gpu_region *region)
+{
+	struct released before;
+	char *why = NULL;
+	int r;
+
+	regions_look(gpu);
+	do {
+		struct list gone = { .first = NULL };
+
+		free(TAKE_PTR(why));
+		stale_take(gpu, &gone);
+		before.n_awaited = gpu->n_released;
+		(void)pthread_mutex_unlock(&gpu->lock);
+		before.n_posted = conn_posts_answered(gpu->conn);
+		release(gpu, &gone, false);
+		r = import(gpu, region, &why);
+		(void)pthread_mutex_lock(&gpu->lock);
+	} while (may_retry(gpu, r, &before));
+	region->has_slab = r == 0;
+	region->state = r == 0 ? REGION_IMPORTED : REGION_REFUSED;
+	region->error = r;
+	free(region->why);
+	region->why = why;
+	region->used_nsec = clock_nsec();
+	region->retry_nsec = is_for_now(r) ? region->used_nsec + gpu->pause_nsec : UINT64_MAX;
+	(void)pthread_cond_broadcast(&gpu->changed);
+	if (r == 0)
+		debug_log("GPU memory: slab %u: %" PRIu64 " bytes of GPU %d at %#" PRIxPTR,
+			  region->slab.id, region->allocation.bytes, region->allocation.number,
+			  region->allocation.base);
+	else
+		debug_log("GPU memory: %" PRIu64 " bytes of GPU %d at %#" PRIxPTR
+			  " cannot be imported: %s",
+			  region->allocation.bytes, region->allocation.number,
+			  region->allocation.base, reason(region));
+}
+
+/* Why ops may not be copied. */
+static const char *no_copies(const struct gpu_memory *gpu)
+{
+	return gpu->is_programs_wish
+		       ? "the program does not allow copies (DSAIO_GPU_DIRECT)"
+		       : "the daemon is configured not to have it copied (engine = gds)";
+}
+
+/*
+ * The daemon cannot use the memory, for that error and reason (NULL: the errno has to do).  Returns 0: the op is
+ * to copy; or the error, with a sentence: it may not be copied.
+ */
+static int refuse(const struct gpu_memory *gpu, const char *function, const void *memory, int error,
+		  const char *why)
+{
+	if (!gpu->must_import)
+		return 0;
+	return error_fail(error, "%s: GPU memory at %p: %s; %s", function, memory,
+			  why ? why : strerrordesc_np(-error), no_copies(gpu));
+}
+
+int gpu_memory_refuse_file(const struct gpu_memory *gpu, const char *function, int error,
+			   const char *why)
+{
+	const char *advice = ""; /* another file would have the same error */
+
+	if (!gpu->must_import)
+		return 0;
+	if (error == -EOPNOTSUPP)
+		advice =
+			gpu->is_programs_wish
+				? ": move the file to ext4 or XFS, or open the client without that flag"
+				: ": move the file to ext4 or XFS, or set engine = auto";
+	return error_fail(error, "%s: %s; %s%s", function, why ? why : strerrordesc_np(-error),
+			  no_copies(gpu), advice);
+}
+
+/*
+ * Makes way for the allocation.  Regions that it overlaps are of memory that was freed.  Returns false if
+ * one of them is IMPORTING.
+ */
+static bool regions_make_way(struct gpu_memory *gpu, const struct allocation *allocation)
+{
+	LIST_EACH(struct gpu_region, region, &gpu->regions, node) {
+		const struct allocation *old = &region->allocation;
+
+		if (region->state == REGION_STALE ||
+		    old->base >= allocation->base + allocation->bytes ||
+		    allocation->base >= old->base + old->bytes)
+			continue;
+		if (region->state == REGION_IMPORTING)
+			return false;
+		region_retire(gpu, region);
+	}
+	return true;
+}
+
+/*
+ * A new region for memory that none has.  Under the lock.  Returns 1: *ret_region is IMPORTING by this
+ * thread; -EAGAIN: another one is, in its place; else as gpu_memory_ref().
+ */
+static int region_new(struct gpu_memory *gpu, const char *function, const void *memory,
+		      struct gpu_region **ret_region)
+{
+	_cleanup_(freep) char *why = NULL;
+	struct allocation allocation;
+	struct gpu_region *region;
+	int r = allocation_find(memory, &allocation, &why);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : refuse(gpu, function, memory, r, why);
+	if (!gpu->can_import)
+		return refuse(gpu, function, memory, -EOPNOTSUPP, gpu->why);
+	if (!regions_make_way(gpu, &allocation))
+		return -EAGAIN;
+	if (gpu->n >= gpu->n_max && !regions_spare(gpu))
+		return refuse(gpu, function, memory, -EMFILE,
+			      "ops use as many allocations as can be imported at a time");
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return refuse(gpu, function, memory, -ENOMEM, NULL);
+	region->allocation = allocation;
+	region->slab.is_imported = region->slab.is_gpu = true;
+	list_push_front(&gpu->regions, &region->node);
+	gpu->n++;
+	*ret_region = region;
+	return 1;
+}
+
+/* The region of the memory, IMPORTED or REFUSED, as it is now.  Under the lock.  As region_new(). */
+static int region_get(struct gpu_memory *gpu, const char *function, const void *memory,
+		      struct gpu_region **ret_region)
+{
+	for (;;) {
+		struct gpu_region *region = region_at(gpu, memory);
+		int r = 1;
+
+		if (region && region_may_go(region) &&
+		    !allocation_is_current(&region->allocation, memory)) {
+			region_retire(gpu, region);
+			region = NULL;
+		}
+		if (!region)
+			r = region_new(gpu, function, memory, &region);
+		else if (region->state == REGION_IMPORTING)
+			r = -EAGAIN;
+		else if (region->state == REGION_REFUSED && region->retry_nsec <= clock_nsec())
+			region->state = REGION_IMPORTING;
+		if (r == -EAGAIN) {
+			(void)pthread_cond_wait(&gpu->changed, &gpu->lock);
+			continue;
+		}
+		if (r == 1 && region->state == REGION_IMPORTING)
+			region_import(gpu, region);
+		*ret_region = region;
+		return r;
+	}
+}
+
+/* ---- ops ---- */
+
+/* The region of the range, if ops may name it: 1, or as gpu_memory_ref(); then *ret_region may be NULL. */
+static int region_find(struct gpu_memory *gpu, const char *function, const void *memory,
+		       uint64_t len, struct gpu_region **ret_region)
+{
+	int r = region_get(gpu, function, memory, ret_region);
+	const struct gpu_region *region = *ret_region;
+
+	if (r != 1)
+		return r;
+	if (region->error == -ENOTCONN)
+		return error_fail(region->error, "%s: %s", function, reason(region));
+	if (region->state == REGION_REFUSED)
+		return refuse(gpu, function, memory, region->error, region->why);
+	if (!allocation_has(&region->allocation, memory, len))
+		return refuse(gpu, function, memory, -EFAULT,
+			      "the range must lie within one allocation");
+	return 1;
+}
+
+/* Looks for freed memory if that was not done for a while, and gives it back.  Releases the lock. */
+static void tend_and_unlock(struct gpu_memory *gpu)
+{
+	struct list gone = { .first = NULL };
+
+	if (clock_nsec() - gpu->looked_nsec >= gpu->pause_nsec)
+		regions_look(gpu);
+	stale_take(gpu, &gone);
+	(void)pthread_mutex_unlock(&gpu->lock);
+	release(gpu, &gone, false);
+}
+
+int gpu_memory_ref_slow(struct gpu_memory *gpu, const char *function, const void *memory,
+			uint64_t len, struct buffer_place *ret_place)
+{
+	struct gpu_region *region;
+	int r;
+
+	(void)pthread_mutex_lock(&gpu->lock); /* a plain mutex: cannot fail */
+	r = region_find(gpu, function, memory, len, &region);
+	if (r == 1) {
+		/* relaxed: regions go under the lock alone */
+		(void)atomic_fetch_add_explicit(&region->piece.n_ops, 1, memory_order_relaxed);
+		*ret_place = (struct buffer_place){ &region->slab,
+						    (uintptr_t)memory - region->allocation.base,
+						    &region->piece };
+		region->used_nsec = clock_nsec();
+		list_remove(&gpu->regions, &region->node);
+		list_push_front(&gpu->regions, &region->node);
+	}
+	tend_and_unlock(gpu);
+	return r;
+}
+
+void gpu_memory_tend(struct gpu_memory *gpu)
+{
+	(void)pthread_mutex_lock(&gpu->lock);
+	tend_and_unlock(gpu);
+}
+
+const CUuuid *gpu_memory_uuid(const struct buffer_place *place)
+{
+	/* An op references it, so it is imported, and this does not change. */
+	return &container_of(place->slab, const struct gpu_region, slab)->uuid;
+}
+
+char *gpu_memory_why(struct gpu_memory *gpu, const void *memory)
+{
+	const struct gpu_region *region;
+	const char *why = gpu->why;
+	char *copy;
+
+	(void)pthread_mutex_lock(&gpu->lock);
+	region = region_at(gpu, memory);
+	if (region)
+		why = region->state == REGION_REFUSED
+			      ? reason(region)
+			      : "the range does not lie within one allocation";
+	else if (gpu->can_import)
+		why = "libcuda says too little about it, or too many allocations are in use";
+	copy = strdup(why);
+	(void)pthread_mutex_unlock(&gpu->lock);
+	return copy;
+}
+
+/* ---- registered memory ---- */
+
+/* Under the lock.  Forgets ranges there whose memory was freed.  -EEXIST: another one is there. */
+static int range_add(struct gpu_memory *gpu, const struct gpu_range *new)
+{
+	struct gpu_range *copy;
+
+	LIST_EACH(struct gpu_range, range, &gpu->ranges, node) {
+		if (new->start >= range->start + range->bytes ||
+		    range->start >= new->start + new->bytes)
+			continue;
+		if (allocation_is_current(&range->allocation, (const void *)range->start))
+			return -EEXIST;
+		list_remove(&gpu->ranges, &range->node);
+		free(range);
+	}
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	*copy = *new;
+	list_push(&gpu->ranges, &copy->node);
 	return 0;
 }
 
-static int range_add(struct gpu_memory *gpu, uintptr_t start, size_t bytes,
-		     const struct allocation *allocation)
+/* Under the lock.  Returns false: no range starts there. */
+static bool range_remove(struct gpu_memory *gpu, const void *start,
+			 struct allocation *ret_allocation)
 {
-	int r = ranges_make_way(gpu, start, bytes);
+	LIST_EACH(struct gpu_range, range, &gpu->ranges, node) {
+		if (range->start != (uintptr_t)start)
+			continue;
+		*ret_allocation = range->allocation;
+		list_remove(&gpu->ranges, &range->node);
+		free(range);
+		return true;
+	}
+	return false;
+}
 
-	if (r == 0)
-		r = ranges_reserve(gpu);
-	if (r == 0)
-		gpu->ranges[gpu->n_ranges++] = (struct gpu_range){ start, bytes, *allocation };
-	return r;
+/* Under the lock, which is released meanwhile.  A range that was added, and its region.  As gpu_memory_ref(). */
+static int range_import(struct gpu_memory *gpu, const struct gpu_range *range)
+{
+	struct gpu_region *region = NULL;
+	struct allocation allocation;
+	int r;
+
+	if (!gpu->can_import && !gpu->must_import)
+		return 0;
+	r = region_find(gpu, "memory_register", (const void *)range->start, range->bytes, &region);
+	/* Also of a region that is refused: its unregistration counts, and a later try may import it. */
+	if (r >= 0 && region)
+		region->n_registered++;
+	else if (r < 0)
+		(void)range_remove(gpu, (const void *)range->start, &allocation); /* just added */
+	return r < 0 ? r : 0;
 }
 
 int gpu_memory_register(struct gpu_memory *gpu, void *start, size_t bytes)
 {
 	_cleanup_(freep) char *why = NULL;
-	struct allocation allocation;
-	int r = allocation_find(start, &allocation, &why);
+	struct gpu_range range = { .start = (uintptr_t)start, .bytes = bytes };
+	const struct allocation *allocation = &range.allocation;
+	int r = allocation_find(start, &range.allocation, &why);
 
 	if (r == -ENOENT)
 		return error_fail(
@@ -96,37 +568,56 @@ int gpu_memory_register(struct gpu_memory *gpu, void *start, size_t bytes)
 	if (r < 0)
 		return error_fail(r, "memory_register: %zu bytes of GPU memory at %p: %s", bytes,
 				  start, why ? why : "no memory for the reason");
-	if (!allocation_has(&allocation, start, bytes))
+	if (!allocation_has(allocation, start, bytes))
 		return error_fail(-ERANGE,
 				  "memory_register: %zu bytes at %p: the allocation of %" PRIu64
 				  " bytes at %#" PRIxPTR " ends before: register each allocation",
-				  bytes, start, allocation.bytes, allocation.base);
-	(void)pthread_mutex_lock(&gpu->lock); /* a plain mutex: cannot fail */
-	r = range_add(gpu, (uintptr_t)start, bytes, &allocation);
-	(void)pthread_mutex_unlock(&gpu->lock);
+				  bytes, start, allocation->bytes, allocation->base);
+	(void)pthread_mutex_lock(&gpu->lock);
+	r = range_add(gpu, &range);
 	if (r == -EEXIST)
-		return error_fail(
-			r, "memory_register: %zu bytes at %p: part of it is registered already",
-			bytes, start);
-	if (r < 0)
-		return error_fail_errno(r, "memory_register: %zu bytes at %p", bytes, start);
-	debug_log("memory_register: %zu bytes of GPU %d", bytes, allocation.number);
-	return 0;
+		r = error_fail(r,
+			       "memory_register: %zu bytes at %p: part of it is registered already",
+			       bytes, start);
+	else if (r < 0)
+		r = error_fail_errno(r, "memory_register: %zu bytes at %p", bytes, start);
+	else
+		r = range_import(gpu, &range);
+	(void)pthread_mutex_unlock(&gpu->lock);
+	if (r == 0)
+		debug_log("memory_register: %zu bytes of GPU %d", bytes, allocation->number);
+	return r;
 }
 
-int gpu_memory_unregister(struct gpu_memory *gpu, const void *start,
-			  struct allocation *ret_allocation, bool *ret_is_last)
+/* Under the lock, which is released meanwhile.  The region of a range that goes. */
+static void region_unregister(struct gpu_memory *gpu, const struct allocation *allocation)
 {
+	struct gpu_region *region = region_at(gpu, (const void *)allocation->base);
+	struct list gone = { .first = NULL };
+
+	if (region && region->allocation.id == allocation->id && region->n_registered &&
+	    !--region->n_registered && region->state == REGION_IMPORTED && !region_is_used(region))
+		region_retire(gpu, region);
+	stale_take(gpu, &gone);
+	gpu->n_releasing++;
+	(void)pthread_mutex_unlock(&gpu->lock);
+	release(gpu, &gone, true);
+	(void)pthread_mutex_lock(&gpu->lock);
+	gpu->n_releasing--;
+	gpu->n_released++;
+	(void)pthread_cond_broadcast(&gpu->changed);
+}
+
+int gpu_memory_unregister(struct gpu_memory *gpu, const void *start, bool *ret_is_last)
+{
+	struct allocation allocation;
 	int r = -EINVAL;
 
-	*ret_is_last = false;
 	(void)pthread_mutex_lock(&gpu->lock);
-	for (size_t i = 0; i < gpu->n_ranges && r < 0; i++) {
-		if (gpu->ranges[i].start != (uintptr_t)start)
-			continue;
-		*ret_allocation = gpu->ranges[i].allocation;
-		range_remove(gpu, i);
-		*ret_is_last = gpu->is_left && !gpu->n_ranges;
+	if (range_remove(gpu, start, &allocation)) {
+		*ret_is_last = gpu->is_left && !gpu->ranges.first;
+		if (!gpu->is_left)
+			region_unregister(gpu, &allocation);
 		r = 0;
 	}
 	(void)pthread_mutex_unlock(&gpu->lock);
@@ -138,11 +629,11 @@ bool gpu_memory_has(struct gpu_memory *gpu, const void *memory, size_t bytes)
 	bool has = false;
 
 	(void)pthread_mutex_lock(&gpu->lock);
-	for (size_t i = 0; i < gpu->n_ranges && !has; i++) {
-		const struct gpu_range *range = &gpu->ranges[i];
+	LIST_EACH(const struct gpu_range, range, &gpu->ranges, node) {
 		uintptr_t off = (uintptr_t)memory - range->start;
 
-		has = off < range->bytes && bytes <= range->bytes - off && range_is_current(range);
+		has |= off < range->bytes && bytes <= range->bytes - off &&
+		       allocation_is_current(&range->allocation, (const void *)range->start);
 	}
 	(void)pthread_mutex_unlock(&gpu->lock);
 	return has;
@@ -154,7 +645,7 @@ bool gpu_memory_leave(struct gpu_memory *gpu)
 
 	(void)pthread_mutex_lock(&gpu->lock);
 	gpu->is_left = true;
-	has = gpu->n_ranges;
+	has = gpu->ranges.first;
 	(void)pthread_mutex_unlock(&gpu->lock);
 	return has;
 }
