@@ -177,16 +177,13 @@ static void memory_unmap(struct gds_memory *memory)
 
 static int memory_map(struct gds_memory *memory, struct error *error)
 {
-	int r = gds_driver_context(memory->gpu, memory->handle.uid, error);
+	int r = gds_enter_first(memory->gpu, error);
 
-	if (r == 0)
-		r = gds_enter(memory->gpu, error);
 	if (r < 0)
 		return r;
 	r = memory->handle.is_ipc ? open_ipc(memory, error) : open_fd(memory, error);
 	if (r == 0)
 		r = memory_check(memory, error);
-	gds_driver_note(memory->gpu, r == 0);
 	if (r == 0)
 		r = memory_register(memory, error);
 	if (r < 0)
@@ -260,13 +257,10 @@ static int shared_look(struct gds_memory *memory, struct error *error)
 	int r;
 
 	if (result == CUDA_ERROR_INVALID_CONTEXT) {
-		r = gds_driver_context(memory->gpu, memory->handle.uid, error);
-		if (r == 0)
-			r = gds_enter(memory->gpu, error);
+		r = gds_enter_first(memory->gpu, error);
 		if (r < 0)
 			return r;
 		result = shared_open(memory);
-		gds_driver_note(memory->gpu, result == CUDA_SUCCESS);
 		gds_leave();
 	}
 	return gds_cuda_result("cuMemImportFromShareableHandle()", result, error);

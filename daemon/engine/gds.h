@@ -35,7 +35,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct block;
 struct gds_gpu;
@@ -51,7 +50,6 @@ struct gds_handle {
 	uint64_t size_bytes;	      /* as the client says; checked against the allocation */
 	/* is_ipc: libcuda's number of it in the client's process, as the client says; 0: not known */
 	uint64_t buffer_id;
-	uid_t uid; /* of the client */
 };
 
 /* Paths of the libraries, borrowed; NULL: the loader finds them.  Call it once, before any thread. */
@@ -65,7 +63,6 @@ bool gds_end(void);
  * Maps an allocation.  Takes the handle's descriptor, also on error.  Call it only after a probe has
  * found the GPU and cuFile usable (gpu_probe.h).  Worker threads.  Returns 0 or
  *   -EOPNOTSUPP  the libraries do not work (the same sentence each time), or cuFile refuses the memory
- *   -EAGAIN      the context of another GPU was made for the client's user in vain (gds_driver.h)
  *   -ETIMEDOUT   the driver does not answer
  *   -ENODEV      no GPU has this UUID, or the memory is on another one
  *   -EFAULT      the handle does not open: it is forged, or the memory is no longer there

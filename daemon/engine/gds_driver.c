@@ -27,9 +27,6 @@ struct once {
 struct driver_gpu {
 	struct gds_gpu gpu;
 	struct once once; /* its context */
-	/* under lock, of a context that was started */
-	uid_t uid; /* its user */
-	enum { CONTEXT_NEW, CONTEXT_IN_VAIN, CONTEXT_IS_USED } use;
 };
 
 static struct {
@@ -302,52 +299,6 @@ int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_g
 	return 0;
 }
 
-static struct driver_gpu *driver_gpu(const struct gds_gpu *gpu)
-{
-	return container_of((struct gds_gpu *)(uintptr_t)gpu, struct driver_gpu, gpu);
-}
-
-/* Under the lock: a context that was made for this user in vain. */
-static const struct driver_gpu *vain_of(uid_t uid)
-{
-	for (int i = 0; i < driver.n_gpus; i++)
-		if (driver.gpus[i].use == CONTEXT_IN_VAIN && driver.gpus[i].uid == uid)
-			return &driver.gpus[i];
-	return NULL;
-}
-
-int gds_driver_context(const struct gds_gpu *gpu, uid_t uid, struct error *error)
-{
-	struct driver_gpu *of = driver_gpu(gpu);
-	const struct driver_gpu *vain = NULL;
-
-	(void)pthread_mutex_lock(&driver.lock);
-	if (of->once.state == ONCE_NEW) {
-		vain = vain_of(uid);
-		of->uid = uid;
-	}
-	(void)pthread_mutex_unlock(&driver.lock);
-	if (vain)
-		return error_set_plain(error, -EAGAIN,
-				       "GPU memory: an import of user %u has made the driver's "
-				       "context of GPU %d in vain: import memory of that GPU "
-				       "before memory of GPU %d",
-				       (unsigned)uid, vain->gpu.ordinal, gpu->ordinal);
-	return once_do(&of->once, error);
-}
-
-void gds_driver_note(const struct gds_gpu *gpu, bool is_its_memory)
-{
-	struct driver_gpu *of = driver_gpu(gpu);
-
-	(void)pthread_mutex_lock(&driver.lock);
-	if (is_its_memory)
-		of->use = CONTEXT_IS_USED;
-	else if (of->use == CONTEXT_NEW && of->once.state == ONCE_IS_DONE && !of->once.error.code)
-		of->use = CONTEXT_IN_VAIN;
-	(void)pthread_mutex_unlock(&driver.lock);
-}
-
 int gds_driver_close(struct error *error)
 {
 	bool is_open;
@@ -364,6 +315,15 @@ int gds_enter(const struct gds_gpu *gpu, struct error *error)
 {
 	return gds_cuda_result("cuCtxPushCurrent()", gds_cuda.cuCtxPushCurrent_v2(gpu->context),
 			       error);
+}
+
+int gds_enter_first(const struct gds_gpu *gpu, struct error *error)
+{
+	struct driver_gpu *of = container_of((struct gds_gpu *)(uintptr_t)gpu, struct driver_gpu,
+					     gpu);
+	int r = once_do(&of->once, error);
+
+	return r < 0 ? r : gds_enter(gpu, error);
 }
 
 void gds_leave(void)

@@ -4,9 +4,8 @@
  * They are opened once, at the first use, by a thread of their own with a large stack.  Workers wait for
  * that thread, at most GDS_START_MSEC.  If a library fails or does not return, each later caller gets the
  * same sentence at once.  Only after -ENOMEM is it tried again.  The same holds for the context of each
- * GPU, which takes some of the GPU's memory and is made when its first memory is imported.  A user whose handle
- * was none of its memory gets no context of another GPU before a handle of the first one is, so made-up handles make at
- * most as many contexts as the user has worker threads.
+ * GPU, which takes some of the GPU's memory and is made when its first memory is imported.  So made-up handles make
+ * at most the contexts that a program with memory on each GPU makes.
  *
  * After that the daemon makes no process: the libraries do not survive fork(2).
  *
@@ -20,12 +19,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #define GDS_START_MSEC 30000u /* as of the probe, which has seen that they work */
 #define GDS_END_MSEC 2000u    /* the daemon's exit waits so long: a guess */
 
-/* A GPU.  Its context exists once gds_driver_context() has succeeded. */
+/* A GPU.  Its context exists once gds_enter_first() has succeeded. */
 struct gds_gpu {
 	CUuuid uuid;
 	int ordinal;
@@ -42,12 +40,6 @@ void gds_driver_init(const char *cuda_library, const char *cufile_library, uint3
 int gds_driver_gpu(const char uuid[sizeof(CUuuid)], const struct gds_gpu **ret_gpu,
 		   struct error *error);
 
-/* Makes the GPU's context, if it is not there, for this user.  Returns 0, -EAGAIN (another one was made for the user
-   in vain), -ETIMEDOUT, -ENOMEM or the driver's error. */
-int gds_driver_context(const struct gds_gpu *gpu, uid_t uid, struct error *error);
-/* The context was for a handle that is one of the GPU's memory, or was made in vain. */
-void gds_driver_note(const struct gds_gpu *gpu, bool is_its_memory);
-
 /* Valid after gds_driver_gpu() has succeeded once. */
 extern struct gpu_cuda gds_cuda;
 extern struct gpu_cufile gds_cufile;
@@ -60,6 +52,8 @@ int gds_driver_close(struct error *error);
 
 /* Makes the GPU's context that of the thread.  Returns 0 or the error. */
 int gds_enter(const struct gds_gpu *gpu, struct error *error);
+/* The same, and makes the context if it is not there.  Returns 0, -ETIMEDOUT, -ENOMEM or the driver's error. */
+int gds_enter_first(const struct gds_gpu *gpu, struct error *error);
 void gds_leave(void);
 
 /* Fill in the error of a call, such as "cuMemMap()", and return its code, or 0 for a success. */

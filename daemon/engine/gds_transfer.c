@@ -108,12 +108,9 @@ int gds_register(struct target *target, const char uuid[sizeof(CUuuid)], struct 
 	int r = gds_driver_gpu(uuid, &gpu, error);
 
 	if (r == 0)
-		r = gds_driver_context(gpu, target->about.who.uid, error);
-	if (r == 0)
-		r = gds_enter(gpu, error);
+		r = gds_enter_first(gpu, error);
 	if (r < 0)
 		return r;
-	gds_driver_note(gpu, false); /* no import made the context */
 	r = file_register(target, &handle, error);
 	gds_leave();
 	/* Errors of the driver and lack of memory may pass.  All others are the file's. */

@@ -53,7 +53,6 @@ int gpu_slab_import(struct pool *pool, struct quota *quota, struct work_queue *w
 	if (r < 0)
 		return r;
 	gpu_slab(slab)->handle = *handle;
-	gpu_slab(slab)->handle.uid = who->uid;
 	slab->job.work.about = (struct hung_about){ .file = "GPU memory",
 						    .is_gpu = true,
 						    .who = *who };
