@@ -48,7 +48,7 @@ run_one() {
 		echo "skip $name: valgrind refuses mremap(2) of an old size of 0" >"$out/$name.tap"
 		return
 	fi
-	if [ -n "$VALGRIND" ] && grep -qE '(gpu_probe_new|probe_start)\(' "tests/unit/${path##*/}.c"; then
+	if [ -n "$VALGRIND" ] && grep -qE '(gpu_probe_new|probe_start|probe_begin)\(' "tests/unit/${path##*/}.c"; then
 		echo "skip $name: valgrind does not know pidfd_open" >"$out/$name.tap"
 		return
 	fi

@@ -35,8 +35,6 @@ void call_free(struct call *call)
 		return;
 	session = call->session;
 	quota_discharge(&call->charge);
-	session->n_imports -= call->is_import;
-	session->user->n_imports -= call->is_import;
 	for (unsigned i = 0; i < call->n_reply_fds; i++)
 		closep(&call->reply_fds[i]);
 	free(call);

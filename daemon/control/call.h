@@ -23,8 +23,7 @@ struct slab;
 struct call {
 	struct session *session;
 	uint64_t seq;
-	int what;	/* the request's body_case */
-	bool is_import; /* of GPU memory: counted in n_imports */
+	int what; /* the request's body_case */
 	void (*on_done)(struct call *call, int result, const struct error *error);
 	struct charge charge;
 	union { /* the result, or what the call waits for */

@@ -197,6 +197,23 @@ void session_stop_adds(struct session *session)
 	}
 }
 
+static void on_registered(int result, const struct error *error, void *arg)
+{
+	struct call *call = arg;
+
+	call->on_done(call, result, error);
+}
+
+int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeof(CUuuid)],
+		     struct call *call, struct error *error)
+{
+	struct file *file = id_table_get(&session->objects.files, id);
+
+	if (!file)
+		return session_no_such(error, "file", id);
+	return gpu_file_register(&session->gpu, file, uuid, on_registered, call, error);
+}
+
 int session_file_remove(struct session *session, uint32_t id, struct call *call,
 			struct error *error)
 {

@@ -11,6 +11,7 @@
 #define DSAIO_DAEMON_CONTROL_FILES_H
 
 #include "daemon/base/error.h"
+#include "proto/util/cuda.h"
 
 #include <stdint.h>
 
@@ -32,6 +33,10 @@ int session_file_remove(struct session *session, uint32_t id, struct call *call,
 /* Takes fd, also on error. */
 int session_file_buffered(struct session *session, uint32_t id, int fd, struct call *call,
 			  struct error *error);
+/* FileGpu: registers the file with cuFile.  on_done without a result.  -EBADF (no such file), or as
+   gpu_file_register(). */
+int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeof(CUuuid)],
+		     struct call *call, struct error *error);
 /* *ret_fd: a copy of its descriptor, for session_send(). */
 int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error);
 

@@ -1,7 +1,6 @@
 #include "daemon/control/objects.h"
 
 #include "daemon/control/session.h"
-#include "daemon/engine/gpu_slab.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -178,11 +177,9 @@ int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t 
 }
 
 int session_slab_import_gpu(struct session *session, const struct gds_handle *handle,
-			    struct call *call, struct error *error)
+			    bool must_import, struct call *call, struct error *error)
 {
-	int r = gpu_slab_import(&session->service->pool, &session->quota,
-				session->user->gpu_work_queue, handle, &session->who, on_slab_made,
-				call, error);
+	int r = gpu_import(&session->gpu, handle, must_import, on_slab_made, call, error);
 
 	if (r < 0)
 		session_close_fds(session, &handle->fd, 1);

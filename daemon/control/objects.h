@@ -15,6 +15,7 @@
 #include "daemon/base/error.h"
 #include "daemon/base/id_table.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct call;
@@ -33,9 +34,9 @@ int session_slab_new(struct session *session, uint64_t size_bytes, const struct 
 /* Takes fd, also on error.  As session_slab_new(), but the reply has no descriptor. */
 int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
 			struct call *call, struct error *error);
-/* The same of GPU memory: takes the handle's descriptor, also on error. */
+/* The same of GPU memory: takes the handle's descriptor, also on error.  As gpu_import(). */
 int session_slab_import_gpu(struct session *session, const struct gds_handle *handle,
-			    struct call *call, struct error *error);
+			    bool must_import, struct call *call, struct error *error);
 int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error);
 
 /* ---- for files.c and idle_files.c ---- */

@@ -1,8 +1,6 @@
 #include "daemon/control/serve.h"
 
 #include "daemon/base/log.h"
-#include "daemon/control/gpu_requests.h"
-#include "daemon/control/gpu_way.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
 #include "proto/util/cleanup.h"
@@ -214,29 +212,29 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 /* ---- one request ---- */
 
 /* A client that does not ask whether cuFile takes a file would have ops fail: it copies. */
-static uint64_t hello_features(const Wire__Hello *hello, const struct gpu_way *way)
+static uint64_t hello_features(const Wire__Hello *hello, const struct gpu_path *path)
 {
 	uint64_t features = FEATURES;
 
-	if (way->can_import && (hello->features & RING_FEATURE_GPU_FILE))
+	if (path->can_import && (hello->features & RING_FEATURE_GPU_FILE))
 		features |= RING_FEATURE_DEVICE | RING_FEATURE_GPU_FILE;
 	return features;
 }
 
 /* Why ops on GPU memory go as they do. */
-static const char *hello_gpu_why(const Wire__Hello *hello, const struct gpu_way *way)
+static const char *hello_gpu_why(const Wire__Hello *hello, const struct gpu_path *path)
 {
-	if (way->can_import && !(hello->features & RING_FEATURE_GPU_FILE))
+	if (path->can_import && !(hello->features & RING_FEATURE_GPU_FILE))
 		return "this program's dsaio library is older than the daemon (" DSAIO_VERSION
 		       "), and cannot ask whether cuFile takes a file: install the daemon's";
-	return way->why;
+	return path->why;
 }
 
 static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello *hello,
 		       struct frame *frame, struct error *error)
 {
 	const struct service *service = session->service;
-	struct gpu_way way = service_gpu_way(service);
+	struct gpu_path path = gpu_requests_path(&service->gpu);
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__HelloReply ours = WIRE__HELLO_REPLY__INIT;
 	int board_fd, r;
@@ -250,15 +248,15 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
-	ours.features = hello->features & hello_features(hello, &way);
+	ours.features = hello->features & hello_features(hello, &path);
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->client_limit[QUOTA_POOL_BYTES];
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->spin_usec;
 	ours.max_files = session_max_files(session);
-	ours.gpu_way = way.way;
-	ours.gpu_why = (char *)(uintptr_t)hello_gpu_why(hello, &way);	  /* only read */
+	ours.gpu_way = path.path;
+	ours.gpu_why = (char *)(uintptr_t)hello_gpu_why(hello, &path);	  /* only read */
 	ours.log_place = (char *)(uintptr_t)log_place(session->peer.uid); /* only read */
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
 	reply.seq = seq;
@@ -374,7 +372,7 @@ static int serve_device_import(struct session *session, const Wire__DeviceImport
 
 	if (frame->n_fds)
 		handle.fd = TAKE_FD(frame->fds[0]);
-	return session_gpu_import(session, &handle, import->must_import, call, error);
+	return session_slab_import_gpu(session, &handle, import->must_import, call, error);
 }
 
 /* Answers requests that need no call.  Returns 0 if it did, 1 if the request needs a call. */

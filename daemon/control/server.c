@@ -4,12 +4,10 @@
 #include "daemon/base/log.h"
 #include "daemon/base/memory_limit.h"
 #include "daemon/base/privileges.h"
-#include "daemon/control/gpu_requests.h"
 #include "daemon/control/listen_socket.h"
 #include "daemon/control/serve.h"
 #include "daemon/control/start_lock.h"
 #include "daemon/control/stop_wait.h"
-#include "daemon/engine/gpu_probe.h"
 #include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -288,9 +286,9 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 	r = server_init_service(server, base);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: event");
-	server->service.gpu_probe = gpu_probe;
+	server->service.gpu = (struct gpu_requests){ .engine = config->engine, .probe = gpu_probe };
 	if (gpu_probe)
-		gpu_probe_on_end(gpu_probe, gpu_requests_on_probe_end, &server->service);
+		gpu_probe_on_end(gpu_probe, gpu_requests_on_probe_end, &server->service.gpu);
 	r = mailbox_init(&server->mailbox);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: eventfd");

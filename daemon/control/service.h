@@ -21,6 +21,7 @@
 #include "daemon/base/quota.h"
 #include "daemon/control/turns.h"
 #include "daemon/control/user.h"
+#include "daemon/engine/gpu_requests.h"
 #include "daemon/object/pool.h"
 #include "daemon/store/registry.h"
 #include "proto/frame.h"
@@ -34,7 +35,6 @@
 
 struct event;
 struct event_base;
-struct gpu_probe;
 struct session;
 
 struct service {
@@ -46,9 +46,8 @@ struct service {
 	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
 	uint64_t max_closing_sockets; /* see service_may_accept() */
 	uint32_t spin_usec;
-	uint64_t started_nsec;	     /* CLOCK_MONOTONIC */
-	struct gpu_probe *gpu_probe; /* NULL: none */
-	struct list gpu_waits;	     /* imports of GPU memory that wait for its end */
+	uint64_t started_nsec; /* CLOCK_MONOTONIC */
+	struct gpu_requests gpu;
 	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD; the
 	   rest is closed on the user's worker threads. */
 	void (*on_frame)(struct session *session, struct frame *frame);

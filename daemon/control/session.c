@@ -2,7 +2,6 @@
 
 #include "daemon/base/log.h"
 #include "daemon/control/closing.h"
-#include "daemon/control/gpu_requests.h"
 #include "daemon/control/idle_files.h"
 #include "proto/util/cleanup.h"
 
@@ -245,6 +244,7 @@ void session_touch(struct session *session)
 void session_end(struct session *session, bool drain)
 {
 	struct connection *connection = &session->connection;
+	struct error error;
 
 	session->is_stopped |= drain;
 	if (!drain)
@@ -260,7 +260,8 @@ void session_end(struct session *session, bool drain)
 	   it does not read are dropped.  If the process dies, its pidfd still reports it: then none drains. */
 	connection_stop(connection);
 	session_stop_adds(session);
-	session_stop_imports(session);
+	(void)session_end_error(session, "GPU memory", "", &error);
+	gpu_imports_stop(&session->gpu, &error);
 	session_close_fds(session, connection->reader.fds, connection->reader.n_fds);
 	connection->reader.n_fds = 0;
 	handles_close_all(session, drain);
@@ -310,6 +311,11 @@ int session_new(struct service *service, int fd, struct error *error)
 		       session->id);
 	session->quota.parent = &session->user->quota;
 	memcpy(session->quota.limit, service->client_limit, sizeof(session->quota.limit));
+	session->gpu = (struct gpu_client){ .requests = &service->gpu,
+					    .user = &session->user->gpu,
+					    .pool = &service->pool,
+					    .quota = &session->quota,
+					    .who = &session->who };
 
 	r = connection_start(&session->connection, fd, service->base, &service->turns,
 			     &session->user->turns, error);

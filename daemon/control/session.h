@@ -67,7 +67,7 @@ struct session {
 	uint32_t n_objects;  /* slabs and files: in the making, in the table, or not yet freed */
 	uint32_t n_closings; /* session_close_fds() calls whose descriptors are not yet closed */
 	uint32_t n_calls;
-	uint32_t n_imports; /* of GPU memory, among the calls */
+	struct gpu_client gpu;
 
 	_Atomic uint32_t *board; /* of its files; NULL before Hello */
 	size_t board_bytes;

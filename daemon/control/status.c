@@ -2,9 +2,7 @@
 
 #include "daemon/account/metrics.h"
 #include "daemon/base/hung.h"
-#include "daemon/control/gpu_way.h"
 #include "daemon/engine/engine.h"
-#include "daemon/engine/gpu_probe.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/version.h" /* the version is the project's */
@@ -392,13 +390,13 @@ static int hung_to_wire(const struct view *view, Wire__StatusReply *wire)
 
 static int gpus_to_wire(const struct service *service, Wire__StatusReply *wire)
 {
-	const struct gpu_way way = service_gpu_way(service);
-	struct gpu_probe *probe = service->gpu_probe;
+	const struct gpu_path path = gpu_requests_path(&service->gpu);
+	struct gpu_probe *probe = service->gpu.probe;
 	static const struct gpu_report none;
 	const struct gpu_report *report = gpu_probe_report(probe);
 	char cufile[GPU_TEXT_BYTES] = "";
 
-	if (!report && way.way != WIRE__GPU_WAY__GPU_DIRECT)
+	if (!report && path.path != WIRE__GPU_WAY__GPU_DIRECT)
 		return 0;
 	if (!report) /* the configuration demands GPUs: it says that there are none */
 		report = &none;
@@ -408,9 +406,9 @@ static int gpus_to_wire(const struct service *service, Wire__StatusReply *wire)
 	wire->gpus->cuda_version = (uint32_t)report->cuda_version;
 	if (!gpu_probe_is_running(probe) && report->n_gpus)
 		(void)gpu_report_cufile_text(report, cufile);
-	wire->gpus->way = way.way;
+	wire->gpus->way = path.path;
 	if (text_to_wire(cufile, &wire->gpus->cufile) < 0 ||
-	    text_to_wire(way.why, &wire->gpus->why) < 0 ||
+	    text_to_wire(path.why, &wire->gpus->why) < 0 ||
 	    text_to_wire(report->problem, &wire->gpus->problem) < 0 ||
 	    text_to_wire(gpu_probe_is_running(probe) ? report->call : "", &wire->gpus->call) < 0)
 		return -ENOMEM;

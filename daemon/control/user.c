@@ -54,6 +54,7 @@ int user_ref(struct users *users, uid_t uid, struct user **ret_user)
 	(void)snprintf(user->quota.name, sizeof(user->quota.name), "user %u", uid);
 	user->quota.parent = users->quota;
 	memcpy(user->quota.limit, users->limit, sizeof(user->quota.limit));
+	user->gpu = (struct gpu_user){ .quota = &user->quota, .work_queue = user->gpu_work_queue };
 	list_push_front(&users->all, &user->node);
 	*ret_user = user;
 	return 0;

@@ -23,6 +23,7 @@
 #include "daemon/base/quota.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/control/turns.h"
+#include "daemon/engine/gpu_requests.h"
 #include "proto/util/list.h"
 
 #include <stdbool.h>
@@ -30,9 +31,6 @@
 #include <sys/types.h>
 
 struct user;
-
-/* Files of one user that cuFile registers at a time: half of the worker threads for its descriptors. */
-#define USER_REGISTERING_MAX 32u
 
 struct users {
 	struct list all;	 /* struct user */
@@ -59,9 +57,8 @@ struct user {
 	unsigned n_closing_fds;		   /* waiting for close(2) on the work queue: closing.h */
 	unsigned n_unread_fds;		   /* in replies that its clients have not read */
 	bool is_waiting;		   /* user_must_wait() was true, and on_room() is to come */
-	uint32_t n_leaving;	    /* idle files taken from its clients and not yet closed */
-	uint32_t n_imports;	    /* as in struct session: unanswered requests of its clients */
-	struct list registering;    /* struct registering: gpu_requests.c */
+	uint32_t n_leaving; /* idle files taken from its clients and not yet closed */
+	struct gpu_user gpu;
 	struct list adds;	    /* struct file_add: files that wait for that */
 	uint32_t fruitless_id;	    /* the last client for which too few were found, */
 	uint64_t fruitless_nsec;    /* and when */

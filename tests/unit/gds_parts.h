@@ -19,7 +19,7 @@
 
 static struct standins gpu;
 static struct exporter exporter;
-static char path[100], cuda_path[PATH_MAX], cufile_path[PATH_MAX];
+static char words_path[100], cuda_path[PATH_MAX], cufile_path[PATH_MAX];
 static struct target target;
 static int buffered_fd;
 
@@ -29,12 +29,12 @@ static inline void words(const char *text)
 	char new[120];
 	int fd;
 
-	(void)snprintf(new, sizeof(new), "%s.new", path);
+	(void)snprintf(new, sizeof(new), "%s.new", words_path);
 	fd = open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(write(fd, text, strlen(text)), (int)strlen(text));
 	(void)close(fd);
-	ck_assert_int_eq(rename(new, path), 0);
+	ck_assert_int_eq(rename(new, words_path), 0);
 }
 
 /* Waits until a call is held. */
@@ -42,7 +42,7 @@ static inline void await_held(const char *call)
 {
 	char held[200];
 
-	(void)snprintf(held, sizeof(held), "%s.%s", path, call);
+	(void)snprintf(held, sizeof(held), "%s.%s", words_path, call);
 	while (access(held, F_OK) < 0)
 		(void)usleep(1000);
 }
@@ -52,7 +52,7 @@ static inline char byte_at(uint64_t off)
 	return (char)(off * 7 + off / 4096);
 }
 
-static inline void file_make(void)
+static inline void target_make(void)
 {
 	const char *tmp = getenv("TMPDIR");
 	static char bytes[FILE_BYTES];
@@ -80,18 +80,18 @@ static inline void setup(void)
 	const char *missing;
 	int fd;
 
-	(void)strcpy(path, "/tmp/dsaio-gds-XXXXXX");
-	fd = mkstemp(path);
+	missing = standins_load(&gpu); /* before there is a file that a failure would leave */
+	ck_assert_msg(!missing, "%s", missing);
+	(void)strcpy(words_path, "/tmp/dsaio-gds-XXXXXX");
+	fd = mkstemp(words_path);
 	ck_assert_int_ge(fd, 0);
 	(void)close(fd);
-	(void)snprintf(standin, sizeof(standin), "gpus=2 file=%s", path);
+	(void)snprintf(standin, sizeof(standin), "gpus=2 file=%s", words_path);
 	ck_assert_int_eq(setenv("STANDIN", standin, 1), 0);
-	missing = standins_load(&gpu);
-	ck_assert_msg(!missing, "%s", missing);
 	exporter = exporter_start(&gpu);
 	gds_driver_init(standins_path("libcuda", cuda_path),
 			standins_path("libcufile", cufile_path), LIMIT_MSEC);
-	file_make();
+	target_make();
 }
 
 static inline void teardown(void)
@@ -99,7 +99,7 @@ static inline void teardown(void)
 	/* This thread has left all contexts, and no memory is left where the test has released it. */
 	ck_assert_uint_eq(gpu.look.standin_counts().n_current, 0);
 	exporter_end(&exporter);
-	(void)unlink(path);
+	(void)unlink(words_path);
 }
 
 static inline struct gds_handle ipc_handle(const CUipcMemHandle *ipc, uint64_t bytes)

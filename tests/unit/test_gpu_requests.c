@@ -1,7 +1,7 @@
 /*
  * Imports that wait for the probe of GPUs, on a stand-in for libcuda, and registrations of files.
  */
-#include "daemon/control/gpu_requests.h"
+#include "daemon/engine/gpu_requests.h"
 
 #include "tests/unit/control_probe.h"
 
@@ -9,13 +9,9 @@
 
 static int import(unsigned seq, int memory_fd)
 {
-	const struct gds_handle handle = { .fd = memory_fd, .size_bytes = 4096 };
-	struct call *call = control_call(session, seq, 's');
-	int r = session_gpu_import(session, &handle, false, call, &c.error);
+	const struct gds_handle handle = { .fd = memory_fd, .size_bytes = 1 };
 
-	if (r < 0)
-		call_free(call);
-	return r;
+	return probe_import(seq, &handle, false);
 }
 
 START_TEST(without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed)
@@ -51,8 +47,8 @@ START_TEST(without_a_gpu_no_file_is_registered)
 		      c.error.text);
 	probe_start("cuInit=hang");
 	ck_assert_int_eq(ask(id), -EAGAIN);
-	ck_assert_uint_eq(session->n_imports, 0);
-	ck_assert_uint_eq(session->user->n_imports, 0);
+	ck_assert_uint_eq(session->gpu.n_imports, 0);
+	ck_assert_uint_eq(session->user->gpu.n_imports, 0);
 }
 END_TEST
 
@@ -72,7 +68,7 @@ END_TEST
 START_TEST(no_import_waits_where_copies_are_wanted)
 {
 	probe_start("cuInit=hang");
-	c.config.engine = GPU_ENGINE_LIBAIO;
+	c.service.gpu.engine = GPU_ENGINE_LIBAIO;
 	ck_assert_int_eq(import(1, -1), -EOPNOTSUPP);
 	ck_assert_msg(strstr(c.error.text, "engine = libaio"), "%s", c.error.text);
 }
@@ -88,13 +84,14 @@ START_TEST(the_end_of_a_session_ends_its_imports_that_wait)
 	session = other;
 	ck_assert_int_eq(import(2, -1), 0);
 	session_end(list_entry(c.service.sessions.first, struct session, node), false);
+	CONTROL_UNTIL(c.n_gone);
 	ck_assert(answers[1].is_done && !answers[2].is_done);
 	ck_assert_int_eq(answers[1].result, -ECANCELED);
-	CONTROL_UNTIL(c.n_gone);
 	ck_assert(!control_is_open(memory));
-	ck_assert(c.service.gpu_waits.first); /* the other's */
+	ck_assert(c.service.gpu.waits.first); /* the other's */
 	session_end(other, false);
-	ck_assert(answers[2].is_done && !c.service.gpu_waits.first);
+	CONTROL_UNTIL(answers[2].is_done);
+	ck_assert_ptr_null(c.service.gpu.waits.first);
 	(void)close(other_fd);
 }
 END_TEST

@@ -1,163 +1,104 @@
 /*
- * Slabs of GPU memory, on the stand-ins for libcuda and libcufile.  A child exports the memory.
+ * Imports of GPU memory as slabs of a client, on the stand-ins for libcuda and libcufile.  A child exports the memory.
  */
-#include "daemon/engine/gpu_slab.h"
+#include "tests/unit/gds_parts.h"
 
-#include "tests/unit/gpu_exporter.h"
-#include "tests/unit/slab_reports.h"
+#include "tests/unit/control_probe.h"
 
-#include <errno.h>
-#include <fcntl.h>
-
-#define MEMORY_BYTES 100000u
-
-static struct standins gpu;
-static struct exporter exporter;
-static char cuda_path[PATH_MAX], cufile_path[PATH_MAX];
-
-static void setup(void)
+/* A host with GPUs, whose probe has ended. */
+static void gpu_setup(void)
 {
-	const char *missing;
-
-	ck_assert_int_eq(setenv("STANDIN", "", 1), 0);
-	missing = standins_load(&gpu);
-	ck_assert_msg(!missing, "%s", missing);
-	exporter = exporter_start(&gpu);
-	gds_init(standins_path("libcuda", cuda_path), standins_path("libcufile", cufile_path));
-	pool = (struct pool){ .quota = { .name = "the daemon" },
-			      .lock = POOL_LOCK_YES,
-			      .is_locked = true,
-			      .main_mailbox = &mailbox };
-	user = (struct quota){ .name = "user 7", .parent = &pool.quota };
-	client = (struct quota){ .name = "client 1", .parent = &user };
-	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)
-		pool.quota.limit[i] = user.limit[i] = UINT64_MAX;
-	client.limit[QUOTA_GPU_BYTES] = 2 * MEMORY_BYTES;
-	client.limit[QUOTA_SLABS] = 2;
-	ck_assert_int_eq(mailbox_init(&mailbox), 0);
-	ck_assert_int_eq(work_queue_new("test", 1, &work_queue), 0);
+	setup();
+	session_setup();
+	session->quota.limit[QUOTA_GPU_BYTES] = 2 * MEMORY_BYTES;
+	session->user->quota.limit[QUOTA_GPU_BYTES] = UINT64_MAX;
+	probe_begin(cuda_path, cufile_path, GPU_PROBE_MSEC);
+	CONTROL_UNTIL(!gpu_probe_is_running(c.service.gpu.probe));
 }
 
-static void teardown(void)
+static void gpu_teardown(void)
 {
-	ck_assert(quota_is_zero(&pool.quota));
-	ck_assert(pool.is_locked);
-	work_queue_free(work_queue);
-	mailbox_deinit(&mailbox);
-	exporter_end(&exporter);
+	probe_teardown();
+	nothing_is_left("at the end");
+	file_end();
+	teardown();
 }
 
-static struct gds_handle handle_of(const CUipcMemHandle *ipc, int fd, uint64_t bytes)
+/* Imports the handle's allocation, by call 1.  Returns its slab. */
+static struct slab *imported(const struct gds_handle *handle)
 {
-	struct gds_handle handle = { .is_ipc = ipc != NULL, .fd = fd, .size_bytes = bytes };
-
-	for (unsigned i = 0; i < sizeof(handle.uuid); i++)
-		handle.uuid[i] = (char)(0xa0 + i); /* of GPU 0 */
-	if (ipc)
-		memcpy(handle.ipc, ipc->reserved, sizeof(handle.ipc));
-	return handle;
+	ck_assert_msg(probe_import(1, handle, true) == 0, "%s", c.error.text);
+	CONTROL_UNTIL(answers[1].is_done);
+	ck_assert_msg(answers[1].result == 0, "%s", answers[1].text);
+	return id_table_get(&session->objects.slabs, answers[1].id);
 }
 
-static int import(const struct gds_handle *handle)
+START_TEST(an_allocation_is_a_slab_that_costs_nothing_of_the_pool_and_goes_with_its_last_reference)
 {
-	const struct hung_who who = { .uid = 7 };
-	int r = gpu_slab_import(&pool, &client, work_queue, handle, &who, on_made, &client,
-				&made_error);
+	const struct gds_handle handle = exported(MEMORY_BYTES);
+	struct slab *slab = imported(&handle);
+	const char *bytes = gpu.look.standin_bytes((uintptr_t)slab->region.base);
 
-	if (r < 0)
-		return r;
-	run_until(&n_made);
-	return made_result;
-}
-
-static void drop(struct slab *slab)
-{
-	slab->on_freed = on_freed;
-	slab->freed_arg = &client;
-	slab_unref(slab);
-	run_until(&n_freed);
-}
-
-START_TEST(an_allocation_is_a_slab_that_costs_nothing_of_the_pool)
-{
-	const CUipcMemHandle ipc = exporter_export(&exporter, MEMORY_BYTES);
-	const struct gds_handle handle = handle_of(&ipc, -1, MEMORY_BYTES);
-	const CUdeviceptr *base;
-	char *bytes;
-
-	ck_assert_msg(import(&handle) == 0, "%s", made_error.text);
-	ck_assert_int_eq(made->region.kind, REGION_GPU);
-	ck_assert_uint_eq(made->size_bytes, MEMORY_BYTES);
-	ck_assert_int_eq(made->fd, -1);
-	base = (const CUdeviceptr *)&made->region.base;
-	bytes = gpu.look.standin_bytes(*base);
+	ck_assert_int_eq(slab->region.kind, REGION_GPU);
+	ck_assert_uint_eq(slab->size_bytes, MEMORY_BYTES);
+	ck_assert_int_eq(slab->fd, -1);
 	ck_assert(bytes && memcmp(bytes, "abc", 3) == 0);
-	ck_assert_uint_eq(client.used[QUOTA_GPU_BYTES], MEMORY_BYTES);
-	ck_assert_uint_eq(client.used[QUOTA_SLABS], 1);
-	ck_assert_uint_eq(client.used[QUOTA_POOL_BYTES], 0);
+	ck_assert_uint_eq(session->gpu.n_imports, 0);
+	ck_assert_uint_eq(session->quota.used[QUOTA_SLABS], 1);
+	ck_assert_uint_eq(session->quota.used[QUOTA_POOL_BYTES], 0);
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_buffers, 1);
-	drop(made);
-	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_buffers, 0);
-	ck_assert_uint_eq(gpu.look.standin_counts().n_imported, 0);
-}
-END_TEST
-
-START_TEST(it_goes_with_its_last_reference)
-{
-	const CUipcMemHandle ipc = exporter_export(&exporter, MEMORY_BYTES);
-	const struct gds_handle handle = handle_of(&ipc, -1, MEMORY_BYTES);
-
-	ck_assert_msg(import(&handle) == 0, "%s", made_error.text);
-	slab_ref(made); /* as an op does */
-	slab_unref(made);
+	slab_ref(slab); /* as an op does */
+	ck_assert_int_eq(
+		session_slab_free(session, slab->id, control_call(session, 2, 0), &c.error), 0);
+	control_settle();
 	ck_assert_uint_eq(gpu.look.standin_counts().n_imported, 1);
-	ck_assert_uint_eq(client.used[QUOTA_GPU_BYTES], MEMORY_BYTES);
-	drop(made);
-	ck_assert_uint_eq(gpu.look.standin_counts().n_imported, 0);
+	ck_assert_uint_eq(session->quota.used[QUOTA_GPU_BYTES], MEMORY_BYTES);
+	slab_unref(slab);
+	CONTROL_UNTIL(answers[2].is_done);
+	ck_assert_uint_eq(session->quota.used[QUOTA_GPU_BYTES], 0);
+	nothing_is_left("after the last reference");
 }
 END_TEST
 
 START_TEST(a_handle_that_does_not_open_gives_its_charges_back)
 {
-	CUipcMemHandle ipc = exporter_export(&exporter, MEMORY_BYTES);
-	struct gds_handle handle;
+	struct gds_handle handle = exported(MEMORY_BYTES);
 
-	ipc.reserved[9] ^= 1;
-	handle = handle_of(&ipc, -1, MEMORY_BYTES);
-	ck_assert_int_eq(import(&handle), -EFAULT);
-	ck_assert_ptr_null(made);
-	ck_assert_msg(strstr(made_error.text, "cuIpcOpenMemHandle()"), "%s", made_error.text);
-	ck_assert(quota_is_zero(&client));
+	handle.ipc[9] ^= 1;
+	ck_assert_int_eq(probe_import(1, &handle, true), 0);
+	CONTROL_UNTIL(answers[1].is_done);
+	ck_assert_int_eq(answers[1].result, -EFAULT);
+	ck_assert_msg(strstr(answers[1].text, "cuIpcOpenMemHandle()"), "%s", answers[1].text);
+	ck_assert(quota_is_zero(&session->quota));
 }
 END_TEST
 
-START_TEST(a_descriptor_is_taken_unless_the_import_is_refused_at_once)
+START_TEST(a_slab_that_is_refused_at_once_costs_nothing_and_its_descriptor_is_closed)
 {
-	int fd = exporter_export_mapped(&exporter, STANDIN_GRANULARITY);
-	struct gds_handle handle = handle_of(NULL, fd, STANDIN_GRANULARITY);
+	struct gds_handle handle = exported_mapped(STANDIN_GRANULARITY, STANDIN_GRANULARITY);
+	const struct gds_handle none = { .fd = -1 };
 
-	ck_assert_int_eq(import(&handle), -EDQUOT);
-	ck_assert_msg(strstr(made_error.text, "client_device_max"), "%s", made_error.text);
-	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
-	handle.size_bytes = 0;
-	ck_assert_int_eq(import(&handle), -EINVAL);
-	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
-	client.limit[QUOTA_GPU_BYTES] = STANDIN_GRANULARITY;
-	handle.size_bytes = STANDIN_GRANULARITY;
-	ck_assert_msg(import(&handle) == 0, "%s", made_error.text);
-	ck_assert_int_lt(fcntl(fd, F_GETFD), 0);
-	drop(made);
-	ck_assert_uint_eq(gpu.look.standin_counts().n_reserved, 0);
+	ck_assert_int_eq(probe_import(1, &none, true), -EINVAL);
+	ck_assert_int_eq(probe_import(1, &handle, true), -EDQUOT);
+	ck_assert_msg(strstr(c.error.text, "client_device_max"), "%s", c.error.text);
+	CONTROL_UNTIL(!session->n_closings);
+	ck_assert(!control_is_open(handle.fd));
+	handle = exported_mapped(STANDIN_GRANULARITY, STANDIN_GRANULARITY);
+	session->quota.limit[QUOTA_GPU_BYTES] = STANDIN_GRANULARITY;
+	(void)imported(&handle);
+	ck_assert(!control_is_open(handle.fd));
 }
 END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, an_allocation_is_a_slab_that_costs_nothing_of_the_pool);
-	tcase_add_test(tcase, it_goes_with_its_last_reference);
+	tcase_add_checked_fixture(tcase, gpu_setup, gpu_teardown);
+	tcase_add_test(
+		tcase,
+		an_allocation_is_a_slab_that_costs_nothing_of_the_pool_and_goes_with_its_last_reference);
 	tcase_add_test(tcase, a_handle_that_does_not_open_gives_its_charges_back);
-	tcase_add_test(tcase, a_descriptor_is_taken_unless_the_import_is_refused_at_once);
+	tcase_add_test(tcase,
+		       a_slab_that_is_refused_at_once_costs_nothing_and_its_descriptor_is_closed);
 }
 
 SUITE("gpu_slab", add_tests)

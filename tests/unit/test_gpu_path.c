@@ -1,9 +1,8 @@
 /*
- * The way of GPU memory, by the configuration and the report of a probe.
+ * The path of GPU memory, by the configuration and the report of a probe.
  */
-#include "daemon/control/gpu_way.h"
+#include "daemon/engine/gpu_requests.h"
 
-#include "daemon/engine/gpu_probe.h"
 #include "tests/unit/suite.h"
 
 #include <string.h>
@@ -14,10 +13,10 @@ static const struct {
 	const char *what;
 	enum gpu_engine engine;
 	unsigned how;
-	Wire__GpuWay way;
+	Wire__GpuWay path;
 	bool can_import;
 	const char *why;
-} ways[] = {
+} paths[] = {
 	{ "a host without a GPU", GPU_ENGINE_AUTO, NO_REPORT, WIRE__GPU_WAY__GPU_COPY, false,
 	  "no GPU" },
 	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, NO_REPORT,
@@ -50,9 +49,9 @@ static const struct {
 	  false, "engine = libaio" },
 };
 
-START_TEST(the_way_follows_from_the_configuration_and_the_probe)
+START_TEST(the_path_follows_from_the_configuration_and_the_probe)
 {
-	const unsigned how = ways[_i].how;
+	const unsigned how = paths[_i].how;
 	struct gpu_report report = { .n_gpus = 1,
 				     .has_cufile = !(how & NO_CUFILE),
 				     .cufile_version = 1170,
@@ -60,21 +59,21 @@ START_TEST(the_way_follows_from_the_configuration_and_the_probe)
 				     .nvfs_minor = how & NVFS ? 24 : 0,
 				     .has_p2pdma = how & P2PDMA,
 				     .cufile_problem = "not there" };
-	struct gpu_way way;
+	struct gpu_path path;
 
 	if (how & PROBLEM)
 		(void)strcpy(report.problem, "cuInit() of libcuda.so.1: unknown error");
-	way = gpu_way(ways[_i].engine, how & NO_REPORT ? NULL : &report, how & PROBING);
-	ck_assert_msg(way.way == ways[_i].way && way.can_import == ways[_i].can_import &&
-			      strstr(way.why, ways[_i].why),
-		      "%s: %d, %d: %s", ways[_i].what, way.way, way.can_import, way.why);
+	path = gpu_path(paths[_i].engine, how & NO_REPORT ? NULL : &report, how & PROBING);
+	ck_assert_msg(path.path == paths[_i].path && path.can_import == paths[_i].can_import &&
+			      strstr(path.why, paths[_i].why),
+		      "%s: %d, %d: %s", paths[_i].what, path.path, path.can_import, path.why);
 }
 END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_loop_test(tcase, the_way_follows_from_the_configuration_and_the_probe, 0,
-			    N_ROWS(ways));
+	tcase_add_loop_test(tcase, the_path_follows_from_the_configuration_and_the_probe, 0,
+			    N_ROWS(paths));
 }
 
-SUITE("gpu_way", add_tests)
+SUITE("gpu_path", add_tests)
