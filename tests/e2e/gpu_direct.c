@@ -1,9 +1,8 @@
 /*
- * Ops of the library on GPU memory that the daemon imports: cuFile moves the bytes.
+ * Ops of the library on GPU memory and files of which the daemon or cuFile refuses one.  (gpu_import.c has ops that
+ * are direct.)
  */
-#include "tests/gpu/host.h"
-
-#include <sys/wait.h>
+#include "tests/gpu/owner.h"
 
 #define MEMORY_BYTES (4 * MIB)
 #define FILE_BYTES (8 * MIB)
@@ -45,158 +44,7 @@ static void check_read(const struct kit *kit, CUdeviceptr memory, uint64_t off, 
 	pattern_check(bytes_of(memory), len, 1, off, "GPU memory");
 }
 
-static const struct {
-	const char *what;
-	uint64_t off, len, at;
-} ranges[] = {
-	{ "a byte", 0, 1, 0 },
-	{ "all odd", 12345, 3 * MIB + 77, 4321 },
-	{ "whole units", 4096, 2 * MIB, 8192 },
-	{ "sectors", 512, 1536, 512 },
-	{ "all of the memory", 0, MEMORY_BYTES, 0 },
-};
-
-TEST_TABLE(there_and_back, ranges, "bytes go to a file and come back, and the client copies none")
-{
-	const uint64_t off = ranges[row].off, len = ranges[row].len, at = ranges[row].at;
-	struct kit kit;
-	const char *path;
-	char *bytes;
-
-	kit_open(&kit, gpu_start("", DIRECT), "f");
-	path = daemon_path(kit.rig.daemon, "f");
-	bytes = bytes_of(kit.memory);
-	pattern_fill(bytes + at, len, 2, off);
-	CHECK_EQ(dsaio_pwrite(kit.rig.handle, kit.file, buffer(kit.memory + at), len, off), len);
-	file_check_pattern(path, off, len, 2, off);
-	file_check_pattern(path, 0, off, 1, 0);
-	file_check_pattern(path, off + len, FILE_BYTES - off - len, 1, off + len);
-	memset(bytes, 0xee, MEMORY_BYTES);
-	CHECK_EQ(dsaio_pread(kit.rig.handle, kit.file, buffer(kit.memory + at), len, off), len);
-	pattern_check(bytes + at, len, 2, off, "GPU memory");
-	for (uint64_t i = 0; i < MEMORY_BYTES; i++)
-		CHECK_MSG((i >= at && i < at + len) || (uint8_t)bytes[i] == 0xee,
-			  "byte %" PRIu64 " has changed", i);
-	CHECK_EQ(n_imported(kit.rig.daemon), 1);
-	CHECK_EQ(gpu.look.standin_counts().n_copies, 0);
-	kit_close(&kit);
-}
-
-TEST(parts, "ops on parts of an allocation import it once")
-{
-	struct kit kit;
-
-	kit_open(&kit, gpu_start("", DIRECT), "f");
-	for (unsigned i = 0; i < 16; i++)
-		check_read(&kit, kit.memory + i * 100000, i * 4096, 5000);
-	CHECK_EQ(n_imported(kit.rig.daemon), 1);
-	kit_close(&kit);
-}
-
-/* ---- two clients ---- */
-
-/* It writes and reads back, each round other bytes. */
-static void rounds(struct kit *kit, unsigned n, uint64_t seed)
-{
-	for (unsigned i = 0; i < n; i++) {
-		const uint64_t len = 100001 + 4096 * i, off = 77 * i;
-
-		pattern_fill(bytes_of(kit->memory), len, seed + i, 0);
-		CHECK_EQ(dsaio_pwrite(kit->rig.handle, kit->file, buffer(kit->memory), len, off),
-			 len);
-		memset(bytes_of(kit->memory), 0, len);
-		CHECK_EQ(dsaio_pread(kit->rig.handle, kit->file, buffer(kit->memory), len, off),
-			 len);
-		pattern_check(bytes_of(kit->memory), len, seed + i, 0, "GPU memory");
-	}
-}
-
-TEST(two, "two clients on one GPU")
-{
-	struct daemon *daemon = gpu_start("", DIRECT);
-	struct kit kit;
-	pid_t pid = (pid_t)CHECK_SYS(fork());
-
-	if (!pid) {
-		kit_open(&kit, daemon, "g");
-		rounds(&kit, 30, 1000);
-		_exit(0); /* its memory and client are not given back: the daemon does */
-	}
-	kit_open(&kit, daemon, "f");
-	rounds(&kit, 30, 2000);
-	child_wait_ok(pid);
-	imported_wait(daemon, 1);
-	rounds(&kit, 1, 3000);
-	kit_close(&kit);
-}
-
-TEST(killed, "a client that is killed during an op: its memory goes with the op")
-{
-	struct daemon *daemon = gpu_start("", DIRECT);
-	struct dsaio_op *op;
-	struct kit kit;
-	pid_t pid = (pid_t)CHECK_SYS(fork());
-
-	if (!pid) {
-		kit_open(&kit, daemon, "g");
-		words_set("cuFileRead=hold");
-		CHECK_CALL(dsaio_pread_async(kit.rig.handle, kit.file, buffer(kit.memory), 4096, 0,
-					     &op));
-		for (;;)
-			(void)pause();
-	}
-	held_wait("cuFileRead", true);
-	CHECK_SYS(kill(pid, SIGKILL));
-	CHECK_EQ(waitpid(pid, NULL, 0), pid);
-	CHECK_EQ(n_imported(daemon), 1); /* a transfer uses it */
-	words_set("");
-	imported_wait(daemon, 0);
-	kit_open(&kit, daemon, "f");
-	check_read(&kit, kit.memory, 0, MEMORY_BYTES);
-	kit_close(&kit);
-}
-
-/* ---- memory that its owner frees ---- */
-
-TEST(reuse, "an allocation at the address of one that was freed gets its own bytes")
-{
-	CUdeviceptr first;
-	struct kit kit;
-
-	kit_open(&kit, gpu_start("reuse=1", DIRECT), "f");
-	for (unsigned i = 0; i < 5; i++) {
-		check_read(&kit, kit.memory, i * 4096, MIB);
-		first = kit.memory;
-		gpu_free(kit.memory);
-		kit.memory = gpu_alloc(MEMORY_BYTES);
-		CHECK(kit.memory == first);
-	}
-	check_read(&kit, kit.memory, 4096, MIB);
-	imported_wait(kit.rig.daemon, 1); /* those of before are gone */
-	kit_close(&kit);
-}
-
-TEST(freed, "memory that is freed during an op: the op ends, and the memory goes")
-{
-	CUdeviceptr other;
-	struct dsaio_op *op;
-	struct kit kit;
-
-	kit_open(&kit, gpu_start("", DIRECT), "f");
-	other = gpu_alloc(MEMORY_BYTES);
-	check_read(&kit, kit.memory, 0, MIB);
-	words_set("cuFileRead=hold");
-	CHECK_CALL(dsaio_pread_async(kit.rig.handle, kit.file, buffer(other), 4096, 0, &op));
-	held_wait("cuFileRead", true);
-	gpu_free(other);
-	words_set("");
-	CHECK_EQ(op_wait(op, -1), 4096);
-	dsaio_op_free(op);
-	check_read(&kit, kit.memory, 0, MEMORY_BYTES);
-	kit_close(&kit);
-}
-
-/* ---- the way that is not there ---- */
+/* ---- the path that is not there ---- */
 
 static const struct {
 	const char *what, *standin, *words;
@@ -284,12 +132,9 @@ TEST(refused_file, "engine = gds: an op on a file that cuFile does not take fail
 
 static void check_copied(const struct kit *kit, struct dsaio_op *op, int64_t result)
 {
-	CHECK_EQ(op_wait(op, -1), result);
-	CHECK_EQ(dsaio_op_way(op), DSAIO_WAY_COPIED);
-	CHECK_MSG(strstr(dsaio_op_why(op), REFUSED_WHY) && strstr(dsaio_op_why(op), "/f: "), "%s",
-		  dsaio_op_why(op));
+	check_path(op, result, DSAIO_WAY_COPIED,
+		   "/f: GPU memory: cuFileHandleRegister(): " REFUSED_WHY);
 	pattern_check(bytes_of(kit->memory), (uint64_t)result, 1, 0, "GPU memory");
-	dsaio_op_free(op);
 }
 
 TEST(copied_file, "engine = auto: ops on a file that cuFile does not take are copied, and say why")
@@ -315,10 +160,7 @@ TEST(copied_file, "engine = auto: ops on a file that cuFile does not take are co
 
 	kit.file = file_fresh(&kit, "g"); /* another file goes directly */
 	CHECK_CALL(dsaio_pread_async(kit.rig.handle, kit.file, buffer(kit.memory), MIB, 0, &op));
-	CHECK_EQ(op_wait(op, -1), MIB);
-	CHECK_EQ(dsaio_op_way(op), DSAIO_WAY_GPU);
-	CHECK_EQ(strlen(dsaio_op_why(op)), 0);
-	dsaio_op_free(op);
+	check_path(op, MIB, DSAIO_WAY_GPU, "");
 	kit_close(&kit);
 }
 
@@ -394,23 +236,6 @@ TEST_TABLE(copied, refusals, "engine = auto: the bytes are copied")
 	kit_open(&kit, gpu_start(test_text("nvfs=2.24 %s", refusals[row].standin), ""), "f");
 	check_read(&kit, kit.memory, 77, MIB);
 	CHECK(gpu.look.standin_counts().n_copies > 0);
-	kit_close(&kit);
-}
-
-TEST(restart, "a daemon that is started again imports the memory anew")
-{
-	struct daemon *daemon = gpu_start("", DIRECT);
-	struct kit kit;
-
-	kit_open(&kit, daemon, "f");
-	check_read(&kit, kit.memory, 0, MIB);
-	rig_close(&kit.rig);
-	imported_wait(daemon, 0);
-	daemon_stop(daemon);
-	daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
-	gpu_free(kit.memory);
-	kit_open(&kit, daemon, "f");
-	check_read(&kit, kit.memory, 0, MIB);
 	kit_close(&kit);
 }
 

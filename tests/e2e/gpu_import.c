@@ -41,15 +41,6 @@ static void rig_gone(struct rig *rig)
 	imported_wait(daemon, 0);
 }
 
-static void check_way(struct dsaio_op *op, int64_t result, enum dsaio_way way, const char *why)
-{
-	CHECK_EQ(op_wait(op, -1), result);
-	CHECK_EQ(dsaio_op_way(op), (int)way);
-	CHECK_MSG(*why ? strstr(dsaio_op_why(op), why) != NULL : !*dsaio_op_why(op), "%s",
-		  dsaio_op_why(op));
-	dsaio_op_free(op);
-}
-
 /* An op that goes that way. */
 static void check_read(struct rig *rig, struct dsaio_file *file, char *memory, uint64_t len,
 		       uint64_t off, enum dsaio_way way, const char *why)
@@ -58,7 +49,7 @@ static void check_read(struct rig *rig, struct dsaio_file *file, char *memory, u
 
 	memset(program_bytes(memory), 0xee, len);
 	CHECK_CALL(dsaio_pread_async(rig->handle, file, memory, len, off, &op));
-	check_way(op, (int64_t)len, way, why);
+	check_path(op, (int64_t)len, way, why);
 	pattern_check(program_bytes(memory), len, 1, off, "GPU memory");
 }
 
@@ -105,7 +96,7 @@ TEST_TABLE(writes, ranges, "a write takes the bytes of GPU memory, and changes n
 		pattern_fill(program_bytes(memory), len, seed, off);
 		if (seed == 3) {
 			CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, len, off, &op));
-			check_way(op, (int64_t)len, DSAIO_WAY_GPU, "");
+			check_path(op, (int64_t)len, DSAIO_WAY_GPU, "");
 		} else {
 			CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, len, off), len);
 		}
@@ -113,26 +104,6 @@ TEST_TABLE(writes, ranges, "a write takes the bytes of GPU memory, and changes n
 		file_check_pattern(path, 0, off, 1, 0);
 		file_check_pattern(path, off + len, 100, 1, off + len);
 	}
-	rig_gone(&rig);
-}
-
-TEST(grows, "writes that extend a file, and a read that passes its end")
-{
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct dsaio_file *file;
-	char *memory;
-
-	rig_gpu(&rig, "", DIRECT);
-	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
-	memory = program_alloc(0, MIB);
-	pattern_fill(program_bytes(memory), MIB, 1, 0);
-	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 500000, 0), 500000);
-	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory + 500000, 77, 500000), 77);
-	CHECK_EQ(file_size(daemon_path(rig.daemon, "f")), 500077);
-	memset(program_bytes(memory), 0, MIB);
-	CHECK_EQ(dsaio_pread(rig.handle, file, memory, MIB, 1000), 499077);
-	pattern_check(program_bytes(memory), 499077, 1, 1000, "GPU memory");
-	CHECK_EQ(program_bytes(memory)[499077], 0);
 	rig_gone(&rig);
 }
 
@@ -163,9 +134,9 @@ TEST(batch, "a batch and a vectored op take GPU memory beside the pool's")
 	ios[2].buf = NULL;
 	ios[1].buf = (char *)pool + 8192;
 	CHECK_EQ(dsaio_submit(rig.handle, ios, 3, 0, ops), 3);
-	check_way(ops[0], 8192, DSAIO_WAY_GPU, "");
-	check_way(ops[1], 8192, DSAIO_WAY_SHARED, "");
-	check_way(ops[2], 14096, DSAIO_WAY_GPU, "");
+	check_path(ops[0], 8192, DSAIO_WAY_GPU, "");
+	check_path(ops[1], 8192, DSAIO_WAY_SHARED, "");
+	check_path(ops[2], 14096, DSAIO_WAY_GPU, "");
 	pattern_check(program_bytes(memory), 8192, 1, 0, "GPU memory");
 	pattern_check(pool, 4096, 1, 2 * MIB, "pool");
 	pattern_check(program_bytes(other), 10000, 1, 2 * MIB + 4096, "GPU memory");
@@ -218,23 +189,6 @@ TEST(threads, "threads allocate and free GPU memory at the same addresses, and g
 	rig_gone(&rig);
 }
 
-TEST(freed, "the daemon lets go of memory that was freed, with the next allocation")
-{
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	char *memory, *other;
-	struct dsaio_file *file;
-
-	memory = rig_gpu_memory(&rig, "", DIRECT, &file);
-	other = program_alloc(0, MIB);
-	check_read(&rig, file, memory, 4096, 0, DSAIO_WAY_GPU, "");
-	program_free(0, memory);
-	CHECK_EQ(n_imported(rig.daemon), 1);
-	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 4096, 0), -EFAULT, "");
-	check_read(&rig, file, other, 4096, 0, DSAIO_WAY_GPU, "");
-	CHECK_EQ(n_imported(rig.daemon), 1);
-	rig_gone(&rig);
-}
-
 TEST(freed_copied, "memory that was freed is given back by ops that are copied, too")
 {
 	enum { N = 16, LEN_COPIED = 4 * KIB };
@@ -281,7 +235,7 @@ TEST(freed_in_use, "memory that is freed during an op: the op ends, and the next
 	memset(program_bytes(memory), 0x5a, 4096);
 	CHECK_CALL(program_register(&rig, memory, MIB)); /* imports it, while the op is open */
 	words_set("");
-	check_way(op, 4096, DSAIO_WAY_GPU, "");
+	check_path(op, 4096, DSAIO_WAY_GPU, "");
 	CHECK_EQ(program_bytes(memory)[0], 0x5a);
 	check_read(&rig, file, memory, 4096, 4096, DSAIO_WAY_GPU, "");
 	imported_wait(rig.daemon, 1); /* the op's end gave the other back, at the next one */
@@ -399,24 +353,6 @@ TEST_TABLE(refused, copied, "memory that the daemon refuses is copied")
 	check_read(&rig, file, memory, MIB, 0, DSAIO_WAY_COPIED, copied[row].why);
 	check_read(&rig, file, memory + 7, 5000, 11, DSAIO_WAY_COPIED, copied[row].why);
 	imported_wait(rig.daemon, 0);
-}
-
-TEST(beyond, "a range that passes the end of its allocation is -EFAULT")
-{
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct dsaio_file *file;
-	char *memory;
-
-	rig_gpu(&rig, "", DIRECT);
-	file_make_pattern(daemon_path(rig.daemon, "f"), 8192, 1);
-	file = rig_file(&rig, "f", O_RDWR);
-	memory = program_alloc(0, 4096);
-	CHECK_FAILS(dsaio_pread(rig.handle, file, memory + 1, 4096, 0), -EFAULT,
-		    "GPU memory at;within one allocation");
-	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory + 1, 4096, 0), -EFAULT,
-		    "GPU memory at;within one allocation");
-	file_check_pattern(daemon_path(rig.daemon, "f"), 0, 8192, 1, 0);
-	rig_gone(&rig);
 }
 
 /* ---- clients and daemons ---- */

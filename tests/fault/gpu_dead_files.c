@@ -74,16 +74,6 @@ static void healthy_ok(struct rig *rig, const char *name, CUdeviceptr memory)
 	reader_ok(&reader, true);
 }
 
-static void probe_wait(const struct daemon *daemon)
-{
-	for (bool is_probing = true; is_probing;) {
-		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-
-		daemon_status(daemon, &answer);
-		is_probing = strstr(answer.reply->status->gpus->why, "not answered yet");
-	}
-}
-
 enum { N_DEAD = 6 }; /* more than a user has threads for calls of the driver */
 
 static const struct {

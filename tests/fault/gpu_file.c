@@ -65,17 +65,6 @@ struct kit {
 	struct raw_file file;
 };
 
-/* A question is refused while the GPUs are probed. */
-static void probe_wait(const struct daemon *daemon)
-{
-	for (bool is_probing = true; is_probing;) {
-		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-
-		daemon_status(daemon, &answer);
-		is_probing = strstr(answer.reply->status->gpus->why, "not answered yet");
-	}
-}
-
 static void kit_open(struct kit *kit, const char *standin, const char *keys)
 {
 	*kit = (struct kit){ .daemon = gpu_start(standin, keys), .raw = RAW_NONE };
@@ -248,7 +237,7 @@ TEST(probing, "a question while the GPUs are probed is refused, and one after th
 	raw_close(&kit.raw);
 	daemon_stop(kit.daemon);
 	words_set("cuFileDriverOpen=hold");
-	kit.daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
+	kit.daemon = gpu_daemon_again();
 	held_wait("cuFileDriverOpen", true);
 	kit.raw = (struct raw)RAW_NONE;
 	raw_open(&kit.raw, kit.daemon);

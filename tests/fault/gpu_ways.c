@@ -33,21 +33,13 @@ TEST_TABLE(way, ways, "Hello names the way of GPU memory, and an import follows 
 
 	daemon_stop(daemon);
 	CHECK_SYS(setenv("STANDIN", ways[row].standin, 1));
-	daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
-	for (bool is_probing = true; is_probing;) { /* the reply to an import waits for the probe */
-		struct raw first = RAW_NONE;
-
-		raw_open(&first, daemon);
-		raw_close(&first);
-		daemon_status(daemon, &answer);
-		gpus = answer.reply->status->gpus;
-		is_probing = gpus && strstr(gpus->why, "not answered yet");
-		if (!is_probing && gpus) {
-			CHECK_EQ(gpus->way, ways[row].way);
-			CHECK_MSG(strstr(gpus->why, ways[row].why), "%s", gpus->why);
-		}
-		answer_free(&answer);
-		answer = (struct answer)ANSWER_NONE;
+	daemon = gpu_daemon_again();
+	probe_wait(daemon);
+	daemon_status(daemon, &answer);
+	gpus = answer.reply->status->gpus;
+	if (gpus) {
+		CHECK_EQ(gpus->way, ways[row].way);
+		CHECK_MSG(strstr(gpus->why, ways[row].why), "%s", gpus->why);
 	}
 	CHECK_EQ((features(&raw, daemon, ways[row].way, ways[row].why) & RING_FEATURE_DEVICE) != 0,
 		 ways[row].has_feature);
@@ -62,37 +54,32 @@ TEST_TABLE(way, ways, "Hello names the way of GPU memory, and an import follows 
 		import_fails(&raw, &import, -EOPNOTSUPP, ways[row].why);
 }
 
+/* A daemon whose driver is asked without end. */
+static struct daemon *probing_start(const char *keys)
+{
+	struct daemon *daemon;
+
+	daemon_stop(gpu_start("", keys));
+	words_set("cuFileDriverOpen=hold");
+	daemon = gpu_daemon_again();
+	held_wait("cuFileDriverOpen", true);
+	return daemon;
+}
+
 TEST(probing, "an import that comes while the driver is asked waits for its answer")
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
-	struct daemon *daemon = gpu_start("", "engine = gds\n");
+	struct daemon *daemon = probing_start("engine = gds\n");
 
-	daemon_stop(daemon);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
-	words_set("cuFileDriverOpen=hold");
-	daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
-	held_wait("cuFileDriverOpen", true);
 	CHECK(features(&raw, daemon, WIRE__GPU_WAY__GPU_DIRECT, "not answered yet") &
 	      RING_FEATURE_DEVICE);
 	raw_send(&raw, &request, NULL, 0);
 	CHECK(!wait_readable(raw.fd, 300000)); /* no answer can come */
 	words_set("");
 	raw_receive_ok(&raw);
-}
-
-/* A daemon whose driver is asked without end, and a client of it. */
-static struct daemon *probing_start(const char *keys, struct raw *raw)
-{
-	struct daemon *daemon = gpu_start("", keys);
-
-	daemon_stop(daemon);
-	words_set("cuFileDriverOpen=hold");
-	daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
-	held_wait("cuFileDriverOpen", true);
-	raw_open(raw, daemon);
-	return daemon;
 }
 
 TEST(probing_others, "imports that wait for the driver leave room for other requests")
@@ -102,9 +89,10 @@ TEST(probing_others, "imports that wait for the driver leave room for other requ
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
 	struct daemon *daemon = probing_start(
-		"engine = gds\nclient_requests = 8\nuser_requests = 8\n", &raw);
+		"engine = gds\nclient_requests = 8\nuser_requests = 8\n");
 	struct raw_slab slab;
 
+	raw_open(&raw, daemon);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	for (unsigned i = 0; i < N_WAIT; i++)
 		raw_send(&raw, &request, NULL, 0);
@@ -131,8 +119,9 @@ TEST(probing_stop,
 	struct raw_slab slab;
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
-	struct daemon *daemon = probing_start("engine = gds\n", &raw);
+	struct daemon *daemon = probing_start("engine = gds\n");
 
+	raw_open(&raw, daemon);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	raw_send(&raw, &request, NULL, 0);
 	raw_slab(&raw, MIB, &slab); /* so the import was read */
@@ -151,8 +140,9 @@ TEST(probing_gone, "a client that closes its connection while its requests wait 
 	struct raw raw = RAW_NONE, next = RAW_NONE;
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
-	struct daemon *daemon = probing_start("engine = gds\nclient_requests = 1\n", &raw);
+	struct daemon *daemon = probing_start("engine = gds\nclient_requests = 1\n");
 
+	raw_open(&raw, daemon);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	raw_send(&raw, &request, NULL, 0);
 	raw_send(&raw, &request, NULL, 0); /* stays in the socket */

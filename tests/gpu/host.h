@@ -76,6 +76,25 @@ static inline struct daemon *gpu_daemon_start(const char *standin, const char *k
 	return daemon_start(DAEMON_ARGS("--config", config));
 }
 
+/* Another one of that configuration. */
+static inline struct daemon *gpu_daemon_again(void)
+{
+	return daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
+}
+
+/* Waits for the end of the probe: the daemon refuses to register files before. */
+static inline void probe_wait(const struct daemon *daemon)
+{
+	for (bool is_probing = true; is_probing;) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+		const Wire__Gpus *gpus;
+
+		daemon_status(daemon, &answer);
+		gpus = answer.reply->status->gpus;
+		is_probing = gpus && strstr(gpus->why, "not answered yet");
+	}
+}
+
 /* Both, with a context of GPU 0 current. */
 static inline struct daemon *gpu_start(const char *standin, const char *keys)
 {

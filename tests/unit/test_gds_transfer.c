@@ -5,6 +5,26 @@
 
 #include <errno.h>
 
+static struct gds_handle handle;
+static struct gds_memory *memory;
+static struct region region;
+
+static void transfer_setup(void)
+{
+	setup();
+	handle = exported(MEMORY_BYTES);
+	memory = import(&handle, &region);
+}
+
+static void transfer_teardown(void)
+{
+	gds_release(memory);
+	nothing_is_left("a transfer");
+	file_end();
+	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_files, 0);
+	teardown();
+}
+
 /* All at once, and in short transfers. */
 static const char *const manners[] = { "", "most=3000" };
 
@@ -33,9 +53,6 @@ static void only_has_changed(const char *bytes, uint64_t off, uint64_t len, cons
 
 START_TEST(reads_of_any_range)
 {
-	const struct gds_handle handle = exported(MEMORY_BYTES);
-	struct region region;
-	struct gds_memory *memory = import(&handle, &region);
 	const char *bytes = gpu.look.standin_bytes((uintptr_t)region.base);
 
 	for (int row = 0; row < N_ROWS(reads); row++) {
@@ -55,10 +72,6 @@ START_TEST(reads_of_any_range)
 	}
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_files, 1);
 	ck_assert_uint_gt(gpu.see.standin_cufile_counts().n_reads, 0);
-	gds_release(memory);
-	nothing_is_left("reads");
-	file_end();
-	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_files, 0);
 }
 END_TEST
 
@@ -82,9 +95,6 @@ static const struct {
 
 START_TEST(writes_change_their_range_only)
 {
-	const struct gds_handle handle = exported(MEMORY_BYTES);
-	struct region region;
-	struct gds_memory *memory = import(&handle, &region);
 	static char bytes[FILE_BYTES], now[FILE_BYTES];
 
 	words(manners[_i]);
@@ -113,9 +123,6 @@ START_TEST(writes_change_their_range_only)
 	ck_assert_uint_gt(gpu.see.standin_cufile_counts().n_writes, 0);
 	if (_i != 1)
 		ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_unaligned_writes, 0);
-	gds_release(memory);
-	nothing_is_left("writes");
-	file_end();
 }
 END_TEST
 
@@ -149,9 +156,6 @@ static const struct {
 
 START_TEST(an_error_of_a_transfer_is_an_errno)
 {
-	const struct gds_handle handle = exported(MEMORY_BYTES);
-	struct region region;
-	struct gds_memory *memory = import(&handle, &region);
 	struct block block = make(errors[_i].is_write ? BLOCK_WRITE : BLOCK_READ, &region, 4096,
 				  8192, 0),
 		     again = block;
@@ -165,17 +169,11 @@ START_TEST(an_error_of_a_transfer_is_an_errno)
 	words("");
 	gds_transfer(&again);
 	ck_assert(again.result >= 0 && again.best == 8192);
-	gds_release(memory);
-	nothing_is_left(errors[_i].words);
-	file_end();
 }
 END_TEST
 
 START_TEST(of_a_file_that_cufile_refuses_no_byte_is_copied)
 {
-	const struct gds_handle handle = exported(MEMORY_BYTES);
-	struct region region;
-	struct gds_memory *memory = import(&handle, &region);
 	struct block block = make(BLOCK_READ, &region, 4096, 8192, 0);
 	const uint64_t n_copies = gpu.look.standin_counts().n_copies;
 
@@ -193,47 +191,35 @@ START_TEST(of_a_file_that_cufile_refuses_no_byte_is_copied)
 		ck_assert_msg(end.result == -EOPNOTSUPP && !end.best, "%d: %d", i, (int)end.result);
 	}
 	ck_assert_uint_eq(gpu.look.standin_counts().n_copies, n_copies);
-	gds_release(memory);
-	file_end();
 }
 END_TEST
 
 START_TEST(a_transfer_that_makes_no_progress_ends)
 {
-	const struct gds_handle handle = exported(MEMORY_BYTES);
-	struct region region;
-	struct gds_memory *memory = import(&handle, &region);
 	struct block block = make(_i ? BLOCK_WRITE : BLOCK_READ, &region, 4096, 8192, 0);
 
 	words("most=0");
 	gds_transfer(&block);
 	ck_assert(block.result == 0 && block.best == 0);
-	gds_release(memory);
-	file_end();
 }
 END_TEST
 
 START_TEST(memory_that_cannot_be_pinned_works_unregistered)
 {
-	const struct gds_handle handle = exported(MEMORY_BYTES);
-	struct region region;
-	struct gds_memory *memory;
 	struct block block = make(BLOCK_READ, &region, 4096, 8192, 100);
 
+	gds_release(memory);
 	words("cuFileBufRegister=5036");
 	memory = import(&handle, &region);
 	gds_transfer(&block);
 	ck_assert(block.result >= 0 && block.best == 8192);
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_unregistered, 1);
-	gds_release(memory);
-	nothing_is_left("unregistered");
-	file_end();
 }
 END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_add_checked_fixture(tcase, transfer_setup, transfer_teardown);
 	tcase_add_loop_test(tcase, reads_of_any_range, 0, N_ROWS(manners));
 	tcase_add_loop_test(tcase, writes_change_their_range_only, 0, N_ROWS(manners));
 	tcase_add_test(tcase, of_a_file_that_cufile_refuses_no_byte_is_copied);
