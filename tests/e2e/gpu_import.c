@@ -1,6 +1,6 @@
 /*
- * The library has the daemon import GPU memory: which memory, from when on and for how long, and the way
- * that ops then take.  (gpu_direct.c has more on the bytes.)
+ * The library has the daemon import GPU memory: which memory, from when on and for how long, and the path
+ * that ops then take, and files that cuFile does not take.
  */
 #include "proto/util/clock.h"
 #include "tests/gpu/owner.h"
@@ -341,6 +341,12 @@ static const struct {
 	{ "more than the client may have", "nvfs=2.24", "client_device_max = 64K\n",
 	  "client_device_max" },
 	{ "the configuration says so", "nvfs=2.24", "engine = libaio\n", "engine = libaio" },
+	{ "cuFile takes no imported memory", "nvfs=2.24 buf_imported=no", "",
+	  "CU_FILE_CUDA_MEMORY_TYPE_INVALID" },
+	{ "the handle does not open", "nvfs=2.24 cuIpcOpenMemHandle_v2=400", "",
+	  "cuIpcOpenMemHandle()" },
+	{ "the driver has failed", "nvfs=2.24 cuFileDriverOpen=5004", "",
+	  "CU_FILE_DRIVER_VERSION_MISMATCH" },
 };
 
 TEST_TABLE(refused, copied, "memory that the daemon refuses is copied")
@@ -353,6 +359,166 @@ TEST_TABLE(refused, copied, "memory that the daemon refuses is copied")
 	check_read(&rig, file, memory, MIB, 0, DSAIO_WAY_COPIED, copied[row].why);
 	check_read(&rig, file, memory + 7, 5000, 11, DSAIO_WAY_COPIED, copied[row].why);
 	imported_wait(rig.daemon, 0);
+}
+
+static const struct {
+	const char *what, *standin, *words;
+	int error;
+} refusals[] = {
+	{ "cuFile takes no imported memory", "buf_imported=no", "CU_FILE_CUDA_MEMORY_TYPE_INVALID",
+	  -EOPNOTSUPP },
+	{ "the handle does not open", "cuIpcOpenMemHandle_v2=400", "cuIpcOpenMemHandle()",
+	  -EFAULT },
+	{ "the driver has failed", "cuFileDriverOpen=5004", "CU_FILE_DRIVER_VERSION_MISMATCH",
+	  -EOPNOTSUPP },
+};
+
+TEST_TABLE(refused_strict, refusals, "engine = gds: the op fails with the sentence")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file;
+	char *memory = rig_gpu_memory(&rig, refusals[row].standin, DIRECT, &file);
+
+	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 4096, 0), refusals[row].error,
+		    refusals[row].words);
+	rig_gone(&rig);
+}
+
+TEST(refused_transfer, "an op that cuFile refuses names the log, which has the reason")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file;
+	char *memory = rig_gpu_memory(&rig, "", DIRECT, &file), place[PATH_MAX + 32];
+
+	(void)snprintf(place, sizeof(place), "see the daemon's log (%s)", rig.daemon->log_path);
+	words_set("cuFileRead=5008");
+	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 4096, 0), -EOPNOTSUPP, place);
+	daemon_log_wait(rig.daemon, "CU_FILE_IO_NOT_SUPPORTED (5008)");
+	words_set("");
+	check_read(&rig, file, memory, 4096, 0, DSAIO_WAY_GPU, "");
+	rig_gone(&rig);
+}
+
+/* ---- files that cuFile does not take ---- */
+
+#define REFUSED "cuFileHandleRegister=5008"
+#define REFUSED_WHY "/f: GPU memory: cuFileHandleRegister(): CU_FILE_IO_NOT_SUPPORTED (5008)"
+
+/* A file of 1 MiB that is not in the cache. */
+static struct dsaio_file *file_fresh(struct rig *rig, const char *name)
+{
+	file_make_pattern(daemon_path(rig->daemon, name), MIB, 1);
+	return rig_file(rig, name, O_RDWR);
+}
+
+TEST(refused_file, "engine = gds: an op on a file that cuFile does not take fails, and says why")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file, *good;
+	char *memory, *other;
+	struct dsaio_op *op;
+
+	rig_gpu(&rig, "", DIRECT);
+	file = file_fresh(&rig, "f");
+	memory = program_alloc(0, MIB);
+	words_set(REFUSED);
+	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 4096, 0), -EOPNOTSUPP, REFUSED_WHY);
+	CHECK_FAILS(dsaio_pwrite_async(rig.handle, file, memory, 5, 1, &op), -EOPNOTSUPP,
+		    REFUSED_WHY);
+	words_set("");
+	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 4096, 0), -EOPNOTSUPP,
+		    "pread: file ;" REFUSED_WHY
+		    "; the daemon is configured not to have it copied (engine = gds): move the "
+		    "file to ext4 or XFS, or set engine = auto");
+	CHECK_MSG(!strstr(dsaio_error(), "GPU memory at"), "%s", dsaio_error());
+	file_check_pattern(daemon_path(rig.daemon, "f"), 0, MIB, 1, 0);
+	good = file_fresh(&rig, "g");
+	check_read(&rig, good, memory, 4096, 0, DSAIO_WAY_GPU, "");
+
+	other = program_alloc(0, MIB);
+	program_free(0, memory);
+	do { /* the ops that failed have no reference left, so others give it back */
+		check_read(&rig, good, other, 4096, 0, DSAIO_WAY_GPU, "");
+		(void)usleep(10000);
+	} while (n_imported(rig.daemon) != 1);
+	rig_gone(&rig);
+}
+
+TEST(copied_file, "engine = auto: ops on a file that cuFile does not take are copied, and say why")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file;
+	struct dsaio_op *op;
+	char *memory, *other;
+
+	rig_gpu(&rig, "nvfs=2.24", "");
+	file = file_fresh(&rig, "f");
+	memory = program_alloc(0, MIB);
+	words_set(REFUSED);
+	check_read(&rig, file, memory, MIB, 0, DSAIO_WAY_COPIED, REFUSED_WHY);
+	words_set(""); /* the answer lasts as long as the file */
+	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, 5000, 0, &op));
+	check_path(op, 5000, DSAIO_WAY_COPIED, REFUSED_WHY);
+	CHECK_EQ(n_imported(rig.daemon), 1);
+	other = program_alloc(0, MIB); /* no op on this file is worth an import */
+	memcpy(program_bytes(other), program_bytes(memory), 5000);
+	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, other, 5000, 0, &op));
+	check_path(op, 5000, DSAIO_WAY_COPIED, REFUSED_WHY);
+	CHECK_EQ(n_imported(rig.daemon), 1);
+	file_check_pattern(daemon_path(rig.daemon, "f"), 0, MIB, 1, 0);
+	check_read(&rig, file_fresh(&rig, "g"), memory, MIB, 0, DSAIO_WAY_GPU, "");
+}
+
+/* A thread that reads with a handle of its own. */
+struct reader {
+	struct rig rig; /* with that handle */
+	struct dsaio_file *file;
+	char *memory;
+	uint64_t off;
+	pthread_t thread;
+};
+
+static void *reader_main(void *arg)
+{
+	struct reader *reader = arg;
+
+	CHECK_CALL(dsaio_handle_open(reader->rig.client, NULL, &reader->rig.handle));
+	check_read(&reader->rig, reader->file, reader->memory + reader->off, 4096, reader->off,
+		   DSAIO_WAY_GPU, "");
+	dsaio_handle_close(reader->rig.handle);
+	return NULL;
+}
+
+static void reader_start(struct reader *reader, const struct rig *rig, struct dsaio_file *file,
+			 char *memory, uint64_t off)
+{
+	*reader = (struct reader){ .rig = *rig, .file = file, .memory = memory, .off = off };
+	CHECK_EQ(pthread_create(&reader->thread, NULL, reader_main, reader), 0);
+}
+
+TEST(held_file, "ops on a file wait while it is registered, and no other op does")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct reader first, second, other;
+	struct dsaio_file *file, *held;
+	char *memory, *host;
+
+	memory = rig_gpu_memory(&rig, "nvfs=2.24", DIRECT, &file);
+	check_read(&rig, file, memory, MIB, 0, DSAIO_WAY_GPU, "");
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, (void **)&host));
+	held = file_fresh(&rig, "g");
+	words_set("cuFileHandleRegister=hold");
+	reader_start(&first, &rig, held, memory, 0);
+	held_wait("cuFileHandleRegister", true);
+	reader_start(&second, &rig, held, memory, 4096);
+	reader_start(&other, &rig, file, memory, 8192); /* of a file that is registered */
+	CHECK_EQ(pthread_join(other.thread, NULL), 0);
+	CHECK_EQ(dsaio_pread(rig.handle, held, host, 4096, 0), 4096);
+	words_set("");
+	CHECK_EQ(pthread_join(first.thread, NULL), 0);
+	CHECK_EQ(pthread_join(second.thread, NULL), 0);
+	CHECK_CALL(dsaio_free(rig.client, host));
+	rig_gone(&rig);
 }
 
 /* ---- clients and daemons ---- */

@@ -148,44 +148,12 @@ START_TEST(events_are_used_again)
 }
 END_TEST
 
-static const struct {
-	const char *standin;
-	int r; /* of the call; 0: it is the copy that fails */
-	int error;
-	const char *words;
-} errors[] = {
-	{ "cuEventCreate=2", -ENOMEM, 0, "cuEventCreate()" },
-	{ "cuMemcpyDtoHAsync_v2=1", -EFAULT, 0, "cuMemcpyDtoHAsync()" },
-	{ "cuEventRecord=700", -EIO, 0, "cuEventRecord()" },
-	{ "cuEventQuery=700", 0, -EIO, "cuEventQuery()" },
-	{ "copy_fails=1", 0, -EIO, "(719)" },
-};
-
-START_TEST(an_error_says_which_call_it_was_and_leaves_no_copy) /* _i: the row */
-{
-	struct gpu_copy copy;
-	char *why = NULL;
-
-	copies_setup();
-	ck_assert_int_eq(setenv("STANDIN", errors[_i].standin, 1), 0);
-	ck_assert_int_eq(gpus_fill(&all_gpus, 0, &slot, 0, memory, 1, &copy, &why), errors[_i].r);
-	if (!errors[_i].r)
-		ck_assert_int_eq(copy_end(&copy, &why), errors[_i].error);
-	ck_assert_msg(why && strstr(why, errors[_i].words), "%s", why);
-	free(why);
-	ck_assert_int_eq(setenv("STANDIN", "", 1), 0);
-	copies_teardown();
-}
-END_TEST
-
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, memory_of_a_gpu_has_its_number, 0, N_ROWS(gpus));
 	tcase_add_test(tcase, libcuda_is_seen_whenever_the_program_opens_it);
 	tcase_add_test(tcase, a_copy_is_over_when_the_gpu_has_made_it);
 	tcase_add_test(tcase, events_are_used_again);
-	tcase_add_loop_test(tcase, an_error_says_which_call_it_was_and_leaves_no_copy, 0,
-			    N_ROWS(errors));
 }
 
 SUITE("client_gpu_copy", add_tests)
