@@ -27,24 +27,24 @@ static struct dsaio_file *gpu_begin(struct rig *rig, const char *standin, const 
 }
 
 /* Runs an op that must succeed.  Returns how its bytes went. */
-static enum dsaio_way way_of(struct rig *rig, struct dsaio_file *file, char *memory, char *ret_why)
+static enum dsaio_way path_of(struct rig *rig, struct dsaio_file *file, char *memory, char *ret_why)
 {
 	struct dsaio_op *op;
-	int way;
+	int path;
 
 	memset(program_bytes(memory), 0, LEN);
 	CHECK_CALL(dsaio_pread_async(rig->handle, file, memory, LEN, 0, &op));
 	CHECK_EQ(op_wait(op, -1), LEN);
 	pattern_check(program_bytes(memory), LEN, 1, 0, "GPU memory");
-	way = dsaio_op_way(op);
+	path = dsaio_op_way(op);
 	(void)snprintf(ret_why, 256, "%s", dsaio_op_why(op));
 	dsaio_op_free(op);
-	return (enum dsaio_way)way;
+	return (enum dsaio_way)path;
 }
 
 static const struct {
 	const char *what, *standin, *keys;
-	enum dsaio_way way;
+	enum dsaio_way path;
 	const char *why; /* a part of the reason; "": there is none */
 } hosts[] = {
 	{ "auto with nvidia-fs", "nvfs=2.24", "", DSAIO_WAY_GPU, "" },
@@ -61,7 +61,7 @@ TEST_TABLE(host, hosts, "all ops take the path that configuration and cuFile all
 
 	file = gpu_begin(&rig, hosts[row].standin, hosts[row].keys, &memory);
 	for (unsigned i = 0; i < 20; i++) {
-		CHECK_EQ(way_of(&rig, file, memory, why), hosts[row].way);
+		CHECK_EQ(path_of(&rig, file, memory, why), hosts[row].path);
 		CHECK_MSG(*hosts[row].why ? strstr(why, hosts[row].why) != NULL : !*why, "%s", why);
 	}
 }
@@ -80,11 +80,11 @@ TEST(probing,
 	rig = (struct rig)RIG_NONE;
 	daemon_stop(daemon);
 	words_set("cuFileDriverOpen=hold");
-	daemon = daemon_start(DAEMON_ARGS("--config", test_text("%s/gpus.conf", test_dir())));
+	daemon = gpu_daemon_again();
 	held_wait("cuFileDriverOpen", true);
 	file = client_begin(&next, daemon);
 	words_set("");
-	CHECK_EQ(way_of(&next, file, memory, why), DSAIO_WAY_COPIED);
+	CHECK_EQ(path_of(&next, file, memory, why), DSAIO_WAY_COPIED);
 	CHECK_MSG(strstr(why, "compatibility mode"), "%s", why);
 }
 
@@ -122,7 +122,7 @@ TEST(asked, "a copied op asks libcuda once whose memory it is")
 	uint64_t n_asked;
 
 	file = gpu_begin(&rig, "", "", &memory);
-	(void)way_of(&rig, file, memory, why);
+	(void)path_of(&rig, file, memory, why);
 	n_asked = gpu.look.standin_counts().n_asked;
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, LEN, 0), LEN);
 	n_asked = gpu.look.standin_counts().n_asked - n_asked;

@@ -41,15 +41,15 @@ static void rig_gone(struct rig *rig)
 	imported_wait(daemon, 0);
 }
 
-/* An op that goes that way. */
+/* An op that takes that path. */
 static void check_read(struct rig *rig, struct dsaio_file *file, char *memory, uint64_t len,
-		       uint64_t off, enum dsaio_way way, const char *why)
+		       uint64_t off, enum dsaio_way path, const char *why)
 {
 	struct dsaio_op *op;
 
 	memset(program_bytes(memory), 0xee, len);
 	CHECK_CALL(dsaio_pread_async(rig->handle, file, memory, len, off, &op));
-	check_path(op, (int64_t)len, way, why);
+	check_path(op, (int64_t)len, path, why);
 	pattern_check(program_bytes(memory), len, 1, off, "GPU memory");
 }
 

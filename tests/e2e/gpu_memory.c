@@ -147,7 +147,7 @@ TEST_TABLE(register_fails, failures, "memory of which libcuda says too little is
 
 /* ---- the path that an op took ---- */
 
-TEST(ways, "an op tells which way it took, and why GPU memory was copied")
+TEST(paths, "an op tells which path it took, and why GPU memory was copied")
 {
 	static const char why[] = "no GPU on this host";
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;

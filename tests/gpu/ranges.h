@@ -1,5 +1,5 @@
 /*
- * Ranges of a file and of GPU memory, which tests read and write by each way.
+ * Ranges of a file and of GPU memory, which tests read and write by each path.
  */
 #ifndef DSAIO_TESTS_GPU_RANGES_H
 #define DSAIO_TESTS_GPU_RANGES_H

@@ -328,10 +328,10 @@ int gpu_memory_refuse_file(const struct gpu_memory *gpu, const char *function, i
 }
 
 /*
- * Makes way for the allocation.  Regions that it overlaps are of memory that was freed.  Returns false if
+ * Retires the regions that the allocation overlaps: they are of memory that was freed.  Returns false if
  * one of them is IMPORTING.
  */
-static bool regions_make_way(struct gpu_memory *gpu, const struct allocation *allocation)
+static bool regions_retire(struct gpu_memory *gpu, const struct allocation *allocation)
 {
 	LIST_EACH(struct gpu_region, region, &gpu->regions, node) {
 		const struct allocation *old = &region->allocation;
@@ -363,7 +363,7 @@ static int region_new(struct gpu_memory *gpu, const char *function, const void *
 		return r == -ENOENT ? 0 : refuse(gpu, function, memory, r, why);
 	if (!gpu->can_import)
 		return refuse(gpu, function, memory, -EOPNOTSUPP, gpu->why);
-	if (!regions_make_way(gpu, &allocation))
+	if (!regions_retire(gpu, &allocation))
 		return -EAGAIN;
 	if (gpu->n >= gpu->n_max && !regions_spare(gpu))
 		return refuse(gpu, function, memory, -EMFILE,

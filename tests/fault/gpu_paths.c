@@ -1,16 +1,16 @@
 /*
- * The way of GPU memory that the daemon names, and imports while the probe runs.
+ * The path of GPU memory that the daemon names, and imports while the probe runs.
  */
 #include "tests/gpu/imported.h"
 
-/* ---- ways ---- */
+/* ---- paths ---- */
 
 static const struct {
 	const char *what, *standin, *keys;
-	Wire__GpuWay way;
+	Wire__GpuWay path;
 	bool has_feature;
 	const char *why;
-} ways[] = {
+} paths[] = {
 	{ "auto with nvidia-fs", "nvfs=2.24", "", WIRE__GPU_WAY__GPU_AUTO, true, "nvidia-fs 2.24" },
 	{ "auto in compatibility mode", "", "", WIRE__GPU_WAY__GPU_COPY, true,
 	  "compatibility mode" },
@@ -23,35 +23,36 @@ static const struct {
 	{ "auto without a GPU", "cuInit=100", "", WIRE__GPU_WAY__GPU_COPY, false, "no GPU" },
 };
 
-TEST_TABLE(way, ways, "Hello names the way of GPU memory, and an import follows it")
+TEST_TABLE(path, paths, "Hello names the path of GPU memory, and an import follows it")
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
-	struct daemon *daemon = gpu_start("", ways[row].keys);
+	struct daemon *daemon = gpu_start("", paths[row].keys);
 	struct device_import import;
 	const Wire__Gpus *gpus;
 
 	daemon_stop(daemon);
-	CHECK_SYS(setenv("STANDIN", ways[row].standin, 1));
+	CHECK_SYS(setenv("STANDIN", paths[row].standin, 1));
 	daemon = gpu_daemon_again();
 	probe_wait(daemon);
 	daemon_status(daemon, &answer);
 	gpus = answer.reply->status->gpus;
 	if (gpus) {
-		CHECK_EQ(gpus->way, ways[row].way);
-		CHECK_MSG(strstr(gpus->why, ways[row].why), "%s", gpus->why);
+		CHECK_EQ(gpus->way, paths[row].path);
+		CHECK_MSG(strstr(gpus->why, paths[row].why), "%s", gpus->why);
 	}
-	CHECK_EQ((features(&raw, daemon, ways[row].way, ways[row].why) & RING_FEATURE_DEVICE) != 0,
-		 ways[row].has_feature);
+	CHECK_EQ((features(&raw, daemon, paths[row].path, paths[row].why) & RING_FEATURE_DEVICE) !=
+			 0,
+		 paths[row].has_feature);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
-	if (ways[row].has_feature && ways[row].way == WIRE__GPU_WAY__GPU_COPY) {
-		import_fails(&raw, &import, -EOPNOTSUPP, ways[row].why);
+	if (paths[row].has_feature && paths[row].path == WIRE__GPU_WAY__GPU_COPY) {
+		import_fails(&raw, &import, -EOPNOTSUPP, paths[row].why);
 		import.message.must_import = true;
 	}
-	if (ways[row].has_feature)
+	if (paths[row].has_feature)
 		(void)import_call(&raw, &import);
 	else
-		import_fails(&raw, &import, -EOPNOTSUPP, ways[row].why);
+		import_fails(&raw, &import, -EOPNOTSUPP, paths[row].why);
 }
 
 /* A daemon whose driver is asked without end. */
