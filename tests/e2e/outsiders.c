@@ -1,6 +1,6 @@
 /*
- * Programs that use a store's disk without the daemon: the benches see them in the disk's own
- * counters.
+ * Others that use the device of a bench's store, by the daemon or without it: the benches see them in the
+ * device's own counters, and name no more than these show.
  */
 #include "tests/stores.h"
 
@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define STORE_BYTES (320 * MIB)
@@ -143,31 +144,56 @@ static void reader_stop(pid_t pid)
 	"bench", "io", "--folder", store.path, "--read", "--io_size", "2M", "--loops", "10", \
 		"--block_size", "16K", "--queue_depth", "1"
 
-TEST(reader, "a plain O_DIRECT reader of the disk is not called nobody")
+static void check_disturbed(void)
+{
+	CTL(0, SLOW_IO, "--json");
+	check_says("err", "disturbed: others on this device moved ");
+	check_says("out", "\"is_disturbed\": true");
+}
+
+TEST(reader, "a plain O_DIRECT reader of the disk is seen")
 {
 	pid_t reader;
 
 	disk_open(STORE_EXT4);
 	file_make_pattern(store_path(&store, "theirs"), FILE_BYTES, 1);
 	reader = reader_start();
-	CTL(0, SLOW_IO, "--json");
+	check_disturbed();
 	reader_stop(reader);
-	check_says("err", "other programs used loop");
-	check_says("out", "\"is_device_shared\": true");
-	CHECK(!file_says(test_text("%s/err", test_dir()), "nobody else"));
 }
 
-TEST(alone, "without it nobody else used the store")
+/* What a client of the daemon moved was once said to be by other programs. */
+TEST(client, "a client of the daemon on the disk is seen, and not called another program")
+{
+	const char *theirs;
+	pid_t client;
+
+	disk_open(STORE_EXT4);
+	theirs = store_path(&store, "client");
+	CHECK_SYS(mkdir(theirs, 0700));
+	client = ctl_start((const char *const[]){ "bench", "io", "--folder", theirs, "--io_size",
+						  "4M", "--loops", "1000000", NULL });
+	while (access(test_text("%s/_aio_write_4194304.pt.0_0", theirs), F_OK) < 0)
+		(void)usleep(10000);
+	check_disturbed();
+	CHECK(!file_says(test_text("%s/err", test_dir()), "programs"));
+	CTL(1, SLOW_IO, "--exclusive");
+	check_says("err", "--exclusive: the store is used by 1 other client: ");
+	CHECK_SYS(kill(client, SIGKILL));
+	(void)wait_status(client);
+}
+
+TEST(alone, "without others no point is disturbed, and nobody is ruled out")
 {
 	disk_open(STORE_EXT4);
 	CTL(0, SLOW_IO, "--json");
-	check_says("err", "nobody else used the store: no other client, and loop");
-	check_says("out", "\"is_device_shared\": false");
-	CTL(0, "bench", "io", "--folder", store.path, "--io_size", "8M", "--validate");
-	check_says("err", "nobody else used the store");
+	CHECK(!file_says(test_text("%s/err", test_dir()), "others"));
+	check_says("out", "\"is_disturbed\": false");
+	CTL(0, "bench", "io", "--folder", store.path, "--io_size", "8M", "--validate", "--json");
+	check_says("out", "\"is_disturbed\": false");
 }
 
-TEST(refused, "--exclusive refuses a disk that other programs use")
+TEST(refused, "--exclusive refuses a disk that others use")
 {
 	pid_t reader;
 
@@ -175,10 +201,10 @@ TEST(refused, "--exclusive refuses a disk that other programs use")
 	file_make_pattern(store_path(&store, "theirs"), FILE_BYTES, 1);
 	reader = reader_start();
 	CTL(1, SLOW_IO, "--exclusive");
-	check_says("err", "--exclusive: other programs use loop");
+	check_says("err", "--exclusive: others on this device moved ");
 	CTL(1, "bench", "sweep", "--nvme_dir", store.path, "--io_size", "1M", "--exclusive",
 	    "--log_dir", test_text("%s/logs", test_dir()));
-	check_says("err", "--exclusive: other programs use loop");
+	check_says("err", "--exclusive: others on this device moved ");
 	reader_stop(reader);
 }
 
@@ -193,7 +219,7 @@ static void results_wait(pid_t sweep, const char *words)
 	}
 }
 
-TEST(disturbed, "--exclusive says which points a reader of the disk disturbed")
+TEST(disturbed, "a sweep marks the points that a reader of the disk disturbed")
 {
 	const char *space = test_text("%s/space.json", test_dir());
 	_cleanup_(fclosep) FILE *file = NULL;
@@ -207,24 +233,24 @@ TEST(disturbed, "--exclusive says which points a reader of the disk disturbed")
 		CHECK(fprintf(file, ", %u", depth) > 0);
 	CHECK(fprintf(file, "]}\n") > 0 && fflush(file) == 0);
 	sweep = ctl_start((const char *const[]){
-		"bench", "sweep", "--nvme_dir", store.path, "--io_size", "4M", "--exclusive",
-		"--log_dir", test_text("%s/logs", test_dir()), "--sweep_config", space, NULL });
+		"bench", "sweep", "--nvme_dir", store.path, "--io_size", "4M", "--log_dir",
+		test_text("%s/logs", test_dir()), "--sweep_config", space, NULL });
 	results_wait(sweep, "\"is_disturbed\":false");
 	reader = reader_start();
 	results_wait(sweep, "\"is_disturbed\":true");
 	reader_stop(reader);
 	CHECK_SYS(kill(sweep, SIGINT));
 	(void)wait_status(sweep);
-	check_says("logs/sweep.1/results.json", "other programs on loop");
-	check_says("err", "points were disturbed by others");
+	check_says("out", "disturbed: others on this device moved ");
+	check_says("err", "points were disturbed: others on this device moved ");
 }
 
-TEST(no_counters, "where the kernel counts nothing, nobody is ruled out")
+TEST(no_counters, "where the kernel counts nothing, nothing is said of others")
 {
 	disk_open(STORE_TMPFS);
 	CTL(0, "bench", "io", "--folder", store.path, "--io_size", "1M", "--json");
-	check_says("err", "cannot be seen: tmpfs");
-	check_says("out", "\"device_excess\": null");
+	CHECK(!file_says(test_text("%s/err", test_dir()), "others"));
+	check_says("out", "\"others_bytes\": null");
 }
 
 TEST_MAIN

@@ -108,14 +108,6 @@ def test_disturbed_points_are_counted_in_the_head_line_and_marked_in_every_pictu
     assert "disturbed:" not in check(page_of(results(points=[quiet])))
 
 
-@pytest.mark.parametrize("others", [{"bytes": 4096}, {"bytes": 0, "is_device_shared": True}], ids=repr)
-def test_points_beside_others_were_undisturbed_without_exclusive(others):
-    """The row's own flag is of --exclusive alone."""
-    quiet = {"bytes": 0, "clients": 1, "is_device_shared": False}
-    page = check(page_of(results(points=[point(others=others), point(depth=8, others=quiet)])))
-    assert "1 of 2 points were disturbed" in page and "2!" in page
-
-
 def test_steps_of_a_tuner_are_one_point():
     run = report.Run("r", results("tune", [point(speeds=(1.0,)), point(speeds=(3.0,))]))
     assert [p.speed for p in run.points] == [2.0]
@@ -180,7 +172,7 @@ def test_latencies_have_a_row_and_a_line_each_and_missing_percentiles_a_dash():
     ):
         assert words in text, words
     assert "Best profiles" not in text and "read 4 KiB!" not in text
-    beside = point(io_size=4096, others={"is_device_shared": True})
+    beside = point(io_size=4096, is_disturbed=True)
     assert "read 4 KiB!" in check(page_of(results("latency", [beside], latency=[one])))
 
 

@@ -48,13 +48,7 @@ static struct bench_row make_row(struct bench_repetition *repetitions)
 		.total = { 0.1, 1.0 / 3, 0.2, 12.323337169333062, 8192 },
 		.device_bytes = UINT64_MAX,
 		.source = BENCH_FROM_BOTH,
-		.others = { .bytes = 17,
-			    .ops = 2,
-			    .excess = { 5, 1u << 30 },
-			    .is_excess_known = true,
-			    .is_shared = true,
-			    .n_clients = 1,
-			    .names = "a \"b\" (pid 1)" },
+		.others_bytes = 17,
 		.is_disturbed = true,
 		.error = "no\nroom",
 		.log = "_aio_bench_write_logs/x.txt",
@@ -85,12 +79,7 @@ static void assert_same_row(const struct bench_row *a, const struct bench_row *b
 	ck_assert_mem_eq(&a->total, &b->total, sizeof(a->total));
 	ck_assert_uint_eq(a->device_bytes, b->device_bytes);
 	ck_assert_int_eq(a->source, b->source);
-	ck_assert_uint_eq(a->others.bytes, b->others.bytes);
-	ck_assert_str_eq(a->others.names, b->others.names);
-	ck_assert_uint_eq(a->others.excess.read_bytes, b->others.excess.read_bytes);
-	ck_assert_uint_eq(a->others.excess.write_bytes, b->others.excess.write_bytes);
-	ck_assert(a->others.is_excess_known == b->others.is_excess_known);
-	ck_assert(a->others.is_shared == b->others.is_shared);
+	ck_assert_uint_eq(a->others_bytes, b->others_bytes);
 	ck_assert(a->is_disturbed == b->is_disturbed);
 	ck_assert_str_eq(a->error, b->error);
 	ck_assert_str_eq(a->log, b->log);
@@ -273,7 +262,7 @@ static const char *const strange[] = {
 	"[null]",
 	"[{}]",
 	"[{\"repetitions\": 5}]",
-	"[{\"repetitions\": [null, 7, {}], \"block_size\": -1, \"served\": [], \"others\": 3}]",
+	"[{\"repetitions\": [null, 7, {}], \"block_size\": -1, \"served\": [], \"others_bytes\": []}]",
 	"[{\"op\": 3, \"error\": {}, \"queue_depth\": 1e300, \"repetitions\": []}]",
 };
 

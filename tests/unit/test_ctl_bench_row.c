@@ -58,16 +58,12 @@ START_TEST(each_source_has_a_name_that_reads_back)
 }
 END_TEST
 
-START_TEST(an_excess_that_is_not_known_is_null)
+START_TEST(bytes_that_are_not_known_are_null)
 {
-	struct bench_others others = { .is_excess_known = false };
-	struct json_object *object;
+	struct json_object *object = bench_bytes_json(5);
 
-	ck_assert_ptr_null(bench_excess_json(&others));
-	others.is_excess_known = true;
-	others.excess.read_bytes = 5;
-	object = bench_excess_json(&others);
-	ck_assert_int_eq(json_object_get_int(json_object_object_get(object, "read_bytes")), 5);
+	ck_assert_ptr_null(bench_bytes_json(UINT64_MAX));
+	ck_assert_uint_eq(json_object_get_uint64(object), 5);
 	(void)json_object_put(object);
 }
 END_TEST
@@ -76,7 +72,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, a_row_has_what_the_object_has, 0, N_ROWS(rows));
 	tcase_add_test(tcase, each_source_has_a_name_that_reads_back);
-	tcase_add_test(tcase, an_excess_that_is_not_known_is_null);
+	tcase_add_test(tcase, bytes_that_are_not_known_are_null);
 }
 
 SUITE("bench_row", add_tests)

@@ -205,7 +205,7 @@ static int start_guest(struct bench *bench)
 			     "it the profile is found and printed, and an administrator can set "
 			     "it with: dsaioctl profile set");
 	if (r == CTL_OK && bench->options->exclusive)
-		r = bench_guest_check_alone(bench->guest);
+		r = bench_guest_check_alone(bench->guest, bench->places, bench->n_places);
 	return r;
 }
 
@@ -362,8 +362,7 @@ static int look_at_memory(struct bench *bench)
 int bench_prepare(struct bench *bench)
 {
 	unsigned n_kinds = bench->needs.reads && bench->needs.writes ? 2 : 1;
-	static const struct bench_own none = { .bytes = 0 };
-	struct bench_others others;
+	struct bench_work work;
 	struct progress making;
 	int r = CTL_OK;
 
@@ -386,7 +385,7 @@ int bench_prepare(struct bench *bench)
 	if (r == CTL_OK)
 		r = look_at_memory(bench);
 	if (r == CTL_OK)
-		r = bench_guest_look(bench->guest, &none, &others);
+		r = bench_guest_look(bench->guest, &work);
 	bench->began_nsec = clock_nsec();
 	return r;
 }
@@ -435,13 +434,13 @@ int bench_begin(struct bench *bench, const struct bench_task *task, struct bench
 {
 	*ret_row = (struct bench_row){ .task = *task,
 				       .n_processes = bench->n_places,
-				       .device_bytes = UINT64_MAX };
+				       .device_bytes = UINT64_MAX,
+				       .others_bytes = UINT64_MAX };
 	if (stop_signal())
 		return stop_status();
 	flush_page_cache(bench);
 	ret_row->served = bench_served(bench, &task->profile);
 	bench->traffic = bench_place_traffic(bench->places, bench->n_places);
-	bench_guest_begin(bench->guest);
 	return CTL_OK;
 }
 
@@ -474,45 +473,45 @@ static void count(struct bench *bench, const struct bench_row *row, const struct
 	bench->n_measured++;
 	bench->n_failed += row->error[0] ? 1 : 0;
 	bench->n_disturbed += row->is_disturbed ? 1 : 0;
+	bench->others_bytes += row->is_disturbed ? row->others_bytes : 0;
 	bench->n_cached += row->task.op == BENCH_READ &&
 			   (row->source == BENCH_FROM_CACHE || row->source == BENCH_FROM_BOTH);
 	bench->moving_nsec += moved->nsec;
-	if (!row->error[0])
-		bench_total_add(&bench->total, moved->bytes, &row->others);
 }
 
 int bench_end(struct bench *bench, struct bench_row *row, const struct bench_moved *moved, int r,
 	      const char *text)
 {
-	const struct bench_own own = { .bytes = moved->bytes,
-				       .ops = moved->ops,
-				       .n_processes = bench->n_places,
-				       .is_unaligned = row->task.io_size % PAGE_BYTES != 0 };
+	const bool is_read = row->task.op == BENCH_READ;
+	const struct bench_traffic own = { .read_bytes = is_read ? moved->bytes : 0,
+					   .write_bytes = is_read ? 0 : moved->bytes };
+	struct bench_work work;
 	int status;
 
 	if (r == -EINTR)
 		return stop_status();
-	status = bench_guest_look(bench->guest, &own, &row->others);
+	status = bench_guest_look(bench->guest, &work);
 	if (status != CTL_OK)
 		return stop_signal() ? stop_status() : status;
 	if (r < 0) {
-		(void)snprintf(row->error, sizeof(row->error), "%s", text);
 		/* It is not known how many bytes the failed op moved. */
-		row->others = (struct bench_others){ 0 };
+		(void)snprintf(row->error, sizeof(row->error), "%s", text);
 	} else {
 		find_source(bench, row, moved->bytes);
-		if (row->others.all_blocks && moved->nsec) {
-			row->served.mean_block = (double)row->others.all_bytes /
-						 (double)row->others.all_blocks;
-			row->served.mean_depth = (double)row->others.all_blocks_nsec /
-						 (double)moved->nsec;
+		/* Of other sizes a part is buffered, so the devices move more than that. */
+		if (row->task.io_size % PAGE_BYTES == 0)
+			row->others_bytes = bench_place_others(bench->places, bench->n_places,
+							       &bench->traffic, &own);
+		row->is_disturbed = bench_is_disturbed(row->others_bytes, moved->bytes);
+		if (work.blocks && moved->nsec) {
+			row->served.mean_block = (double)work.bytes / (double)work.blocks;
+			row->served.mean_depth = (double)work.blocks_nsec / (double)moved->nsec;
 		}
 	}
 	row->gpu_way = moved->n_direct && moved->n_copied ? "both"
 		       : moved->n_direct		  ? "direct"
 		       : moved->n_copied		  ? "copied"
 							  : "";
-	row->is_disturbed = bench->options->exclusive && bench_others_disturb(&row->others);
 	count(bench, row, moved);
 	return CTL_OK;
 }
@@ -578,12 +577,13 @@ static void note_memory(const struct bench *bench)
 
 static void note_all(struct bench *bench)
 {
-	if (bench->n_measured > bench->n_failed)
-		bench_guest_report(bench->guest, &bench->total);
+	char text[UNITS_TEXT_BYTES];
+
 	if (bench->n_disturbed)
 		ctl_note(bench->ctl,
-			 "--exclusive: %u of %u points were disturbed by others: they say so",
-			 bench->n_disturbed, bench->n_measured);
+			 "%u of %u points were disturbed: others on this device moved %s meanwhile",
+			 bench->n_disturbed, bench->n_measured,
+			 units_format_size(text, bench->others_bytes));
 	if (bench->n_cached)
 		ctl_note(bench->ctl,
 			 "%u of %u points did not read from the device, but (partly) from a cache",

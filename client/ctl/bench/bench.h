@@ -67,7 +67,7 @@ struct bench {
 	struct progress_points progress;
 
 	/* over all points of this run */
-	struct bench_total total;
+	uint64_t others_bytes; /* of disturbed points */
 	unsigned n_measured, n_failed, n_disturbed, n_cached;
 	uint64_t began_nsec, moving_nsec;  /* the first point; the transfers' time */
 	struct bench_logs *logs;	   /* NULL: no log_dir */
@@ -111,8 +111,8 @@ int bench_append(struct bench *bench, const char *key, struct json_object *objec
 
 /*
  * Ends processes, removes test files, and writes the results file.  If status is CTL_OK and a point
- * has numbers, the run is complete and replaces the last complete run.  Reports the traffic of other
- * clients, and points that came from a cache.  NULL is fine.  Returns status, or CTL_FAILED if status
+ * has numbers, the run is complete and replaces the last complete run.  Reports disturbed points, and
+ * points that came from a cache.  NULL is fine.  Returns status, or CTL_FAILED if status
  * was CTL_OK and the end failed.  bench->results remain until bench_free().
  */
 int bench_close(struct bench *bench, int status);

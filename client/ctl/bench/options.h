@@ -61,7 +61,7 @@ struct bench_options {
 	"    --log_dir DIR          for results and logs; earlier ones are kept\n"                      \
 	"                           (_aio_bench_logs)\n"                                                \
 	"    --resume               continue the last run in --log_dir\n"                               \
-	"    --exclusive            only while nobody else uses the store\n"                            \
+	"    --exclusive            refuse to begin while others use the store or its disk\n"           \
 	"    --keep                 leave the test files there\n"                                       \
 	"    --verbose              say more of each point\n"
 

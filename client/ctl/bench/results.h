@@ -27,8 +27,7 @@
  *     "device_bytes": 419430400 | null,
  *     "source": "device" | "cache" | "partly cache" | "memory" | "unknown",
  *     "gpu_way": "direct" | "copied" | "both" | null,	of memory of GPUs
- *     "others": {"bytes", "ops", "share", "names", "is_device_shared": false,
- *       "device_excess": {"read_bytes", "write_bytes"} | null}, "is_disturbed": false,
+ *     "others_bytes": 0 | null, "is_disturbed": false,		of the devices (place.h)
  *     "error": null | "sentence", "log": "_aio_bench_read_logs/....txt" | null
  *   }],
  *   and what the kind adds: "best", "tune", "latency", ...

@@ -46,31 +46,9 @@ static struct json_object *repetitions_json(const struct bench_row *row)
 	return array;
 }
 
-struct json_object *bench_excess_json(const struct bench_others *others)
+struct json_object *bench_bytes_json(uint64_t bytes)
 {
-	struct json_object *object;
-
-	if (!others->is_excess_known)
-		return NULL;
-	object = json_object_new_object();
-	json_add_number(object, "read_bytes", others->excess.read_bytes);
-	json_add_number(object, "write_bytes", others->excess.write_bytes);
-	return object;
-}
-
-static struct json_object *others_json(const struct bench_row *row)
-{
-	struct json_object *object = json_object_new_object();
-	uint64_t all = row->others.bytes + row->total.bytes;
-
-	json_add_number(object, "bytes", row->others.bytes);
-	json_add_number(object, "ops", row->others.ops);
-	json_add_float(object, "share", all ? (double)row->others.bytes / (double)all : 0);
-	json_add_number(object, "clients", row->others.n_clients);
-	json_add_text(object, "names", row->others.names);
-	json_object_object_add(object, "device_excess", bench_excess_json(&row->others));
-	json_add_bool(object, "is_device_shared", row->others.is_shared);
-	return object;
+	return bytes == UINT64_MAX ? NULL : json_object_new_uint64(bytes);
 }
 
 struct json_object *bench_row_json(const struct bench_row *row)
@@ -105,12 +83,10 @@ struct json_object *bench_row_json(const struct bench_row *row)
 	json_add_float(object, "task_speed_gb_per_sec", row->total.task_speed);
 	json_add_float(object, "e2e_sec", row->total.e2e_sec);
 	json_add_float(object, "e2e_speed_gb_per_sec", row->total.e2e_speed);
-	json_object_object_add(
-		object, "device_bytes",
-		row->device_bytes == UINT64_MAX ? NULL : json_object_new_uint64(row->device_bytes));
+	json_object_object_add(object, "device_bytes", bench_bytes_json(row->device_bytes));
 	json_add_text(object, "source", bench_source_name(row->source));
 	json_add_text(object, "gpu_way", row->gpu_way ? row->gpu_way : "");
-	json_object_object_add(object, "others", others_json(row));
+	json_object_object_add(object, "others_bytes", bench_bytes_json(row->others_bytes));
 	json_add_bool(object, "is_disturbed", row->is_disturbed);
 	json_add_text(object, "error", row->error);
 	json_add_text(object, "log", row->log);
@@ -140,6 +116,11 @@ static uint32_t u32_of(struct json_object *object, const char *key)
 	uint64_t value = int_of(object, key);
 
 	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+static uint64_t bytes_of(struct json_object *object, const char *key)
+{
+	return json_object_object_get(object, key) ? int_of(object, key) : UINT64_MAX;
 }
 
 /* One that bench_end() knows; "": none. */
@@ -201,8 +182,6 @@ static enum bench_source read_source(struct json_object *object)
 int bench_row_read(struct json_object *object, struct bench_row *ret_row)
 {
 	struct json_object *served = json_object_object_get(object, "served");
-	struct json_object *others = json_object_object_get(object, "others");
-	struct json_object *excess = json_object_object_get(others, "device_excess");
 	struct bench_row row = { 0 };
 	int r;
 
@@ -219,19 +198,9 @@ int bench_row_read(struct json_object *object, struct bench_row *ret_row)
 				      .e2e_sec = float_of(object, "e2e_sec"),
 				      .e2e_speed = float_of(object, "e2e_speed_gb_per_sec"),
 				      .bytes = int_of(object, "bytes") };
-	row.device_bytes = json_object_object_get(object, "device_bytes")
-				   ? int_of(object, "device_bytes")
-				   : UINT64_MAX;
+	row.device_bytes = bytes_of(object, "device_bytes");
 	row.source = read_source(object);
-	row.others.bytes = int_of(others, "bytes");
-	row.others.ops = int_of(others, "ops");
-	row.others.n_clients = u32_of(others, "clients");
-	(void)snprintf(row.others.names, sizeof(row.others.names), "%s",
-		       json_text(others, "names"));
-	row.others.is_excess_known = excess;
-	row.others.excess.read_bytes = int_of(excess, "read_bytes");
-	row.others.excess.write_bytes = int_of(excess, "write_bytes");
-	row.others.is_shared = bool_of(others, "is_device_shared");
+	row.others_bytes = bytes_of(object, "others_bytes");
 	row.is_disturbed = bool_of(object, "is_disturbed");
 	(void)snprintf(row.error, sizeof(row.error), "%s", json_text(object, "error"));
 	row.gpu_way = gpu_way_of(object);

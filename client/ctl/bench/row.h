@@ -32,8 +32,9 @@ struct bench_row {
 	uint64_t device_bytes; /* UINT64_MAX: not known */
 	enum bench_source source;
 	const char *gpu_way; /* of memory of GPUs: "direct", "copied", "both" */
-	struct bench_others others;
-	bool is_disturbed; /* --exclusive, and another client came */
+	uint64_t
+		others_bytes; /* that others on the devices moved (place.h); UINT64_MAX: not known */
+	bool is_disturbed;
 	char error[BENCH_TEXT_BYTES];
 	char log[BENCH_TEXT_BYTES]; /* relative to results.json */
 };
@@ -48,7 +49,7 @@ int bench_row_read(struct json_object *object, struct bench_row *ret_row);
 /* The point of a row, without its measurements. */
 struct bench_task bench_row_read_task(struct json_object *object);
 
-/* The bytes that the disks moved beyond those of the daemon; NULL: not known. */
-struct json_object *bench_excess_json(const struct bench_others *others);
+/* A number of bytes, or null for UINT64_MAX: not known. */
+struct json_object *bench_bytes_json(uint64_t bytes);
 
 #endif

@@ -29,7 +29,8 @@ static const char help[] =
 	"                                 results as a page with pictures\n"
 	"\n"
 	"Each is a guest: its transfers are of the class background, so that it is safe beside\n"
-	"programs at work that use the daemon, and says how busy they kept the store.\n"
+	"programs at work that use the daemon.  Points that others on the device disturbed are\n"
+	"marked.\n"
 	"dsaioctl bench NAME --help, and dsaioctl-bench(1), tell more.\n"
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";

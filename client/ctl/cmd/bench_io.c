@@ -112,8 +112,7 @@ static const char help[] =
 	"                           a file of its own for each loop\n"
 	"    --validate             read each file again and compare\n"
 	"    --engine aio_handle    no other is there\n"
-	"    --exclusive            only while nobody else uses the store or its disk; else it is\n"
-	"                           refused, or says that it was disturbed\n" BENCH_GPU_HELP
+	"    --exclusive            refuse to begin while others use the store or its disk\n" BENCH_GPU_HELP
 	"    --use_gds              the same as --gds\n"
 	"    --torch_legacy_save, --fast_io_size N, --use_accelerator_pin_memory,\n"
 	"    --slow_bounce_buffer   refused: they concern ds_io's torch engines\n"
@@ -298,35 +297,32 @@ static void remove_partial(const struct ctl *ctl, const char *const *folders, un
 			n_removed);
 }
 
-static bool is_disturbed(const struct bench_others *others)
+/* Bytes that others on the devices have moved since before.  UINT64_MAX: not known. */
+static uint64_t find_others(struct ctl *ctl, struct bench_crew *crew,
+			    const struct bench_place *places, unsigned n,
+			    const struct bench_traffic *before, bool *ret_is_disturbed)
 {
-	return options.exclusive && bench_others_disturb(others);
-}
-
-/* Reports the traffic of others on stores and disks. */
-static int report_others(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
-			 unsigned n, struct bench_others *ret_others)
-{
-	struct bench_own own = { .n_processes = n,
-				 .is_unaligned = options.io_size % PAGE_BYTES != 0 };
-	struct bench_total total = { 0 };
-	int r;
+	struct bench_traffic own = { 0 };
+	uint64_t others = UINT64_MAX;
+	char text[UNITS_TEXT_BYTES];
 
 	for (unsigned i = 0; i < n; i++) {
 		const struct result *result = bench_crew_shared(crew, i);
 
-		own.bytes += result->moved.bytes;
-		own.ops += result->moved.ops;
-		own.past_bytes += result->validated_bytes;
+		if (options.is_read)
+			own.read_bytes += result->moved.bytes;
+		else
+			own.write_bytes += result->moved.bytes;
+		own.read_bytes += result->validated_bytes;
 	}
-	r = bench_guest_look(guest, &own, ret_others);
-	if (r != CTL_OK)
-		return r;
-	bench_total_add(&total, own.bytes, ret_others);
-	bench_guest_report(guest, &total);
-	if (is_disturbed(ret_others))
-		ctl_note(ctl, "--exclusive: others came meanwhile: it was disturbed");
-	return CTL_OK;
+	/* Of other sizes a part is buffered, so the devices move more than that. */
+	if (options.io_size % PAGE_BYTES == 0)
+		others = bench_place_others(places, n, before, &own);
+	*ret_is_disturbed = bench_is_disturbed(others, own.read_bytes + own.write_bytes);
+	if (*ret_is_disturbed)
+		ctl_note(ctl, "disturbed: others on this device moved %s meanwhile",
+			 units_format_size(text, others));
+	return others;
 }
 
 /* Where the buffers are, and how their bytes went.  stdout has ds_io's lines alone. */
@@ -348,14 +344,17 @@ static void note_gpus(struct ctl *ctl, struct bench_guest *guest, struct bench_c
 }
 
 static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
-			unsigned n)
+			const struct bench_place *places, unsigned n,
+			const struct bench_traffic *before)
 {
 	_cleanup_(freep) struct measure_part *parts = calloc(n, sizeof(*parts));
 	struct profile profile = make_profile();
 	struct bench_served served = { 0 };
-	struct bench_others others;
 	struct json_object *object, *gpus, *ways;
 	char text[BENCH_TEXT_BYTES];
+	struct bench_work work;
+	uint64_t others_bytes;
+	bool is_disturbed;
 	struct measure m;
 	int r;
 
@@ -364,7 +363,8 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	for (unsigned i = 0; i < n; i++)
 		parts[i] = ((const struct result *)bench_crew_shared(crew, i))->part;
 	measure_sum(parts, n, &m);
-	r = report_others(ctl, guest, crew, n, &others);
+	others_bytes = find_others(ctl, crew, places, n, before, &is_disturbed);
+	r = bench_guest_look(guest, &work); /* for what is known of cuFile */
 	if (r != CTL_OK)
 		return r;
 	if (options.gpu.gpu.is_given)
@@ -402,10 +402,8 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	json_add_float(object, "task_speed_gb_per_sec", m.task_speed);
 	json_add_float(object, "e2e_latency_sec", m.e2e_sec);
 	json_add_float(object, "e2e_speed_gb_per_sec", m.e2e_speed);
-	json_add_number(object, "others_bytes", others.bytes);
-	json_object_object_add(object, "device_excess", bench_excess_json(&others));
-	json_add_bool(object, "is_device_shared", others.is_shared);
-	json_add_bool(object, "is_disturbed", is_disturbed(&others));
+	json_object_object_add(object, "others_bytes", bench_bytes_json(others_bytes));
+	json_add_bool(object, "is_disturbed", is_disturbed);
 	return ctl_print_json(ctl, object);
 }
 
@@ -518,12 +516,13 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 						   .shared_bytes = sizeof(struct result) };
 	struct bench_guest *guest = NULL;
 	struct bench_crew *crew = NULL;
+	struct bench_traffic before;
 	char text[BENCH_TEXT_BYTES];
 	bool is_measured;
 	int r = bench_guest_start(ctl, places, n, &guest);
 
 	if (r == CTL_OK && options.exclusive)
-		r = bench_guest_check_alone(guest);
+		r = bench_guest_check_alone(guest, places, n);
 	/* Nothing has to be removed yet, so until here a signal may end the process at once. */
 	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)
 		r = ctl_fail(ctl, "signals: %s", strerror(errno));
@@ -536,12 +535,12 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	if (r == CTL_OK)
 		r = bench_crew_status(ctl, bench_crew_call(crew, prepare_task, NULL, 0, text),
 				      text);
-	bench_guest_begin(guest);
+	before = bench_place_traffic(places, n);
 	if (r == CTL_OK)
 		r = bench_crew_status(ctl, bench_crew_call(crew, run_task, NULL, 0, text), text);
 	is_measured = r == CTL_OK;
 	if (is_measured)
-		r = print_result(ctl, guest, crew, n);
+		r = print_result(ctl, guest, crew, places, n, &before);
 	bench_crew_free(crew);
 	if (!is_measured)
 		remove_partial(ctl, folders, n);

@@ -81,7 +81,7 @@ static const char help[] =
 	"    --block-size N         bytes of one request to the device (2M)\n"
 	"    --rate N               begin so many a second, whether or not the last one has ended\n"
 	"    --log_dir DIR          for latency.json (none)\n"
-	"    --exclusive            only while nobody else uses the store or its disk\n" BENCH_GPU_HELP
+	"    --exclusive            refuse to begin while others use the store or its disk\n" BENCH_GPU_HELP
 	"    --keep                 leave the test file there\n"
 	"    --json                 latency.json on standard output\n"
 	"    --socket PATH          the daemon's socket\n"

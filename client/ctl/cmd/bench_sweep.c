@@ -77,11 +77,11 @@ static void add_cells(struct table *table, const struct bench_row *row)
 		table_add(table, "-");
 	table_add(table, "%s%s%s", row->error[0] ? "-" : bench_source_name(row->source),
 		  row->gpu_way && row->gpu_way[0] ? ", " : "", row->gpu_way ? row->gpu_way : "");
-	table_add(table, "%s%s", row->is_disturbed ? "disturbed: " : "",
-		  row->error[0] ? row->error
-		  : row->others.bytes || row->others.is_shared || row->is_disturbed
-			  ? row->others.names
-			  : "");
+	if (row->is_disturbed)
+		table_add(table, "disturbed: others on this device moved %s",
+			  units_format_size(text, row->others_bytes));
+	else
+		table_add(table, "%s", row->error);
 }
 
 /* Sets *ret_n_good to the number of rows without an error. */
@@ -131,10 +131,11 @@ static void report_point(struct bench *bench, const struct bench_row *row)
 
 		progress_points_note(&bench->progress,
 				     "  loop %zu: task %.6f s, e2e %.6f s; served %" PRIu32
-				     " x %" PRIu32 "; from %s; others moved %" PRIu64 " bytes",
+				     " x %" PRIu32 "; from %s%s",
 				     i, repetition->task_sec, repetition->e2e_sec,
 				     row->served.block_size, row->served.queue_depth,
-				     bench_source_name(row->source), row->others.bytes);
+				     bench_source_name(row->source),
+				     row->is_disturbed ? "; disturbed" : "");
 	}
 }
 

@@ -118,9 +118,8 @@ def profile_name(profile: Profile) -> str:
 
 
 def is_disturbed(row: Dict[str, Any]) -> bool:
-    """Did other clients or programs move bytes meanwhile?  Without --exclusive only others says so."""
-    others = members(row.get("others"))
-    return row.get("is_disturbed") is True or others.get("is_device_shared") is True or number(others.get("bytes")) > 0
+    """Did others on the device move bytes meanwhile?"""
+    return row.get("is_disturbed") is True
 
 
 class Point:
@@ -617,11 +616,11 @@ def failures(run: Run) -> str:
 
 
 def disturbance(run: Run) -> str:
-    """The head line's share of points beside which others used the store or its device."""
+    """The head line's share of points beside which others used the device."""
     if not run.n_disturbed:
         return ""
     return (
-        f'<p class="bad">{run.n_disturbed} of {run.n_rows} points were disturbed: others used the store or its device '
+        f'<p class="bad">{run.n_disturbed} of {run.n_rows} points were disturbed: others on the device moved bytes '
         "meanwhile. They are marked by ! in pictures and tables, and by hollow circles.</p>\n"
     )
 
