@@ -151,11 +151,11 @@ reads_or_writes_can_be_left_out() {
 	two_points
 	expect 0 sweep --no_read || return 1
 	why="reads were measured"
-	[ "$(n_points "$logs" sweep)" = 2 ] && [ ! -e "$logs/_aio_bench_read_logs" ] || return 1
+	[ "$(n_points "$logs" sweep)" = 2 ] && [ -z "$(ls "$logs/_aio_bench_read_logs")" ] || return 1
 	two_points
 	expect 0 sweep --no_write || return 1
 	why="writes were measured"
-	[ "$(n_points "$logs" sweep)" = 2 ] && [ ! -e "$logs/_aio_bench_write_logs" ] || return 1
+	[ "$(n_points "$logs" sweep)" = 2 ] && [ -z "$(ls "$logs/_aio_bench_write_logs")" ] || return 1
 	expect 2 sweep --no_read --no_write && says "$dir/err" "nothing is left to measure"
 }
 
@@ -205,10 +205,6 @@ a_second_one_in_the_same_log_dir_is_refused() {
 	kill -INT "$bench" 2>/dev/null
 	wait "$bench"
 	[ $? = 130 ] && [ $rc = 0 ] && says "$dir/sweep.err" "interrupted: " "--resume goes on" || return 1
-	why="the lock is left"
-	[ ! -e "$logs/results.lock" ] || return 1
-	# One that a crash left is free.
-	: >"$logs/results.lock"
 	two_points_of_the_same && expect 0 sweep && nothing_is_left
 }
 
@@ -238,7 +234,7 @@ a_killed_sweep_is_resumed_and_its_files_are_removed() {
 	why="the first point was measured again, or points are missing: $(n_points "$logs" sweep)"
 	[ "$(begins "$logs" sweep 1)" = "$first" ] && [ "$(n_points "$logs" sweep)" = 64 ] || return 1
 	why="logs: $(find "$logs" -name '*.txt' | wc -l)"
-	[ "$(find "$logs"/_aio_bench_* -name '*.txt' | wc -l)" = 64 ] || return 1
+	[ "$(find "$logs"/_aio_bench_*/ -name '*.txt' | wc -l)" = 64 ] || return 1
 	why="a foreign file in the leftover is gone, or a test file is not: $(ls -A "$left")"
 	[ "$(cat "$left/notes")" = foreign ] && [ ! -e "$left/read" ] || return 1
 	rm -r "$left"
@@ -261,8 +257,8 @@ a_killed_sweep_of_short_points_has_every_row_that_it_wrote() {
 	why="$n points, and whole lines: $(grep -c '^{"points":.*}$' "$(here)/rows.jsonl")"
 	[ "$n" -ge 50 ] && [ "$(grep -c '^{"points":.*}$' "$(here)/rows.jsonl")" = "$n" ] || return 1
 	# A report shows them, and another sweep takes nothing away.
-	! has_matplotlib || { expect 0 "$ctl" bench report "$logs" -o "$dir/page.html" && says "$dir/page.html" "not complete"; } ||
-		return 1
+	! has_matplotlib || { expect 0 "$ctl" bench report "$logs" -o "$dir/page.html" && says "$dir/page.html" "not complete" &&
+		grep -qE "<td>[0-9]+ of $n</td>" "$dir/page.html"; } || return 1
 	cksum "$(here)"/* >"$dir/before"
 	echo '{"queue_depth": [1], "io_parallel": [1]}' >"$space"
 	expect 0 sweep --io_size 4K --no_write && nothing_is_left || return 1
@@ -345,16 +341,23 @@ somebody_elses_logs_are_left_and_told() {
 	two_points
 	mkdir -p "$logs/_aio_bench_read_logs"
 	echo theirs >"$logs/_aio_bench_read_logs/read_block_overlap_ftd1_d8_bs64K_p1.txt"
-	expect 1 sweep && says "$dir/err" "read_block_overlap_ftd1_d8_bs64K_p1.txt" "another --log_dir" || return 1
+	expect 1 sweep && says "$dir/err" "$logs/_aio_bench_read_logs: " "another --log_dir" || return 1
 	says "$logs/_aio_bench_read_logs/read_block_overlap_ftd1_d8_bs64K_p1.txt" theirs || return 1
 	rm -r "$logs/_aio_bench_read_logs"
 	echo '{"points": 1}' >"$logs/results.json"
-	expect 1 sweep && says "$dir/err" "is no results of dsaioctl bench" && says "$logs/results.json" '"points": 1'
+	expect 1 sweep && says "$dir/err" "$logs/results.json: dsaioctl bench did not make it" &&
+		says "$logs/results.json" '"points": 1'
 }
 
-# sums: of every file in the log directory.
+# sums: of every file of every run in the log directory.
 sums() {
 	(cd "$logs" && find . -type f ! -path "./report.html" -exec cksum {} + | sort -k 3)
+}
+
+# is_kept: the first sweep's results and logs, whose sums are in $dir/first, are as they were.
+is_kept() {
+	sums | grep -F ' ./sweep.1/' >"$dir/kept"
+	same "$dir/first" "$dir/kept"
 }
 
 a_second_sweep_keeps_the_first_ones_results_and_logs() {
@@ -362,13 +365,12 @@ a_second_sweep_keeps_the_first_ones_results_and_logs() {
 	expect 0 sweep && sums >"$dir/first" || return 1
 	echo '{"block_size": ["128K"], "queue_depth": [8]}' >"$space"
 	expect 0 sweep || return 1
-	(cd "$logs/sweep.1" && find . -type f -exec cksum {} + | sort -k 3) >"$dir/kept"
-	same "$dir/first" "$dir/kept" || return 1
+	is_kept || return 1
 	why="logs of the first sweep are among those of the second: $(ls "$logs/_aio_bench_read_logs")"
 	[ "$(ls "$logs/_aio_bench_read_logs")" = read_block_overlap_ftd1_d8_bs128K_p1.txt ] || return 1
 	why="in the log directory: $(ls -A "$logs")"
 	[ "$(ls -A "$logs" | sort | tr '\n' ' ')" = \
-		"$(printf '%s\n' _aio_bench_read_logs _aio_bench_write_logs results.json sweep.1 | sort | tr '\n' ' ')" ] ||
+		"$(printf '%s\n' _aio_bench_read_logs _aio_bench_write_logs results.json sweep sweep.1 sweep.2 | sort | tr '\n' ' ')" ] ||
 		return 1
 	! has_matplotlib || { expect 0 "$ctl" bench report "$logs" "$logs/sweep.1" -o "$dir/page.html" --json && says "$dir/out" '"runs": 2'; }
 }
@@ -383,9 +385,10 @@ a_tune_after_a_sweep_leaves_its_results_and_logs() {
 	same "$dir/first" "$dir/after" || return 1
 	! has_matplotlib || { expect 0 "$ctl" bench report "$logs" --json && says "$dir/out" '"runs": 2' &&
 		says "$logs/report.html" "$logs/results.json" "$logs/tune.json" "recommended profile"; } || return 1
+	sums | grep ' ./tune' >"$dir/before"
 	expect 0 sweep || return 1
-	why="a sweep after the tune changed the tune's results"
-	[ "$(sums | grep 'tune')" = "$(sums | grep './tune.json')" ] && [ -s "$logs/tune.json" ]
+	sums | grep ' ./tune' >"$dir/after"
+	same "$dir/before" "$dir/after" && says "$logs/tune.json" '"is_complete": true'
 }
 
 a_sweep_that_fails_leaves_the_results_that_were_there() {
@@ -415,16 +418,16 @@ a_killed_sweep_leaves_the_results_that_were_there() {
 		start_sweep || return 1
 		kill -$signal "$bench"
 		wait "$bench" 2>/dev/null
-		sums | grep -v -e ' ./sweep' -e results.lock >"$dir/after"
-		same "$dir/first" "$dir/after" || return 1
+		is_kept || return 1
+		why="the last complete run is $(readlink "$logs/sweep")"
+		[ "$(readlink "$logs/sweep")" = sweep.1 ] || return 1
 	done
 	# The last one is what --resume continues, and then the first one's results are kept.
 	rm -rf "$(test_files)"
 	expect 0 sweep --loops 100 --resume || return 1
 	why="points: $(grep -c '"op": ' "$logs/results.json")"
 	[ "$(grep -c '"op": ' "$logs/results.json")" = 64 ] || return 1
-	(cd "$logs/sweep.1" && find . -type f -exec cksum {} + | sort -k 3) >"$dir/kept"
-	same "$dir/first" "$dir/kept" && nothing_is_left
+	is_kept && nothing_is_left
 }
 
 # The owner of a log directory plants links; root measures there and writes through none of them.
@@ -441,7 +444,7 @@ a_log_directory_of_another_user_does_not_redirect_roots_writes() {
 	for log in "$there"/_aio_bench_*/*.txt; do
 		"${nobody[@]}" ln -sf "$dir/roots/precious" "$log" || return 1
 	done
-	for name in results.json.new report.html rows.jsonl; do
+	for name in sweep.2.new report.html sweep.1/rows.jsonl; do
 		"${nobody[@]}" ln -sf "$dir/roots/precious" "$there/$name" || return 1
 	done
 	untouched() {
@@ -451,11 +454,12 @@ a_log_directory_of_another_user_does_not_redirect_roots_writes() {
 	}
 	# As an earlier run of hers, and with a new one of root's own.
 	expect 0 "$ctl" "${words[@]}" --resume && untouched || return 1
+	expect 1 "$ctl" "${words[@]}" && says "$dir/err" "the results stay in $there/sweep.2" && untouched || return 1
 	expect 0 "$ctl" "${words[@]}" && untouched || return 1
 	! has_matplotlib || { expect 0 "$ctl" bench report "$there" && untouched; } || return 1
-	"${nobody[@]}" mkdir "$there/sweep.9" && "${nobody[@]}" ln -s "$dir/roots/precious" "$there/sweep.9/rows.jsonl" ||
-		return 1
-	expect 1 "$ctl" "${words[@]}" --resume && says "$dir/err" "sweep.9: belongs to another user" && untouched ||
+	"${nobody[@]}" cp -R "$there/sweep.1" "$there/sweep.9" &&
+		"${nobody[@]}" sed -i '2i "rows_file": "rows.jsonl",' "$there/sweep.9/results.json" || return 1
+	expect 1 "$ctl" "${words[@]}" --resume && says "$dir/err" "rows.jsonl: is a symbolic link" && untouched ||
 		return 1
 	# A directory of hers in place of the logs', and in place of all.
 	rm -rf "$there"

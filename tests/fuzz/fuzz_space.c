@@ -53,7 +53,7 @@ static void read_results(int dir_fd)
 		(void)bench_source_name(row.source);
 		bench_row_deinit(&row);
 	}
-	(void)bench_results_has(&results, BENCH_READ, &profile);
+	(void)bench_results_find(&results, BENCH_READ, &profile);
 	(void)bench_results_drop_failed(&results);
 	bench_results_deinit(&results);
 }

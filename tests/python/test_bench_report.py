@@ -210,7 +210,7 @@ def test_an_unfinished_run_is_read_from_its_rows_up_to_one_that_was_cut_short(tm
     for n in (2, 10):
         (tmp_path / f"sweep.{n}").mkdir()
         (tmp_path / f"sweep.{n}/results.json").write_text(
-            json.dumps({**results(rows="rows.jsonl"), "is_complete": False})
+            json.dumps({**results(rows_file="rows.jsonl"), "is_complete": False})
         )
     rows = [json.dumps({"points": point(depth=d)}) for d in (1, 2, 3)]
     (tmp_path / "sweep.10/rows.jsonl").write_text("\n".join(rows)[:-20])
@@ -218,6 +218,20 @@ def test_an_unfinished_run_is_read_from_its_rows_up_to_one_that_was_cut_short(tm
     assert found.name.endswith("sweep.10/results.json")
     assert [p.profile[1] for p in found.points] == [1, 2]
     assert "not complete" in check(report.page([found]))
+
+
+def test_of_a_log_directory_the_run_is_shown_that_its_link_names(tmp_path):
+    for n in (2, 3):
+        (tmp_path / f"sweep.{n}").mkdir()
+        (tmp_path / f"sweep.{n}/results.json").write_text(json.dumps(results(points=[point(depth=n)])))
+    (tmp_path / "results.json").symlink_to("sweep/results.json")
+    (tmp_path / "sweep").symlink_to("sweep.2")
+    (found,) = report.find_runs(str(tmp_path))
+    assert found.name == str(tmp_path) and [p.profile[1] for p in found.points] == [2]
+    (tmp_path / "sweep").unlink()
+    (tmp_path / "sweep").symlink_to("../sweep.3")
+    with pytest.raises(report.Refused, match="symbolic link"):
+        list(report.find_runs(str(tmp_path)))
 
 
 def test_an_old_page_stays_if_the_new_one_fails_and_a_link_is_not_followed(tmp_path):

@@ -105,10 +105,10 @@ START_TEST(a_row_comes_back_digit_for_digit)
 	ck_assert_uint_eq(bench_results_n_rows(&loaded), 1);
 	ck_assert_int_eq(bench_results_row(&loaded, 0, &back), 0);
 	assert_same_row(&row, &back);
-	ck_assert(bench_results_has(&loaded, BENCH_WRITE, &row.task.profile));
-	ck_assert(!bench_results_has(&loaded, BENCH_READ, &row.task.profile));
+	ck_assert_int_eq(bench_results_find(&loaded, BENCH_WRITE, &row.task.profile), 0);
+	ck_assert_int_eq(bench_results_find(&loaded, BENCH_READ, &row.task.profile), -1);
 	row.task.profile.queue_depth++;
-	ck_assert(!bench_results_has(&loaded, BENCH_WRITE, &row.task.profile));
+	ck_assert_int_eq(bench_results_find(&loaded, BENCH_WRITE, &row.task.profile), -1);
 	bench_row_deinit(&back);
 	bench_results_deinit(&loaded);
 	bench_results_deinit(&results);
@@ -199,34 +199,15 @@ START_TEST(rows_that_failed_are_dropped_and_the_others_stay)
 		ck_assert_int_eq(bench_results_add(&results, &row), 0);
 	}
 	row.task.profile.queue_depth = 1;
-	ck_assert(bench_results_has(&results, BENCH_WRITE, &row.task.profile));
+	ck_assert_int_eq(bench_results_find(&results, BENCH_WRITE, &row.task.profile), 0);
 	ck_assert_uint_eq(bench_results_drop_failed(&results), 2);
 	ck_assert_uint_eq(bench_results_n_rows(&results), 2);
-	ck_assert(!bench_results_has(&results, BENCH_WRITE, &row.task.profile));
+	ck_assert_int_eq(bench_results_find(&results, BENCH_WRITE, &row.task.profile), -1);
 	ck_assert_int_eq(bench_results_add(&results, &row), 0);
-	ck_assert(bench_results_has(&results, BENCH_WRITE, &row.task.profile));
+	ck_assert_int_eq(bench_results_find(&results, BENCH_WRITE, &row.task.profile), 2);
 	ck_assert_int_eq(bench_results_row(&results, 1, &back), 0);
 	ck_assert_uint_eq(back.task.profile.queue_depth, 4);
 	bench_row_deinit(&back);
-	bench_results_deinit(&results);
-}
-END_TEST
-
-START_TEST(logs_are_those_of_the_rows_that_have_one)
-{
-	struct bench_repetition repetitions[2] = { { .bytes = 1 }, { .bytes = 2 } };
-	struct bench_row row = make_row(repetitions);
-	struct bench_results results;
-	struct json_object *logs;
-
-	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
-	ck_assert_int_eq(bench_results_add(&results, &row), 0);
-	row.log[0] = '\0';
-	ck_assert_int_eq(bench_results_add(&results, &row), 0);
-	logs = bench_results_logs(&results);
-	ck_assert_int_eq(json_object_object_length(logs), 1);
-	ck_assert(json_object_object_get_ex(logs, "_aio_bench_write_logs/x.txt", NULL));
-	(void)json_object_put(logs);
 	bench_results_deinit(&results);
 }
 END_TEST
@@ -282,7 +263,7 @@ START_TEST(rows_that_are_none_do_no_harm)
 			 0);
 	if (bench_results_row(&results, 0, &row) == 0)
 		bench_row_deinit(&row);
-	(void)bench_results_has(&results, BENCH_READ, &profile);
+	(void)bench_results_find(&results, BENCH_READ, &profile);
 	(void)bench_results_drop_failed(&results);
 	bench_results_deinit(&results);
 	remove_results();
@@ -311,7 +292,6 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, rows_are_read_from_the_rows_file_until_one_is_cut_short);
 	tcase_add_test(tcase, a_link_is_neither_read_nor_written_through);
 	tcase_add_test(tcase, rows_that_failed_are_dropped_and_the_others_stay);
-	tcase_add_test(tcase, logs_are_those_of_the_rows_that_have_one);
 	tcase_add_loop_test(tcase, what_is_not_ours_is_refused, 0, N_ROWS(foreign));
 	tcase_add_loop_test(tcase, rows_that_are_none_do_no_harm, 0, N_ROWS(strange));
 	tcase_add_test(tcase, a_directory_without_results_is_enoent);

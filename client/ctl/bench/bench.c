@@ -92,8 +92,6 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 	struct json_object *olds = bench_results_get(old, "parameters");
 	struct json_object_iterator i = json_object_iter_begin(parameters);
 	struct json_object_iterator end = json_object_iter_end(parameters);
-	char path[PATH_MAX];
-	const char *made = bench_logs_path(bench->logs, path);
 
 	for (; !json_object_iter_equal(&i, &end); json_object_iter_next(&i)) {
 		const char *key = json_object_iter_peek_name(&i);
@@ -105,7 +103,7 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 		return ctl_usage(bench->ctl,
 				 "--resume: %s was made with %s %s, not %s: give the same options, "
 				 "or another --log_dir",
-				 made ? made : bench->options->log_dir, key,
+				 bench->options->log_dir, key,
 				 json_object_to_json_string_ext(was, JSON_C_TO_STRING_PLAIN),
 				 json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
 	}

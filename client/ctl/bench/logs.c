@@ -1,6 +1,5 @@
 #include "client/ctl/bench/logs.h"
 
-#include "client/ctl/bench/own_dir.h"
 #include "client/ctl/bench/text_logs.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -16,25 +15,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOCK_NAME "results.lock"
-#define LOCK_TRIES 100u /* a guess: each means that a bench just ended */
 #define RUN_NAME_BYTES 48u
+#define LINK_BYTES 64u	      /* of a link's target */
 #define SYNC_NSEC 1000000000u /* of measuring that a crash of the system may lose */
 #define SYNC_SHARE 100u	      /* syncing takes at most one part of so many of the time */
 
 struct bench_logs {
 	struct ctl *ctl;
 	const char *path, *kind, *name; /* borrowed; name: of the results file */
-	int fd, lock_fd;
-	bool is_made;	    /* this process made the directory */
-	uint64_t published; /* number of the run whose results are at the top; 0: none */
-	bool has_published;
+	int fd;
+	bool is_made;	      /* this process made the directory */
+	bool has_unpublished; /* rows of such a run are resumed */
 
 	/* this run */
 	char run_name[RUN_NAME_BYTES]; /* "" until it has a directory */
 	int run_fd, rows_fd;	       /* -1: none */
-	bool is_ours;		       /* this process made its directory */
-	bool is_published;
 	uint64_t synced_nsec, syncing_nsec;
 };
 
@@ -43,7 +38,7 @@ static int fail(const struct bench_logs *logs, const char *name, const char *wha
 	return ctl_fail(logs->ctl, "%s/%s: %s: %s", logs->path, name, what, strerror(error));
 }
 
-/* ---- the directory and its lock ---- */
+/* ---- the directory ---- */
 
 static int make_dirs(char *path, bool *ret_is_made)
 {
@@ -88,49 +83,7 @@ static int open_log_dir(struct bench_logs *logs)
 	return CTL_OK;
 }
 
-/* The process that has the lock, for a sentence. */
-static void name_holder(int fd, char *text, size_t size)
-{
-	struct flock lock = { .l_type = F_WRLCK };
-
-	(void)snprintf(text, size, "another process");
-	if (fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK && lock.l_pid > 0)
-		(void)snprintf(text, size, "process %ld", (long)lock.l_pid);
-}
-
-static int take_lock(struct bench_logs *logs)
-{
-	char holder[64];
-
-	for (unsigned i = 0; i < LOCK_TRIES; i++) {
-		_cleanup_(closep) int fd = openat(logs->fd, LOCK_NAME,
-						  O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-		const struct flock lock = { .l_type = F_WRLCK };
-		struct stat ours, named;
-
-		if (fd < 0 || fstat(fd, &ours) < 0)
-			return fail(logs, LOCK_NAME, "cannot be opened", errno);
-		if (fcntl(fd, F_SETLK, &lock) < 0 && (errno == EAGAIN || errno == EACCES)) {
-			name_holder(fd, holder, sizeof(holder));
-			return ctl_fail(logs->ctl,
-					"--log_dir %s: a dsaioctl bench is at work there (%s): "
-					"choose another --log_dir, or wait until it is done",
-					logs->path, holder);
-		}
-		/* Any other failure: the file system has no locks, and nothing can be done.
-		   The last bench may have removed the file between our two calls: then it locks
-		   nobody. */
-		if (fstatat(logs->fd, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    named.st_ino == ours.st_ino && named.st_dev == ours.st_dev) {
-			logs->lock_fd = TAKE_FD(fd);
-			return CTL_OK;
-		}
-	}
-	return ctl_fail(logs->ctl, "%s/%s: others remove it again and again", logs->path,
-			LOCK_NAME);
-}
-
-/* ---- runs ---- */
+/* ---- names ---- */
 
 static const char *run_name(char *name, const char *kind, uint64_t run)
 {
@@ -138,10 +91,106 @@ static const char *run_name(char *name, const char *kind, uint64_t run)
 	return name;
 }
 
+/* The number of the run whose directory has that name; 0: it is none. */
+static uint64_t run_of(const char *kind, const char *name)
+{
+	const size_t len = strlen(kind);
+	char same[RUN_NAME_BYTES];
+	uint64_t run;
+
+	return strncmp(name, kind, len) == 0 && sscanf(name + len, ".%" SCNu64, &run) == 1 &&
+			       strcmp(name, run_name(same, kind, run)) == 0
+		       ? run
+		       : 0;
+}
+
+/* The names of the last complete run's results, which lead through the link KIND; NULL behind the last. */
+static const char *link_name(const struct bench_logs *logs, size_t i)
+{
+	if (i == 0)
+		return logs->name;
+	return i <= TEXT_LOGS_DIRS && strcmp(logs->kind, "sweep") == 0 ? text_logs_dirs[i - 1]
+								       : NULL;
+}
+
+static const char *link_target(const struct bench_logs *logs, const char *name, char *target)
+{
+	(void)snprintf(target, LINK_BYTES, "%s/%s", logs->kind, name);
+	return target;
+}
+
+/* Returns false if that is no link.  target: LINK_BYTES; a longer one is cut, and not ours. */
+static bool read_link(const struct bench_logs *logs, const char *name, char *target)
+{
+	const ssize_t n = readlinkat(logs->fd, name, target, LINK_BYTES - 1);
+
+	target[n < 0 ? 0 : n] = '\0';
+	return n >= 0;
+}
+
+/* The last complete run; 0: there is none. */
+static uint64_t published_run(const struct bench_logs *logs)
+{
+	char target[LINK_BYTES];
+
+	return read_link(logs, logs->kind, target) ? run_of(logs->kind, target) : 0;
+}
+
+static int check_name(const struct bench_logs *logs, const char *name, bool is_ours)
+{
+	struct stat st;
+
+	if (is_ours || fstatat(logs->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return CTL_OK;
+	return ctl_fail(logs->ctl,
+			"%s/%s: dsaioctl bench did not make it: choose another --log_dir, or move "
+			"it away",
+			logs->path, name);
+}
+
+/* Another program's files are not replaced. */
+static int check_links(const struct bench_logs *logs)
+{
+	int r = check_name(logs, logs->kind, published_run(logs));
+	char target[LINK_BYTES], is[LINK_BYTES];
+	const char *name;
+
+	for (size_t i = 0; r == CTL_OK && (name = link_name(logs, i)); i++)
+		r = check_name(logs, name,
+			       read_link(logs, name, is) &&
+				       strcmp(is, link_target(logs, name, target)) == 0);
+	return r;
+}
+
+/* The links that lead through KIND are there first, so all of them change by its rename. */
+static int publish(const struct bench_logs *logs)
+{
+	char target[LINK_BYTES], new_name[RUN_NAME_BYTES + 8];
+	const char *name;
+
+	for (size_t i = 0; (name = link_name(logs, i)); i++)
+		if (symlinkat(link_target(logs, name, target), logs->fd, name) < 0 &&
+		    errno != EEXIST)
+			return fail(logs, name, "cannot be made", errno);
+	(void)snprintf(new_name, sizeof(new_name), "%s.new", logs->run_name);
+	if (symlinkat(logs->run_name, logs->fd, new_name) < 0 ||
+	    renameat(logs->fd, new_name, logs->fd, logs->kind) < 0) {
+		const int error = errno;
+
+		(void)unlinkat(logs->fd, new_name, 0);
+		return ctl_fail(logs->ctl, "%s/%s: %s: the results stay in %s/%s", logs->path,
+				logs->kind, strerror(error), logs->path, logs->run_name);
+	}
+	if (fsync(logs->fd) < 0 && errno != EINVAL)
+		return fail(logs, logs->kind, "fsync", errno);
+	return CTL_OK;
+}
+
+/* ---- runs ---- */
+
 /* The largest number of a run's directory below the limit; 0: there is none. */
 static uint64_t last_run(int dir_fd, const char *kind, uint64_t below)
 {
-	const size_t len = strlen(kind);
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *entry;
@@ -150,13 +199,8 @@ static uint64_t last_run(int dir_fd, const char *kind, uint64_t below)
 	if (fd >= 0 && !dir)
 		(void)close(fd);
 	while (dir && (entry = readdir(dir))) {
-		char name[RUN_NAME_BYTES];
-		uint64_t run;
+		const uint64_t run = run_of(kind, entry->d_name);
 
-		if (strncmp(entry->d_name, kind, len) != 0 || entry->d_name[len] != '.' ||
-		    sscanf(entry->d_name + len + 1, "%" SCNu64, &run) != 1 ||
-		    strcmp(entry->d_name, run_name(name, kind, run)) != 0)
-			continue;
 		if (run > last && run < below)
 			last = run;
 	}
@@ -165,155 +209,47 @@ static uint64_t last_run(int dir_fd, const char *kind, uint64_t below)
 	return last;
 }
 
+static int open_run(const struct bench_logs *logs, const char *name)
+{
+	return openat(logs->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Refuses a run that a bench is making.  Its lock ends with the process, not with one that it forked. */
+static int check_idle(const struct bench_logs *logs, uint64_t run)
+{
+	struct flock lock = { .l_type = F_WRLCK };
+	char name[RUN_NAME_BYTES];
+	_cleanup_(closep) int dir = open_run(logs, run_name(name, logs->kind, run));
+	_cleanup_(closep) int fd = dir < 0 ? -1
+					   : openat(dir, BENCH_ROWS_NAME,
+						    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+	/* A file system may have no locks. */
+	if (fd < 0 || fcntl(fd, F_GETLK, &lock) < 0 || lock.l_type == F_UNLCK)
+		return CTL_OK;
+	return ctl_fail(logs->ctl,
+			"--log_dir %s: a dsaioctl bench is at work there (process %ld): choose "
+			"another --log_dir, or wait until it is done",
+			logs->path, (long)lock.l_pid);
+}
+
+/* Another user who may write to log_dir may have put another directory in its place. */
 static int make_run_dir(struct bench_logs *logs)
 {
-	for (uint64_t run = last_run(logs->fd, logs->kind, UINT64_MAX);;) {
-		run = (run > logs->published ? run : logs->published) + 1;
-		(void)run_name(logs->run_name, logs->kind, run);
-		if (mkdirat(logs->fd, logs->run_name, 0777) == 0)
-			break;
-		if (errno != EEXIST)
-			return fail(logs, logs->run_name, "cannot be made", errno);
-	}
-	logs->run_fd = own_dir_open(logs->fd, logs->run_name);
-	if (logs->run_fd < 0)
-		return fail(logs, logs->run_name, "cannot be opened", -logs->run_fd);
-	logs->is_ours = true;
-	return CTL_OK;
-}
-
-static uint64_t run_number(const struct bench_logs *logs)
-{
-	return strtoull(logs->run_name + strlen(logs->kind) + 1, NULL, 10);
-}
-
-/* ---- publishing ---- */
-
-static bool is_there(int dir_fd, const char *name)
-{
+	uint64_t run = last_run(logs->fd, logs->kind, UINT64_MAX);
 	struct stat st;
-
-	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-/* Renames unless something has that name in the other directory.  -ENOENT: nothing to rename. */
-static int move(int from_fd, int to_fd, const char *name)
-{
-	if (renameat2(from_fd, name, to_fd, name, RENAME_NOREPLACE) == 0)
-		return 0;
-	if (errno != EINVAL)
-		return -errno;
-	/* The file system cannot do that in one call. */
-	if (is_there(to_fd, name))
-		return -EEXIST;
-	return renameat(from_fd, name, to_fd, name) < 0 ? -errno : 0;
-}
-
-/* The results file moves last: it shows that all has moved.  *ret_name: what failed. */
-static int move_all(const struct bench_logs *logs, int from_fd, int to_fd, const char **ret_name)
-{
-	const bool has_dirs = strcmp(logs->kind, "sweep") == 0;
-	int r = 0;
-
-	for (size_t i = 0; i < TEXT_LOGS_DIRS && has_dirs && r == 0; i++) {
-		*ret_name = text_logs_dirs[i];
-		r = move(from_fd, to_fd, text_logs_dirs[i]);
-		r = r == -ENOENT ? 0 : r;
-	}
-	if (r < 0)
-		return r;
-	*ret_name = logs->name;
-	return move(from_fd, to_fd, logs->name);
-}
-
-/* Moves the results at the top to the directory of their run. */
-static int put_aside(struct bench_logs *logs)
-{
-	_cleanup_(closep) int fd = -1;
-	char name[RUN_NAME_BYTES];
-	const char *what = NULL;
 	int r;
 
-	(void)run_name(name, logs->kind, logs->published);
-	if (mkdirat(logs->fd, name, 0777) < 0 && errno != EEXIST)
-		return fail(logs, name, "cannot be made for the earlier results", errno);
-	fd = own_dir_open(logs->fd, name);
-	if (fd < 0)
-		return fail(logs, name, "cannot take the earlier results", -fd);
-	r = move_all(logs, logs->fd, fd, &what);
-	if (r < 0)
-		return ctl_fail(logs->ctl, "%s/%s: cannot take %s of the earlier results: %s",
-				logs->path, name, what, strerror(-r));
-	logs->has_published = false;
+	do
+		r = mkdirat(logs->fd, run_name(logs->run_name, logs->kind, ++run), 0777);
+	while (r < 0 && errno == EEXIST);
+	if (r == 0)
+		logs->run_fd = open_run(logs, logs->run_name);
+	if (r < 0 || logs->run_fd < 0 || fstat(logs->run_fd, &st) < 0)
+		return fail(logs, logs->run_name, "cannot be made", errno);
+	if (st.st_uid != geteuid())
+		return fail(logs, logs->run_name, "belongs to another user", EPERM);
 	return CTL_OK;
-}
-
-/* Moves the complete run in run_fd to the top; also one that a crash left half moved. */
-static int publish(struct bench_logs *logs, int fd, const char *name)
-{
-	const char *what = NULL;
-	int r = logs->has_published ? put_aside(logs) : CTL_OK;
-
-	if (r != CTL_OK)
-		return r;
-	r = move_all(logs, fd, logs->fd, &what);
-	if (r < 0)
-		return ctl_fail(logs->ctl,
-				"%s/%s: %s: the results stay in %s/%s: move away what is in the "
-				"way",
-				logs->path, what, strerror(-r), logs->path, name);
-	(void)unlinkat(logs->fd, name, AT_REMOVEDIR); /* it stays if others put something there */
-	if (fsync(logs->fd) < 0 && errno != EINVAL)
-		return fail(logs, logs->name, "fsync", errno);
-	return CTL_OK;
-}
-
-/* The number of the run at the top goes to logs->published. */
-static int look_at_top(struct bench_logs *logs, struct bench_results *ret_top)
-{
-	char text[BENCH_TEXT_BYTES];
-	int r = bench_results_load(logs->fd, logs->name, ret_top, text, sizeof(text));
-
-	if (r == -ENOENT)
-		return CTL_OK;
-	if (r == 0 && strcmp(bench_results_kind(ret_top), logs->kind) != 0) {
-		r = -EINVAL;
-		(void)snprintf(text, sizeof(text), "%s: is of bench %s", logs->name,
-			       bench_results_kind(ret_top));
-	}
-	if (r < 0)
-		return ctl_fail(logs->ctl, "%s/%s: choose another --log_dir, or move it away",
-				logs->path, text);
-	logs->has_published = true;
-	logs->published = bench_results_run(ret_top);
-	return CTL_OK;
-}
-
-/*
- * Only the last run can have been left half published: every bench begins with this.
- * *top: as look_at_top() left it; made anew if that has changed.
- */
-static int finish_publishing(struct bench_logs *logs, struct bench_results *top)
-{
-	const uint64_t run = last_run(logs->fd, logs->kind, UINT64_MAX);
-	struct bench_results results = { NULL, NULL };
-	char name[RUN_NAME_BYTES], text[BENCH_TEXT_BYTES];
-	_cleanup_(closep) int fd = -1;
-	bool is_complete;
-	int r;
-
-	if (!run || run <= logs->published)
-		return CTL_OK;
-	fd = own_dir_open(logs->fd, run_name(name, logs->kind, run));
-	if (fd < 0 || bench_results_load(fd, logs->name, &results, text, sizeof(text)) < 0)
-		return CTL_OK; /* nothing that we could publish */
-	is_complete = bench_results_is_complete(&results);
-	bench_results_deinit(&results);
-	if (!is_complete)
-		return CTL_OK;
-	r = publish(logs, fd, name);
-	bench_results_deinit(top);
-	return r == CTL_OK ? look_at_top(logs, top) : r;
 }
 
 /* ---- a run ---- */
@@ -322,8 +258,6 @@ int bench_logs_open(struct ctl *ctl, const char *log_dir, const char *kind,
 		    struct bench_logs **ret_logs)
 {
 	struct bench_logs *logs = calloc(1, sizeof(*logs));
-	struct bench_results top = { NULL, NULL };
-	struct json_object *known;
 	int r;
 
 	if (!logs)
@@ -333,61 +267,38 @@ int bench_logs_open(struct ctl *ctl, const char *log_dir, const char *kind,
 				     .kind = kind,
 				     .name = bench_results_name(kind),
 				     .fd = -1,
-				     .lock_fd = -1,
 				     .run_fd = -1,
 				     .rows_fd = -1 };
 	*ret_logs = logs;
 	r = open_log_dir(logs);
 	if (r == CTL_OK)
-		r = take_lock(logs);
-	if (r == CTL_OK)
-		r = look_at_top(logs, &top);
-	if (r == CTL_OK)
-		r = finish_publishing(logs, &top);
-	known = top.root ? bench_results_logs(&top) : NULL;
-	if (r == CTL_OK && strcmp(kind, "sweep") == 0)
-		r = text_logs_check_foreign(ctl, logs->fd, log_dir, known);
-	(void)json_object_put(known);
-	bench_results_deinit(&top);
-	return r;
-}
-
-/* The last run that has rows and is not complete becomes this one. */
-static int resume_unfinished(struct bench_logs *logs, struct bench_results *ret_old)
-{
-	uint64_t run = UINT64_MAX;
-	char name[RUN_NAME_BYTES], text[BENCH_TEXT_BYTES];
-
-	while ((run = last_run(logs->fd, logs->kind, run)) > logs->published) {
-		_cleanup_(closep) int fd = own_dir_open(logs->fd, run_name(name, logs->kind, run));
-		struct bench_results results;
-		int r;
-
-		if (fd < 0)
-			return ctl_fail(logs->ctl, "--resume: %s/%s: %s", logs->path, name,
-					fd == -EPERM ? "belongs to another user" : strerror(-fd));
-		r = bench_results_load(fd, logs->name, &results, text, sizeof(text));
-		if (r < 0 && r != -ENOENT)
-			return ctl_fail(logs->ctl, "--resume: %s/%s/%s", logs->path, name, text);
-		if (r == 0 && bench_results_n_rows(&results) > 0) {
-			memcpy(logs->run_name, name, sizeof(name));
-			logs->run_fd = TAKE_FD(fd);
-			*ret_old = results;
-			return CTL_OK;
-		}
-		if (r == 0)
-			bench_results_deinit(&results);
-	}
-	return CTL_OK;
+		r = check_links(logs);
+	return r == CTL_OK ? check_idle(logs, last_run(logs->fd, kind, UINT64_MAX)) : r;
 }
 
 int bench_logs_resume(struct bench_logs *logs, struct bench_results *ret_old)
 {
-	int r = resume_unfinished(logs, ret_old);
+	uint64_t run = UINT64_MAX;
+	char name[RUN_NAME_BYTES], text[BENCH_TEXT_BYTES];
 
-	if (r != CTL_OK || ret_old->root)
-		return r;
-	return look_at_top(logs, ret_old);
+	while ((run = last_run(logs->fd, logs->kind, run))) {
+		_cleanup_(closep) int fd = open_run(logs, run_name(name, logs->kind, run));
+		int r = fd < 0 ? -errno
+			       : bench_results_load(fd, logs->name, ret_old, text, sizeof(text));
+
+		if (fd < 0)
+			return fail(logs, name, "--resume", -r);
+		if (r < 0 && r != -ENOENT)
+			return ctl_fail(logs->ctl, "--resume: %s/%s/%s", logs->path, name, text);
+		if (r == 0 && strcmp(bench_results_kind(ret_old), logs->kind) == 0 &&
+		    bench_results_n_rows(ret_old) > 0) {
+			logs->has_unpublished = run != published_run(logs);
+			return check_idle(logs, run);
+		}
+		if (r == 0)
+			bench_results_deinit(ret_old);
+	}
+	return CTL_OK;
 }
 
 static int save(struct bench_logs *logs, struct bench_results *results, bool has_rows_file)
@@ -399,30 +310,22 @@ static int save(struct bench_logs *logs, struct bench_results *results, bool has
 	return CTL_OK;
 }
 
-/*
- * Rows that the rows file has go into the results file first.  Only then is it made anew, and only
- * then do the results name it again: so no crash loses a row or makes it count twice.
- */
 int bench_logs_begin(struct bench_logs *logs, struct bench_results *results)
 {
-	uint64_t start;
-	int r = logs->run_fd < 0 ? make_run_dir(logs) : CTL_OK;
+	const struct flock lock = { .l_type = F_WRLCK };
+	const uint64_t start = clock_nsec();
+	int r = make_run_dir(logs);
 
 	if (r != CTL_OK)
 		return r;
-	bench_results_set(results, "run", json_object_new_uint64(run_number(logs)));
-	if (!logs->is_ours)
-		r = save(logs, results, false);
-	if (r != CTL_OK)
-		return r;
-	if (unlinkat(logs->run_fd, BENCH_ROWS_NAME, 0) < 0 && errno != ENOENT)
-		return fail(logs, logs->run_name, BENCH_ROWS_NAME, errno);
+	bench_results_set(results, "run",
+			  json_object_new_uint64(run_of(logs->kind, logs->run_name)));
 	logs->rows_fd = openat(logs->run_fd, BENCH_ROWS_NAME,
 			       O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 			       0666);
 	if (logs->rows_fd < 0)
 		return fail(logs, logs->run_name, BENCH_ROWS_NAME, errno);
-	start = clock_nsec();
+	(void)fcntl(logs->rows_fd, F_SETLK, &lock); /* a file system may have no locks */
 	r = save(logs, results, true);
 	if (r == CTL_OK && fsync(logs->run_fd) < 0 && errno != EINVAL)
 		r = fail(logs, logs->run_name, "fsync", errno);
@@ -459,68 +362,45 @@ static void remove_run(struct bench_logs *logs)
 	(void)unlinkat(logs->run_fd, logs->name, 0); /* after a failure the directory only stays */
 	(void)unlinkat(logs->run_fd, BENCH_ROWS_NAME, 0);
 	(void)unlinkat(logs->fd, logs->run_name, AT_REMOVEDIR);
-	closep(&logs->run_fd);
-	logs->run_fd = -1;
-	logs->run_name[0] = '\0';
-}
-
-static int write_text_logs(const struct bench_logs *logs, const struct bench_results *results)
-{
-	char name[BENCH_TEXT_BYTES] = "";
-	int r = text_logs_write(logs->run_fd, results, name);
-
-	if (r < 0)
-		return ctl_fail(logs->ctl, "%s/%s/%s: cannot be written: %s", logs->path,
-				logs->run_name, name, strerror(-r));
-	return CTL_OK;
 }
 
 int bench_logs_end(struct bench_logs *logs, struct bench_results *results, bool publishes)
 {
-	int r;
+	char name[BENCH_TEXT_BYTES];
+	int r = CTL_OK;
 
-	if (logs->run_fd < 0 || (logs->rows_fd < 0 && !publishes))
-		return CTL_OK; /* nothing was begun */
+	if (logs->run_fd < 0 && publishes && logs->has_unpublished)
+		r = bench_logs_begin(logs, results); /* it was killed behind the last row */
+	if (r != CTL_OK || logs->run_fd < 0)
+		return r;
 	if (bench_results_n_rows(results) == 0) {
-		if (logs->is_ours)
-			remove_run(logs);
+		remove_run(logs);
 		return CTL_OK;
 	}
 	r = save(logs, results, false);
 	if (r == CTL_OK && unlinkat(logs->run_fd, BENCH_ROWS_NAME, 0) < 0 && errno != ENOENT)
 		r = fail(logs, logs->run_name, BENCH_ROWS_NAME, errno);
-	if (r == CTL_OK)
-		r = write_text_logs(logs, results);
-	if (r == CTL_OK && publishes) {
-		r = publish(logs, logs->run_fd, logs->run_name);
-		logs->is_published = r == CTL_OK;
+	if (r == CTL_OK && strcmp(logs->kind, "sweep") == 0) {
+		r = text_logs_write(logs->run_fd, results, name);
+		r = r < 0 ? fail(logs, logs->run_name, name, -r) : CTL_OK;
 	}
-	return r;
+	return r == CTL_OK && publishes ? publish(logs) : r;
 }
 
 const char *bench_logs_path(const struct bench_logs *logs, char *path)
 {
-	int n;
-
-	if (logs->run_fd < 0 || !is_there(logs->is_published ? logs->fd : logs->run_fd, logs->name))
+	if (logs->run_fd < 0 || faccessat(logs->run_fd, logs->name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return NULL;
-	if (logs->is_published)
-		n = snprintf(path, PATH_MAX, "%s/%s", logs->path, logs->name);
-	else
-		n = snprintf(path, PATH_MAX, "%s/%s", logs->path, logs->run_name);
-	return n < PATH_MAX ? path : NULL;
+	return snprintf(path, PATH_MAX, "%s/%s", logs->path, logs->run_name) < PATH_MAX ? path
+											: NULL;
 }
 
 void bench_logs_close(struct bench_logs *logs)
 {
 	if (!logs)
 		return;
-	/* Before the lock ends, so that no lock file of another bench is removed. */
-	if (logs->lock_fd >= 0)
-		(void)unlinkat(logs->fd, LOCK_NAME, 0); /* if it stays, it is free */
 	if (logs->is_made)
 		(void)rmdir(logs->path); /* only if nothing is in it: nothing was measured */
-	closep(&logs->lock_fd);
 	closep(&logs->rows_fd);
 	closep(&logs->run_fd);
 	closep(&logs->fd);

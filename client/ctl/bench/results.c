@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define FORMAT "dsaioctl bench 1"
 #define JSON_BYTES_MAX (256u << 20) /* of a file that is read: 10,000 points have 10 MB */
@@ -67,11 +68,12 @@ static const char *key_of(char *text, enum bench_op op, const struct profile *pr
 	return text;
 }
 
-static void add_key(struct bench_results *results, const struct bench_task *task)
+static void add_key(struct bench_results *results, const struct bench_task *task, size_t row)
 {
 	char key[KEY_BYTES];
 
-	json_object_object_add(results->keys, key_of(key, task->op, &task->profile), NULL);
+	json_object_object_add(results->keys, key_of(key, task->op, &task->profile),
+			       json_object_new_uint64(row));
 }
 
 int bench_results_append(struct bench_results *results, const char *key, struct json_object *object)
@@ -93,7 +95,7 @@ int bench_results_add(struct bench_results *results, const struct bench_row *row
 	int r = bench_results_append(results, "points", bench_row_json(row));
 
 	if (r == 0 && results->keys)
-		add_key(results, &row->task);
+		add_key(results, &row->task, bench_results_n_rows(results) - 1);
 	return r;
 }
 
@@ -133,6 +135,7 @@ int bench_rows_write(int fd, const char *key, struct json_object *object)
 	_cleanup_(json_putp) struct json_object *line = json_object_new_object();
 	const char *json;
 	size_t len;
+	int r;
 
 	if (!line || json_object_object_add(line, key, json_object_get(object)) < 0)
 		return -ENOMEM;
@@ -140,27 +143,18 @@ int bench_rows_write(int fd, const char *key, struct json_object *object)
 		line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
 	if (!json)
 		return -ENOMEM;
-	{
-		_cleanup_(freep) char *text = malloc(len + 1);
-
-		if (!text)
-			return -ENOMEM;
-		memcpy(text, json, len);
-		text[len] = '\n'; /* one write(2): a line is whole or the last one */
-		return write_all(fd, text, len + 1);
-	}
+	r = write_all(fd, json, len);
+	return r == 0 ? write_all(fd, "\n", 1) : r; /* without it, the row counts for nothing */
 }
 
 /* ---- reading ---- */
 
 /* Follows no link, and does not wait for the writer of a FIFO of that name. */
-static int read_file(int dir_fd, const char *name, char **ret_json, char *text, size_t size)
+static int open_file(int dir_fd, const char *name, int *ret_fd, char *text, size_t size)
 {
 	_cleanup_(closep) int fd = openat(dir_fd, name,
 					  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	_cleanup_(freep) char *json = NULL;
 	struct stat st = { 0 };
-	size_t len = 0;
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		int r = -errno;
@@ -174,26 +168,7 @@ static int read_file(int dir_fd, const char *name, char **ret_json, char *text, 
 		(void)snprintf(text, size, "%s: is no results of dsaioctl bench", name);
 		return -EINVAL;
 	}
-	json = malloc((size_t)st.st_size + 1);
-	if (!json) {
-		(void)snprintf(text, size, "%s: out of memory", name);
-		return -ENOMEM;
-	}
-	while (len < (size_t)st.st_size) {
-		ssize_t n = read(fd, json + len, (size_t)st.st_size - len);
-
-		if (n == 0)
-			break;
-		if (n < 0 && errno != EINTR) {
-			int r = -errno;
-
-			(void)snprintf(text, size, "%s: %s", name, strerror(-r));
-			return r;
-		}
-		len += n > 0 ? (size_t)n : 0;
-	}
-	json[len] = '\0';
-	*ret_json = TAKE_PTR(json);
+	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
 
@@ -223,20 +198,23 @@ static bool read_row(struct bench_results *results, const char *line)
 /* A crash may have cut the last line short: it and what follows it are left out. */
 static int read_rows(struct bench_results *results, int dir_fd, char *text, size_t size)
 {
-	_cleanup_(freep) char *lines = NULL;
-	char *rest, *line, *end;
-	int r = read_file(dir_fd, BENCH_ROWS_NAME, &lines, text, size);
+	_cleanup_(fclosep) FILE *file = NULL;
+	_cleanup_(freep) char *line = NULL;
+	size_t room = 0;
+	ssize_t len;
+	int fd, r = open_file(dir_fd, BENCH_ROWS_NAME, &fd, text, size);
 
-	if (r == -ENOENT)
-		return 0; /* a crash before the first row */
-	if (r < 0 || !lines)
-		return r;
-	for (rest = lines; (end = strchr(rest, '\n')); rest = end + 1) {
-		line = rest;
-		*end = '\0';
+	if (r < 0)
+		return r == -ENOENT ? 0 : r; /* a crash before the first row */
+	file = fdopen(fd, "r");
+	if (!file) {
+		(void)close(fd);
+		(void)snprintf(text, size, "%s: out of memory", BENCH_ROWS_NAME);
+		return -ENOMEM;
+	}
+	while ((len = getline(&line, &room, file)) > 0 && line[len - 1] == '\n')
 		if (!read_row(results, line))
 			break;
-	}
 	return 0;
 }
 
@@ -244,13 +222,12 @@ int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_r
 		       size_t size)
 {
 	struct bench_results results = { NULL, NULL };
-	_cleanup_(freep) char *json = NULL;
-	enum json_tokener_error error;
-	int r = read_file(dir_fd, name, &json, text, size);
+	_cleanup_(closep) int fd = -1;
+	int r = open_file(dir_fd, name, &fd, text, size);
 
 	if (r < 0)
 		return r;
-	results.root = json_tokener_parse_verbose(json, &error);
+	results.root = json_object_from_fd(fd);
 	if (!json_object_is_type(results.root, json_type_object) ||
 	    strcmp(json_text(results.root, "format"), FORMAT) != 0 ||
 	    !bench_results_name(bench_results_kind(&results)) ||
@@ -321,11 +298,6 @@ struct json_object *bench_results_last(const struct bench_results *results, cons
 	return json_object_array_get_idx(array, json_object_array_length(array) - 1);
 }
 
-uint64_t bench_results_run(const struct bench_results *results)
-{
-	return json_object_get_uint64(bench_results_get(results, "run"));
-}
-
 size_t bench_results_drop_failed(struct bench_results *results)
 {
 	struct json_object *array = points(results);
@@ -342,9 +314,10 @@ size_t bench_results_drop_failed(struct bench_results *results)
 	return n_dropped;
 }
 
-bool bench_results_has(struct bench_results *results, enum bench_op op,
-		       const struct profile *profile)
+ssize_t bench_results_find(struct bench_results *results, enum bench_op op,
+			   const struct profile *profile)
 {
+	struct json_object *row;
 	char key[KEY_BYTES];
 
 	if (!results->keys) {
@@ -353,21 +326,9 @@ bool bench_results_has(struct bench_results *results, enum bench_op op,
 			struct bench_task task = bench_row_read_task(
 				json_object_array_get_idx(points(results), i));
 
-			add_key(results, &task);
+			add_key(results, &task, i);
 		}
 	}
-	return json_object_object_get_ex(results->keys, key_of(key, op, profile), NULL);
-}
-
-struct json_object *bench_results_logs(const struct bench_results *results)
-{
-	struct json_object *logs = json_object_new_object();
-
-	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
-		const char *log = json_text(json_object_array_get_idx(points(results), i), "log");
-
-		if (log[0])
-			json_object_object_add(logs, log, NULL);
-	}
-	return logs;
+	row = json_object_object_get(results->keys, key_of(key, op, profile));
+	return row ? (ssize_t)json_object_get_uint64(row) : -1;
 }

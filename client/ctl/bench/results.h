@@ -2,9 +2,9 @@
  * The results of a bench: JSON in memory, and a file of it for each kind of bench.
  *
  * While a run measures, the file has what was known at its beginning, and each row is appended to a
- * second file, rows.jsonl, as a line {"ARRAY": ROW}: a row costs one write(2), and a process that
- * is killed loses none.  At the end the file is written whole, as a new file that then replaces the
- * old one, and names no rows file any more.  Loading reads both.
+ * second file, rows.jsonl, as a line {"ARRAY": ROW}: a row costs few calls, and a process that is
+ * killed loses none.  The file says so by "rows_file".  At the end it is written whole, as a new file that
+ * then replaces the old one, and names no rows file any more.  Loading reads both.
  *
  * {
  *   "format": "dsaioctl bench 1",
@@ -38,6 +38,8 @@
 
 #include "client/ctl/bench/row.h"
 
+#include <sys/types.h>
+
 struct json_object;
 
 #define BENCH_ROWS_NAME "rows.jsonl"
@@ -52,7 +54,7 @@ const char *bench_results_name(const char *kind); /* NULL: no such kind */
 
 struct bench_results {
 	struct json_object *root;
-	struct json_object *keys; /* bench_results_has(): NULL until it is asked */
+	struct json_object *keys; /* bench_results_find(): NULL until it is asked */
 };
 
 /* All fail with -ENOMEM only. */
@@ -100,16 +102,14 @@ size_t bench_results_n_good(const struct bench_results *results); /* rows withou
 /* The last element of the root's array of that name, which has one; borrowed. */
 struct json_object *bench_results_last(const struct bench_results *results, const char *key);
 
-uint64_t bench_results_run(const struct bench_results *results); /* 0: it has no number */
-
 /* Takes rows with an error out, so that they are measured again.  Returns how many. */
 size_t bench_results_drop_failed(struct bench_results *results);
 
-/* A row for that op and profile?  The first call looks at all rows, later ones at none. */
-bool bench_results_has(struct bench_results *results, enum bench_op op,
-		       const struct profile *profile);
-
-/* An object whose keys are the rows' logs; the caller's. */
-struct json_object *bench_results_logs(const struct bench_results *results);
+/*
+ * The number of the last row for that op and profile; -1: there is none.  The first call looks at all
+ * rows, later ones at none.
+ */
+ssize_t bench_results_find(struct bench_results *results, enum bench_op op,
+			   const struct profile *profile);
 
 #endif

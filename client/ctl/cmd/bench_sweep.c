@@ -41,8 +41,8 @@ static const char help[] =
 	"    --private              a daemon for this command alone\n"
 	"\n" BENCH_SPACE_HELP "\n"
 	"Results: LOG_DIR/results.json, and for each point a text log with ds_io's lines, in\n"
-	"LOG_DIR/_aio_bench_read_logs/ and LOG_DIR/_aio_bench_write_logs/.  Until the sweep is\n"
-	"complete they are in LOG_DIR/sweep.N/, where an earlier sweep's results and logs then move.\n"
+	"LOG_DIR/_aio_bench_read_logs/ and LOG_DIR/_aio_bench_write_logs/.  These are links to\n"
+	"LOG_DIR/sweep.N/, where run N writes and stays; a run that is complete takes the links over.\n"
 	"The test files lie in DIR/_dsaioctl_bench.XXXXXX/ and are removed at the end.\n"
 	"\n"
 	"exit status: 0 done (a point that failed is a row with its error), 1 failed, also if no\n"
@@ -149,7 +149,7 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 	struct bench_row row;
 	int r;
 
-	if (bench_results_has(&bench->results, op, profile))
+	if (bench_results_find(&bench->results, op, profile) >= 0)
 		return CTL_OK;
 	progress_points_begin(&bench->progress, op);
 	r = bench_measure(bench, &task, &row);
@@ -172,10 +172,12 @@ static int sweep_points(struct bench *bench, const struct bench_space *space)
 	for (size_t i = 0; i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, i);
 
-		n_left[BENCH_READ] += !options.no_read &&
-				      !bench_results_has(&bench->results, BENCH_READ, &profile);
-		n_left[BENCH_WRITE] += !options.no_write &&
-				       !bench_results_has(&bench->results, BENCH_WRITE, &profile);
+		n_left[BENCH_READ] +=
+			!options.no_read &&
+			bench_results_find(&bench->results, BENCH_READ, &profile) < 0;
+		n_left[BENCH_WRITE] +=
+			!options.no_write &&
+			bench_results_find(&bench->results, BENCH_WRITE, &profile) < 0;
 	}
 	if (n_left[BENCH_READ] + n_left[BENCH_WRITE] == 0) {
 		bench_note_complete(bench);

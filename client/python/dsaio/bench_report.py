@@ -241,7 +241,7 @@ def load_run(name: str, dir_fd: int, file: str) -> Run:
         results = None
     if not isinstance(results, dict) or results.get("format") != FORMAT or results.get("kind") not in FILES:
         raise Refused(f"{file}: is no results of dsaioctl bench")
-    if text(results.get("rows")):  # the run did not end: a line for each row, of which the last may be cut short
+    if text(results.get("rows_file")):  # the run did not end: a line for each row, of which the last may be cut short
         try:
             lines = read_file(dir_fd, ROWS).split(b"\n")[:-1]
         except FileNotFoundError:
@@ -255,6 +255,15 @@ def load_run(name: str, dir_fd: int, file: str) -> Run:
                 if isinstance(results.setdefault(key, []), list):
                     results[key].append(value)
     return Run(name, results)
+
+
+def published(dir_fd: int, kind: str) -> str:
+    """The last complete run of that kind, as "sweep.3"; "": there is none.  The link may be another user's."""
+    try:
+        folder = os.readlink(kind, dir_fd=dir_fd)
+    except OSError:
+        return ""
+    return folder if re.fullmatch(kind + r"\.[0-9]{1,9}", folder) else ""
 
 
 def unfinished(dir_fd: int, kind: str, file: str) -> str:
@@ -285,17 +294,21 @@ def find_runs(arg: str) -> Iterable[Run]:
     try:
         found = []
         for kind, file in FILES.items():
+            folder = published(top, kind)
+            if folder:
+                found.append((folder, "", file))
+                continue
             try:
                 os.stat(file, dir_fd=top, follow_symlinks=False)
-                found.append(("", file))
+                found.append(("", "", file))
             except OSError:
                 folder = unfinished(top, kind, file)
                 if folder:
-                    found.append((folder, file))
+                    found.append((folder, folder, file))
         if not found:
             raise Refused("has no results of dsaioctl bench")
-        for folder, file in found:
-            name = arg if len(found) == 1 and not folder else os.path.join(arg, folder, file)
+        for folder, shown, file in found:
+            name = arg if len(found) == 1 and not shown else os.path.join(arg, shown, file)
             fd = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
             try:
                 yield load_run(name, fd, file)
