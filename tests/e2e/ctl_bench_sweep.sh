@@ -70,6 +70,9 @@ the_default_space_has_deepspeeds_64_names() {
 		sed 's/^/write_/' "$dir/names" |
 		diff - <(cd "$logs/_aio_bench_write_logs" && printf '%s\n' * | sort) >"$dir/diff" ||
 		{ why="names: $(head -c 300 "$dir/diff")"; return 1; }
+	why="block sizes are measured one after the other"
+	[ "$(awk '{ gsub(/[",]/, "") } $1 == "op:" { is_row = 1 } is_row && $1 == "block_size:" {
+		n += $2 != last; last = $2; is_row = 0 } END { print n }' "$logs/results.json")" -gt 10 ] || return 1
 	why="points: $(n_points "$logs" sweep)"
 	[ "$(n_points "$logs" sweep)" = 128 ] && nothing_is_left && says "$logs/results.json" '"is_complete": true'
 }

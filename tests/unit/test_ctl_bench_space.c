@@ -139,6 +139,25 @@ START_TEST(too_many_points_are_told)
 }
 END_TEST
 
+START_TEST(no_values_points_lie_together_in_the_order)
+{
+	bool is_there[64] = { false };
+	size_t order[64], n_changes = 0;
+	struct bench_space space;
+
+	bench_space_default(&space);
+	ck_assert_uint_eq(bench_space_points(&space), 64);
+	bench_space_shuffle(&space, order);
+	for (size_t i = 0; i < 64; i++) {
+		ck_assert(order[i] < 64 && !is_there[order[i]]);
+		is_there[order[i]] = true;
+		n_changes += i && bench_space_point(&space, order[i]).block_size !=
+					  bench_space_point(&space, order[i - 1]).block_size;
+	}
+	ck_assert_uint_gt(n_changes, 20);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_loop_test(tcase, the_default_space_has_deepspeeds_points_and_names, 0,
@@ -148,6 +167,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_space_read_and_printed_is_the_same);
 	tcase_add_loop_test(tcase, what_is_no_space_is_told_with_its_place, 0, N_ROWS(bad));
 	tcase_add_test(tcase, too_many_points_are_told);
+	tcase_add_test(tcase, no_values_points_lie_together_in_the_order);
 }
 
 SUITE("ctl bench space", add_tests)

@@ -312,6 +312,22 @@ struct profile bench_space_point(const struct bench_space *space, size_t i)
 				 .intra_op_parallelism = values[4] };
 }
 
+void bench_space_shuffle(const struct bench_space *space, size_t *ret_order)
+{
+	uint64_t random = 88172645463325252; /* xorshift64's usual seed */
+
+	for (size_t i = 0; i < bench_space_points(space); i++) {
+		size_t k;
+
+		random ^= random << 13;
+		random ^= random >> 7;
+		random ^= random << 17;
+		k = random % (i + 1);
+		ret_order[i] = ret_order[k];
+		ret_order[k] = i;
+	}
+}
+
 struct json_object *bench_space_json(const struct bench_space *space)
 {
 	struct json_object *object = json_object_new_object();

@@ -44,6 +44,12 @@ int bench_space_read(const char *path, struct bench_space *ret_space, char *text
 size_t bench_space_points(const struct bench_space *space);
 struct profile bench_space_point(const struct bench_space *space, size_t i);
 
+/*
+ * Writes the numbers of all points in an order in which no value's points lie together, so that what
+ * disturbs some points in a row falls on many values.  A space of that size always has the same order.
+ */
+void bench_space_shuffle(const struct bench_space *space, size_t *ret_order);
+
 /* As it was given; the caller's. */
 struct json_object *bench_space_json(const struct bench_space *space);
 

@@ -2,9 +2,10 @@
  * dsaioctl bench sweep: measures every point of a space of profiles, reads and writes, with the
  * flags, default space, log names and log lines of DeepSpeed's aio_bench_perf_sweep.
  *
- * Points are measured in DeepSpeed's order, but each point is read and then written before the next.
- * So both directions see the same state of a device that drifts, an interrupted sweep is useful, and
- * the remaining time can be estimated.  A point that fails is a row with its error.
+ * Points are measured in a shuffled order, so that a disturbance does not fall on one block size; the
+ * table has DeepSpeed's order.  Each point is read and then written before the next.  So both directions
+ * see the same state of a device that drifts, an interrupted sweep is useful, and the remaining time can
+ * be estimated.  A point that fails is a row with its error.
  */
 #include "client/ctl/bench/bench.h"
 #include "client/ctl/bench/text_logs.h"
@@ -84,8 +85,23 @@ static void add_cells(struct table *table, const struct bench_row *row)
 		table_add(table, "%s", row->error);
 }
 
+/* Adds the point's row, if there is one.  Returns whether it is without an error. */
+static bool add_point(struct table *table, struct bench_results *results, enum bench_op op,
+		      const struct profile *profile)
+{
+	const ssize_t i = bench_results_find(results, op, profile);
+	struct bench_row row;
+
+	if (i < 0 || bench_results_row(results, (size_t)i, &row) < 0)
+		return false;
+	add_cells(table, &row);
+	bench_row_deinit(&row);
+	return !row.error[0];
+}
+
 /* Sets *ret_n_good to the number of rows without an error. */
-static int print_table(struct ctl *ctl, const struct bench_results *results, size_t *ret_n_good)
+static int print_table(struct ctl *ctl, const struct bench_space *space,
+		       struct bench_results *results, size_t *ret_n_good)
 {
 	static const struct table_column columns[] = {
 		{ "OP", false },     { "BLOCK", true }, { "DEPTH", true }, { "EVENTS", false },
@@ -97,14 +113,11 @@ static int print_table(struct ctl *ctl, const struct bench_results *results, siz
 	int r;
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < bench_results_n_rows(results); i++) {
-		struct bench_row row;
+	for (size_t i = 0; i < bench_space_points(space); i++) {
+		const struct profile profile = bench_space_point(space, i);
 
-		if (bench_results_row(results, i, &row) < 0)
-			continue;
-		n_good += row.error[0] ? 0 : 1;
-		add_cells(&table, &row);
-		bench_row_deinit(&row);
+		n_good += add_point(&table, results, BENCH_READ, &profile);
+		n_good += add_point(&table, results, BENCH_WRITE, &profile);
 	}
 	*ret_n_good = n_good;
 	if (ctl->is_json)
@@ -166,18 +179,21 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 
 static int sweep_points(struct bench *bench, const struct bench_space *space)
 {
+	_cleanup_(freep) size_t *order = calloc(bench_space_points(space), sizeof(*order));
 	size_t n_left[PROGRESS_KINDS] = { 0 };
 	int r = CTL_OK;
 
+	if (!order)
+		return ctl_fail(bench->ctl, "out of memory");
+	bench_space_shuffle(space, order);
 	for (size_t i = 0; i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, i);
 
-		n_left[BENCH_READ] +=
-			!options.no_read &&
-			bench_results_find(&bench->results, BENCH_READ, &profile) < 0;
-		n_left[BENCH_WRITE] +=
-			!options.no_write &&
-			bench_results_find(&bench->results, BENCH_WRITE, &profile) < 0;
+		n_left[BENCH_READ] += !options.no_read &&
+				      bench_results_find(&bench->results, BENCH_READ, &profile) < 0;
+		n_left[BENCH_WRITE] += !options.no_write &&
+				       bench_results_find(&bench->results, BENCH_WRITE, &profile) <
+					       0;
 	}
 	if (n_left[BENCH_READ] + n_left[BENCH_WRITE] == 0) {
 		bench_note_complete(bench);
@@ -189,7 +205,7 @@ static int sweep_points(struct bench *bench, const struct bench_space *space)
 				      bench_results_n_rows(&bench->results), n_left);
 	bench->progress.prints_all = options.verbose;
 	for (size_t i = 0; r == CTL_OK && i < bench_space_points(space); i++) {
-		struct profile profile = bench_space_point(space, i);
+		struct profile profile = bench_space_point(space, order[i]);
 
 		if (!options.no_read)
 			r = sweep_point(bench, BENCH_READ, &profile);
@@ -200,7 +216,7 @@ static int sweep_points(struct bench *bench, const struct bench_space *space)
 }
 
 /* Prints the sweep's results, complete or not. */
-static int show(struct bench *bench, int status)
+static int show(struct bench *bench, const struct bench_space *space, int status)
 {
 	struct ctl *ctl = bench->ctl;
 	size_t n_good = 0, n_rows;
@@ -210,7 +226,7 @@ static int show(struct bench *bench, int status)
 		return status;
 	n_rows = bench_results_n_rows(&bench->results);
 	if (status == CTL_OK || status > CTL_USAGE) {
-		r = print_table(ctl, &bench->results, &n_good);
+		r = print_table(ctl, space, &bench->results, &n_good);
 		if (ctl->is_json)
 			r = ctl_print_json(ctl, json_object_get(bench->results.root));
 	}
@@ -247,7 +263,7 @@ static int sweep_run(struct ctl *ctl)
 		r = sweep_points(bench, &space);
 	r = bench_close(bench, r);
 	if (bench)
-		r = show(bench, r);
+		r = show(bench, &space, r);
 	bench_free(bench);
 	free(options.nvme_dir.items);
 	return r;
