@@ -18,7 +18,7 @@ each_size_is_written_and_then_read() {
 Writes of 64 KiB, 50 transfers
 Reads of 4 KiB, 50 transfers
 Reads of 64 KiB, 50 transfers" ] || return 1
-	says "$dir/out" "latency (s)" "bandwidth (MB/s)" "mean" "median" "standard deviation" "95% interval" \
+	says "$dir/out" " latency " " bandwidth" "MiB/s" "mean" "median" "standard deviation" "95% interval" \
 		"percentile 90" "percentile 99.9" "max" &&
 		says "$dir/err" "coordinated omission" && nothing_is_left
 }
@@ -98,8 +98,26 @@ ctrl_c_removes_the_file_and_says_so() {
 	wait "$bench"
 	local rc=$?
 	why="exit status $rc: $(cat "$dir/err")"
-	[ "$rc" = 130 ] && says "$dir/err" "interrupted: the test files in $store/_dsaioctl_bench." \
-		"interrupted before anything was measured" && nothing_is_left
+	[ "$rc" = 130 ] && says "$dir/err" "interrupted: the test files in $store/_dsaioctl_bench." && nothing_is_left
+}
+
+# All transfers of the size that was under way were once lost.
+ctrl_c_prints_what_was_measured_until_then() {
+	local before bench rc
+	writes() { "$ctl" status --json | sed -n 's/.*"writes": \([0-9]*\).*/\1/p' | sort -n | tail -n 1; }
+	has_written() { [ "$(writes)" -ge "$1" ]; }
+	before=$(writes)
+	env --default-signal=INT "$ctl" bench latency --nvme-path "$store" --sizes 4K --iterations 100000000 \
+		--log_dir "$dir/cut" >"$dir/out" 2>"$dir/err" </dev/null &
+	bench=$!
+	await "$bench" has_written $((before + 20))
+	kill -INT "$bench"
+	wait "$bench"
+	rc=$?
+	why="exit status $rc: $(cat "$dir/out" "$dir/err")"
+	[ "$rc" = 130 ] && grep -qE '^Writes of 4 KiB, [0-9]+ transfers$' "$dir/out" || return 1
+	says "$dir/out" "median" "max" && says "$dir/err" "interrupted: 1 points are in $dir/cut/latency.1" &&
+		says "$dir/cut/latency.1/latency.json" '"p50_nsec": ' '"is_complete": false' && nothing_is_left
 }
 
 # ---- bench report ----
@@ -157,7 +175,7 @@ a_reader_that_goes_away_leaves_no_files() {
 for t in each_size_is_written_and_then_read numbers_agree_with_each_other the_open_loop_keeps_its_rate \
 	what_few_transfers_do_not_tell_is_not_printed a_rate_that_is_missed_is_told \
 	advice_names_no_option_of_another_bench \
-	absurd_values_are_refused ctrl_c_removes_the_file_and_says_so a_reader_that_goes_away_leaves_no_files a_report_is_one_page_beside_the_results \
+	absurd_values_are_refused ctrl_c_removes_the_file_and_says_so ctrl_c_prints_what_was_measured_until_then a_reader_that_goes_away_leaves_no_files a_report_is_one_page_beside_the_results \
 	several_runs_go_to_one_page what_is_no_result_is_told_and_an_old_report_stays; do
 	run_test $t
 done

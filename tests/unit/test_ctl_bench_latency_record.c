@@ -36,9 +36,9 @@ START_TEST(the_mean_of_the_bandwidth_is_of_each_transfer)
 	ck_assert_ptr_nonnull(strstr(text, "Reads of 977 KiB, 2 transfers\n"));
 	/* 1000 and 500 MB/s */
 	ck_assert_ptr_nonnull(
-		strstr(text, "  mean                         0.001500           750.00"));
+		strstr(text, "  mean                          1.50 ms        715 MiB/s"));
 	ck_assert_ptr_nonnull(
-		strstr(text, "  max                          0.002000          1000.00"));
+		strstr(text, "  max                           2.00 ms        954 MiB/s"));
 	ck_assert_ptr_nonnull(strstr(text, "-  (needs 1000 transfers)"));
 	ck_assert_ptr_null(strstr(text, "begun a second"));
 }

@@ -344,6 +344,18 @@ int bench_crew_start(const struct bench_crew_options *options, struct bench_crew
 	return 0;
 }
 
+void bench_crew_kill(struct bench_crew *crew)
+{
+	char text[BENCH_TEXT_BYTES];
+
+	for (unsigned i = 0; i < crew->options.n_processes; i++) {
+		if (crew->children[i].pid <= 0)
+			continue;
+		(void)kill(crew->children[i].pid, SIGKILL); /* ours, and not yet waited for */
+		child_reap(crew, i, text);
+	}
+}
+
 void bench_crew_free(struct bench_crew *crew)
 {
 	if (!crew)

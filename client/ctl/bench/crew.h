@@ -62,6 +62,9 @@ int bench_crew_status(const struct ctl *ctl, int r, const char *text);
 /* The shared memory of process i; zero at the start of each call. */
 void *bench_crew_shared(struct bench_crew *crew, unsigned i);
 
+/* Ends the processes at once.  Their shared memory stays. */
+void bench_crew_kill(struct bench_crew *crew);
+
 /* Ends the processes, in order if they are idle.  NULL is fine. */
 void bench_crew_free(struct bench_crew *crew);
 

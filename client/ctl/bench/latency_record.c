@@ -11,12 +11,18 @@
 #define CDF_POINTS 500u /* at most so many of the steps that have values are kept */
 #define NSEC_PER_SEC UINT64_C(1000000000)
 
+/* The bandwidth of a transfer that takes so long. */
+static double mb_per_sec_of(uint64_t size, uint64_t nsec)
+{
+	return (double)size * 1e3 / (double)(nsec ? nsec : 1);
+}
+
 void latency_record_add(struct latency_record *record, uint64_t size, uint32_t n_iterations,
 			uint64_t at_nsec, uint64_t nsec)
 {
 	const uint32_t n = (uint32_t)record->histogram.n;
 	const size_t slice = (size_t)((uint64_t)n * LATENCY_SLICES / n_iterations);
-	const double speed = (double)size * 1e3 / (double)(nsec ? nsec : 1);
+	const double speed = mb_per_sec_of(size, nsec);
 
 	bench_histogram_record(&record->histogram, nsec);
 	record->slices[slice].sum_nsec += (double)nsec;
@@ -41,6 +47,15 @@ double latency_record_rate(const struct latency_record *record)
 		       : 0;
 }
 
+static void print_line(FILE *out, const char *name, double nsec, double mb_per_sec)
+{
+	char latency[UNITS_TEXT_BYTES], speed[UNITS_TEXT_BYTES];
+
+	(void)fprintf(out, "  %-22s %14s %16s\n", name,
+		      units_format_nsec(latency, (uint64_t)llround(nsec)),
+		      units_format_rate(speed, (uint64_t)(mb_per_sec * 1e6), NSEC_PER_SEC));
+}
+
 void latency_record_print(const struct latency_record *record, enum bench_op op, uint64_t size,
 			  uint32_t rate, FILE *out)
 {
@@ -54,22 +69,19 @@ void latency_record_print(const struct latency_record *record, enum bench_op op,
 	const double speed_half = bench_histogram_deviation(h) > 0
 					  ? half * sd / bench_histogram_deviation(h)
 					  : 0;
+	const uint64_t median = bench_histogram_quantile(h, 0.5);
 	char text[UNITS_TEXT_BYTES];
 
 	(void)fprintf(out, "%s of %s, %" PRIu64 " transfers\n",
 		      op == BENCH_READ ? "Reads" : "Writes", units_format_size(text, size), h->n);
-	(void)fprintf(out, "  %-22s %14s %16s\n", "", "latency (s)", "bandwidth (MB/s)");
-	(void)fprintf(out, "  %-22s %14.6f %16.2f\n", "mean", h->mean_nsec / 1e9, mean);
-	(void)fprintf(out, "  %-22s %14.6f %16.2f\n", "median",
-		      (double)bench_histogram_quantile(h, 0.5) / 1e9,
-		      (double)size * 1e3 / (double)bench_histogram_quantile(h, 0.5));
-	(void)fprintf(out, "  %-22s %14.6f %16.2f\n", "standard deviation",
-		      bench_histogram_deviation(h) / 1e9, sd);
+	(void)fprintf(out, "  %-22s %14s %16s\n", "", "latency", "bandwidth");
+	print_line(out, "mean", h->mean_nsec, mean);
+	print_line(out, "median", (double)median, mb_per_sec_of(size, median));
+	print_line(out, "standard deviation", bench_histogram_deviation(h), sd);
 	if (h->n > 1) {
-		(void)fprintf(out, "  %-22s %14.6f %16.2f\n", "95% interval, from",
-			      bench_histogram_mean_low(h) / 1e9, fmax(mean - speed_half, 0));
-		(void)fprintf(out, "  %-22s %14.6f %16.2f\n", "95% interval, to",
-			      (h->mean_nsec + half) / 1e9, mean + speed_half);
+		print_line(out, "95% interval, from", bench_histogram_mean_low(h),
+			   fmax(mean - speed_half, 0));
+		print_line(out, "95% interval, to", h->mean_nsec + half, mean + speed_half);
 	} else {
 		(void)fprintf(out, "  %-22s %14s %16s  (needs 2 transfers)\n", "95% interval", "-",
 			      "-");
@@ -79,20 +91,18 @@ void latency_record_print(const struct latency_record *record, enum bench_op op,
 		char name[UNITS_TEXT_BYTES];
 
 		(void)snprintf(name, sizeof(name), "percentile %g", share * 100);
-		if (h->n < bench_histogram_needed(share)) {
+		if (h->n < bench_histogram_needed(share))
 			(void)fprintf(out, "  %-22s %14s %16s  (needs %" PRIu64 " transfers)\n",
 				      name, "-", "-", bench_histogram_needed(share));
-			continue;
-		}
-		(void)fprintf(out, "  %-22s %14.6f %16.2f\n", name,
-			      (double)bench_histogram_quantile(h, share) / 1e9,
-			      (double)size * 1e3 / (double)bench_histogram_quantile(h, 1 - share));
+		else
+			print_line(out, name, (double)bench_histogram_quantile(h, share),
+				   mb_per_sec_of(size, bench_histogram_quantile(h, 1 - share)));
 	}
 	if (rate)
 		(void)fprintf(out, "  %-22s %14.1f of %" PRIu32 "\n", "begun a second",
 			      latency_record_rate(record), rate);
-	(void)fprintf(out, "  %-22s %14.6f %16.2f\n\n", "max", (double)h->max_nsec / 1e9,
-		      (double)size * 1e3 / (double)(h->min_nsec ? h->min_nsec : 1));
+	print_line(out, "max", (double)h->max_nsec, mb_per_sec_of(size, h->min_nsec));
+	(void)fputc('\n', out);
 }
 
 static struct json_object *pair_json(double x, double y)

@@ -16,7 +16,7 @@ struct json_object;
 
 /* Memory of zeros is an empty record.  May be shared: one process writes, another reads later. */
 struct latency_record {
-	uint64_t took_nsec, bytes;
+	uint64_t took_nsec, bytes;   /* until the end of the last one */
 	uint64_t n_direct, n_copied; /* ops on memory of GPUs */
 	uint64_t starting_nsec;	     /* open loop: from the first start to the last one */
 	struct {
@@ -35,7 +35,7 @@ void latency_record_add(struct latency_record *record, uint64_t size, uint32_t n
 double latency_record_rate(const struct latency_record *record);
 
 /*
- * Seconds and MB/s, in the form of DS-AIO-Benchmark.  rate: the one asked for; 0: closed loop.  A
+ * The rows of DS-AIO-Benchmark, with the units of all commands.  rate: the one asked for; 0: closed loop.  A
  * transfer's bandwidth falls as its latency grows, so the 99th percentile of the bandwidth belongs
  * to the first of the latency.
  */

@@ -92,7 +92,8 @@ static const char help[] =
 	"count, from the time when each should have begun; a rate that was missed is reported.\n"
 	"A percentile that needs more transfers than there were is printed as -.\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted (what was measured\n"
+	"until then is printed)\n";
 
 /* ---- in the process ---- */
 
@@ -112,8 +113,11 @@ struct flight {
 static void record_one(struct latency_record *record, const struct latency_job *job,
 		       uint64_t begun_nsec, uint64_t due_nsec)
 {
+	const uint64_t now = clock_nsec();
+
 	latency_record_add(record, job->size, job->iterations, due_nsec - begun_nsec,
-			   clock_nsec() - due_nsec);
+			   now - due_nsec);
+	record->took_nsec = now - begun_nsec;
 }
 
 /* Chooses a random free place of the area for the next transfer. */
@@ -280,7 +284,6 @@ static int measure(struct bench_process *process, const void *arg)
 	struct latency_record *record = process->shared;
 	struct bench_gpu_ways before = { 0 };
 	char path[PATH_MAX];
-	uint64_t start;
 	int r;
 
 	r = bench_open_handle(process, &job->profile, &handle);
@@ -295,10 +298,8 @@ static int measure(struct bench_process *process, const void *arg)
 		return r;
 	if (process->gpu)
 		before = *bench_gpu_ways(process->gpu);
-	start = clock_nsec();
 	r = job->interval_nsec ? open_loop(process, handle, file, job, record)
 			       : closed_loop(process, handle, file, job, record);
-	record->took_nsec = clock_nsec() - start;
 	if (process->gpu) {
 		record->n_direct = bench_gpu_ways(process->gpu)->n_direct - before.n_direct;
 		record->n_copied = bench_gpu_ways(process->gpu)->n_copied - before.n_copied;
@@ -335,10 +336,12 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 								      : 0,
 					 .iterations = chosen.iterations };
 	const struct bench_task task = { .op = op, .profile = job.profile, .io_size = size };
-	char text[BENCH_TEXT_BYTES], size_text[UNITS_TEXT_BYTES], line[BENCH_TEXT_BYTES + 64];
+	char text[BENCH_TEXT_BYTES], line[BENCH_TEXT_BYTES + 64];
+	char size_text[UNITS_TEXT_BYTES], mean_text[UNITS_TEXT_BYTES];
 	const struct latency_record *record;
 	struct bench_moved moved;
 	struct bench_row row;
+	bool is_cut;
 	int called, r = bench_begin(bench, &task, &row);
 
 	if (r != CTL_OK)
@@ -346,26 +349,32 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 	progress_points_begin(&bench->progress, op);
 	called = bench_crew_call(bench->crew, measure, &job, sizeof(job), text);
 	record = bench_crew_shared(bench->crew, 0);
+	/* A signal: what was measured until then is a point, too.  Its sums may lack a transfer that was
+	   just being recorded. */
+	is_cut = called == -EINTR && record->histogram.n > 0;
+	if (is_cut)
+		bench_crew_kill(bench->crew);
 	moved = (struct bench_moved){ .bytes = record->bytes + size,
 				      .ops = record->histogram.n + 1,
 				      .nsec = record->took_nsec,
 				      .n_direct = record->n_direct,
 				      .n_copied = record->n_copied };
-	if (called == 0) {
+	if (called == 0 || is_cut) {
 		const struct measure_part part = { .task_sec = (double)record->took_nsec / 1e9,
 						   .e2e_sec = (double)record->took_nsec / 1e9,
 						   .bytes = record->bytes };
 
 		measure_sum(&part, 1, &row.total);
 	}
-	r = bench_end(bench, &row, &moved, called, text);
+	bench->n_measured += is_cut;
+	r = is_cut ? CTL_OK : bench_end(bench, &row, &moved, called, text);
 	if (r == CTL_OK && !row.error[0])
 		r = bench_append(bench, "latency",
 				 latency_record_json(record, op, size, chosen.rate));
 	if (r == CTL_OK && !row.error[0]) {
-		(void)snprintf(line, sizeof(line), "%s %s mean %.6f s", bench_op_name(op),
+		(void)snprintf(line, sizeof(line), "%s %s mean %s", bench_op_name(op),
 			       units_format_size(size_text, size),
-			       record->histogram.mean_nsec / 1e9);
+			       units_format_nsec(mean_text, (uint64_t)record->histogram.mean_nsec));
 	} else if (r == CTL_OK) {
 		(void)snprintf(line, sizeof(line), "%s %s failed: %s", bench_op_name(op),
 			       units_format_size(size_text, size), row.error);
@@ -388,7 +397,7 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 		}
 	}
 	bench_row_deinit(&row);
-	return r;
+	return r == CTL_OK && is_cut ? stop_status() : r;
 }
 
 static int measure_all(struct latency *latency)
