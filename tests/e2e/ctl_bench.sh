@@ -13,9 +13,27 @@ has_result_lines() {
 }
 
 writes_print_ds_ios_lines_and_leave_its_files() {
-	expect 0 "$ctl" bench io --folder "$store" --io_size 4M --validate && has_result_lines Write || return 1
+	expect 0 "$ctl" bench io --folder "$store" --io_size 4M --validate && has_result_lines Write &&
+		says "$dir/err" "1 test file of 4 MiB stays for a later run: $store/_aio_write_4194304.pt.*" || return 1
 	why="no file of that name and size: $(ls "$store")"
 	[ "$(stat -c %s "$store/_aio_write_4194304.pt.0_0")" = 4194304 ]
+}
+
+# It once showed nothing until its end.
+a_terminal_sees_a_bar() {
+	local pid rc
+	why="needs script(1)"
+	command -v script >/dev/null || return 2
+	SHELL=/bin/bash script -qfec "exec '$ctl' bench io --folder '$store' --io_size 1M --loops 1000000" "$dir/seen" \
+		>/dev/null </dev/null &
+	pid=$!
+	bar_is_there() { grep -q 'writing \[' "$dir/seen" 2>/dev/null; }
+	await "$pid" bar_is_there
+	rc=$?
+	why="it ended without a bar: $(tail -c 300 "$dir/seen")"
+	kill "$(pgrep -P "$pid")" # a signal of the terminal would be ignored in the background
+	wait "$pid"
+	return "$rc"
 }
 
 reads_make_their_files_where_missing_or_of_another_size() {
@@ -161,7 +179,7 @@ status_during_a_bench_shows_all_four_processes() {
 memory=$(mktemp -d /dev/shm/dsaio-XXXXXX) || exit 1
 trap 'finish; rm -rf "$memory"' EXIT
 start_daemon
-for t in writes_print_ds_ios_lines_and_leave_its_files \
+for t in writes_print_ds_ios_lines_and_leave_its_files a_terminal_sees_a_bar \
 	reads_make_their_files_where_missing_or_of_another_size a_full_disk_leaves_no_part_of_a_file_to_read \
 	a_full_disk_keeps_no_file_that_a_failed_write_made \
 	ctrl_c_removes_the_files_that_it_made_and_says_so each_loop_may_have_its_own_file \

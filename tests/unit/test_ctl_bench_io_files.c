@@ -47,6 +47,7 @@ START_TEST(a_file_to_read_is_made_once)
 	ck_assert_int_eq(fstat(fd, &before), 0);
 	ck_assert_int_eq(before.st_size, 5000);
 	ck_assert(!made.is_partial);
+	ck_assert_uint_eq(made.done_bytes, 5000);
 	(void)close(fd);
 	ck_assert_int_eq(bench_io_open_read(&process, path, 5000, &fd, &made), 0);
 	ck_assert_int_eq(fstat(fd, &after), 0);

@@ -18,6 +18,7 @@
 #include "client/ctl/cmd/bench_io_files.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/progress.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/profile.h"
@@ -121,7 +122,7 @@ static const char help[] =
 	"    --private              a daemon for this command alone\n"
 	"\n"
 	"The files are called _aio_read_SIZE.pt.TASK_LOOP and _aio_write_SIZE.pt.TASK_LOOP; they\n"
-	"stay, and those to be read are made, of random bytes, where they are missing.\n"
+	"stay for a later run, and those to be read are made, of random bytes, where they are missing.\n"
 	"1 GB is 1024^3 bytes.  \"Task\" is the time of the transfers alone, \"E2E\" has the wait for\n"
 	"the other processes, too; a latency is the slowest process's, over all loops.\n"
 	"\n"
@@ -147,6 +148,13 @@ struct task {
 /* Shared by all processes: what this run made, for each file of each of them. */
 static struct bench_io_made *made;
 
+/* What the crew is doing, for its tick. */
+struct io_progress {
+	struct bench_crew *crew; /* NULL: files are made */
+	unsigned n;
+	struct progress progress;
+};
+
 static struct profile make_profile(void)
 {
 	return (struct profile){ .block_size = (uint32_t)options.block_size,
@@ -165,6 +173,49 @@ static unsigned total_loops(void)
 static unsigned n_files(void)
 {
 	return options.different_files ? total_loops() : 1;
+}
+
+static void tick(void *data)
+{
+	struct io_progress *io = data;
+	uint64_t done = 0;
+
+	/* Other processes write these numbers, and one that is old or torn is only shown. */
+	for (unsigned i = 0; io->crew && i < io->n; i++)
+		done += ((const struct result *)bench_crew_shared(io->crew, i))->moved.bytes;
+	for (unsigned i = 0; !io->crew && i < io->n * n_files(); i++)
+		done += made[i].done_bytes;
+	progress_update(&io->progress, done);
+}
+
+/* The crew's two calls, each with its progress. */
+static int call_crew(struct ctl *ctl, struct io_progress *io, struct bench_crew *crew,
+		     bench_crew_fn *fn, const char *label, uint64_t total_bytes)
+{
+	char text[BENCH_TEXT_BYTES];
+	int r;
+
+	progress_start(&io->progress, label, total_bytes);
+	r = bench_crew_call(crew, fn, NULL, 0, text);
+	progress_stop(&io->progress);
+	return bench_crew_status(ctl, r, text);
+}
+
+/* As ds_io does, the test files stay: a later run uses them. */
+static void note_files(struct ctl *ctl, const char *const *folders, unsigned n)
+{
+	char size[UNITS_TEXT_BYTES];
+
+	(void)units_format_size(size, options.io_size);
+	for (unsigned i = 0, k; i < n; i = k) {
+		for (k = i + 1; k < n && folders[k] == folders[i]; k++)
+			;
+		ctl_note(ctl,
+			 "%u test file%s of %s stay%s for a later run: %s/_aio_%s_%" PRIu64 ".pt.*",
+			 (k - i) * n_files(), (k - i) * n_files() == 1 ? "" : "s", size,
+			 (k - i) * n_files() == 1 ? "s" : "", folders[i],
+			 options.is_read ? "read" : "write", options.io_size);
+	}
 }
 
 /* Opens the handle and the files. */
@@ -506,6 +557,7 @@ static int list_folders(const struct ctl *ctl, const char **folders, struct benc
 static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_place *places,
 		      const int *gpus, unsigned n)
 {
+	struct io_progress io = { .n = n };
 	struct bench_crew_options crew_options = { .socket_path = ctl->socket_path,
 						   .folders = folders,
 						   .gpus = options.gpu.gpu.is_given ? gpus : NULL,
@@ -513,7 +565,9 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 						   .n_processes = n,
 						   .buffer_bytes = options.io_size,
 						   .leaves_zeros = options.is_read,
-						   .shared_bytes = sizeof(struct result) };
+						   .shared_bytes = sizeof(struct result),
+						   .tick = tick,
+						   .tick_data = &io };
 	struct bench_guest *guest = NULL;
 	struct bench_crew *crew = NULL;
 	struct bench_traffic before;
@@ -533,14 +587,18 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	crew_options.socket_path = ctl->socket_path; /* a private daemon's */
 	r = bench_crew_status(ctl, bench_crew_start(&crew_options, &crew, text), text);
 	if (r == CTL_OK)
-		r = bench_crew_status(ctl, bench_crew_call(crew, prepare_task, NULL, 0, text),
-				      text);
+		r = call_crew(ctl, &io, crew, prepare_task, "making test files",
+			      (uint64_t)n * n_files() * options.io_size);
+	io.crew = crew;
 	before = bench_place_traffic(places, n);
 	if (r == CTL_OK)
-		r = bench_crew_status(ctl, bench_crew_call(crew, run_task, NULL, 0, text), text);
+		r = call_crew(ctl, &io, crew, run_task, options.is_read ? "reading" : "writing",
+			      (uint64_t)n * total_loops() * options.io_size);
 	is_measured = r == CTL_OK;
 	if (is_measured)
 		r = print_result(ctl, guest, crew, places, n, &before);
+	if (r == CTL_OK)
+		note_files(ctl, folders, n);
 	bench_crew_free(crew);
 	if (!is_measured)
 		remove_partial(ctl, folders, n);

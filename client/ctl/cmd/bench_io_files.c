@@ -52,7 +52,7 @@ static int open_file(struct bench_process *process, const char *path, int open_f
 
 static void keep_made(struct bench_io_made *made, const struct stat *st)
 {
-	*made = (struct bench_io_made){ true, st->st_dev, st->st_ino };
+	*made = (struct bench_io_made){ true, st->st_dev, st->st_ino, 0 };
 }
 
 bool bench_io_remove(const char *path, const struct bench_io_made *made)
@@ -98,7 +98,6 @@ static int make_read_file(struct bench_process *process, const char *path, uint6
 			  struct bench_io_made *made)
 {
 	_cleanup_(closep) int fd = -1;
-	uint64_t done = 0;
 	struct stat st = { .st_mode = 0 }; /* if lstat fails for another reason, open reports it */
 	bool is_ours;
 	int r;
@@ -111,14 +110,14 @@ static int make_read_file(struct bench_process *process, const char *path, uint6
 		return r;
 	if (is_ours)
 		keep_made(made, &st);
-	r = fill_file(fd, is_ours, bytes, &done);
+	r = fill_file(fd, is_ours, bytes, &made->done_bytes);
 	if (r == 0) {
 		made->is_partial = false;
 		return 0;
 	}
 	return bench_process_fail(
 		process, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
-		strerror(-r), done,
+		strerror(-r), made->done_bytes,
 		r == -ENOSPC ? ": free some space, or use a smaller --io_size" : "");
 }
 

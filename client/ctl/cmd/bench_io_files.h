@@ -14,9 +14,10 @@
 
 /* Which file a process has made, in case the run fails. */
 struct bench_io_made {
-	bool is_partial; /* it is removed then; else the rest means nothing */
+	bool is_partial; /* it is removed then; else dev and ino mean nothing */
 	dev_t dev;
 	ino_t ino;
+	uint64_t done_bytes; /* of a file to read, for the progress */
 };
 
 /* FOLDER/_aio_read_SIZE.pt.TASK_LOOP.  path: of PATH_MAX. */
