@@ -1,69 +1,44 @@
 #include "client/ctl/bench/tuner.h"
 
 #include "client/ctl/bench/student.h"
-#include "proto/util/cleanup.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define ROUNDS_MAX 64u
-/* Rounds of whole transfers, whatever the budget: fewer give no useful interval. */
-#define FINAL_ROUNDS_MIN 5u
+#define ROUNDS_MAX 16u /* the first one too: enough for the halving of BENCH_SPACE_POINTS_MAX */
 /* The first round's steps are no shorter than this part of a whole one: what a transfer costs at its
    start and end must not decide. */
 #define STEP_PARTS_MAX 16u
-/* Whole transfers that may miss the depth before the point is dropped: a process that waits for a
+#define STEP_ALIGN 4096u /* a step that is no multiple would be copied in part */
+/* Measurements that may miss the depth before the point is dropped: a process that waits for a
    processor lets a queue run empty, too. */
-#define TRIES_MAX 3u
-/* A goal keeps so many points that were fastest, and the cheapest points of so many groups. */
-#define FASTEST_KEPT 2u
-#define GROUPS_KEPT 3u
-#define KEPT_MAX (FASTEST_KEPT + GROUPS_KEPT + 1u) /* and the cheapest of the fast ones */
-
+#define TRIES_MAX 4u
+/* A point is clearly slower if it is slower by more than this, divided by the number of rounds so far.
+   Single measurements of one point were seen to differ by so much. */
+#define SLACK 0.2
 /* A wide interval ties a point with the fastest, whatever its mean: this bounds what that may cost. */
 #define LOSS_MAX 0.05
 
-enum fate { RACES, SLOWER, NOT_FOLLOWED, NOT_REACHED, FAILED };
+enum fate { RACES, STAYS, DROPPED, NOT_REACHED, FAILED }; /* STAYS: in halve() alone */
 
 struct point {
-	uint64_t cost, need;
-	uint32_t group;
-	unsigned n_tries; /* whole transfers that missed the depth */
+	uint64_t cost;
+	uint64_t first_bytes; /* of the first round's steps */
+	unsigned n_missed;    /* measurements of the present step that missed the depth */
 	enum fate fates[N_TUNER_GOALS];
-	float logs[2][ROUNDS_MAX]; /* of speeds, by op; NAN: not measured */
-};
-
-/* A group's points of one goal in the first round. */
-struct group {
-	size_t n;
-	double mean;	 /* of the logarithms */
-	size_t cheapest; /* point */
-	bool is_slower, is_kept;
+	float logs[2][ROUNDS_MAX]; /* of speeds, by op */
 };
 
 struct tuner {
 	struct tuner_options options;
 	struct point *points;
-	struct group *groups; /* room for n_points */
-	uint64_t used_bytes, random;
-	bool is_final;
+	uint64_t random;
 	unsigned round;		  /* 0: the first one, of all points */
 	struct tuner_step *steps; /* of this round */
 	size_t n_steps, at;
 	bool is_done;
-	bool *is_kept; /* thin_out()'s, for each point */
-};
-
-/* The statistics of a goal's rounds, for the points in its final. */
-struct analysis {
-	size_t n; /* that race */
-	size_t best;
-	unsigned n_rounds;
-	double spread;	/* of one step, as a logarithm */
-	size_t degrees; /* of freedom that it rests on */
 };
 
 /* xorshift64* */
@@ -77,307 +52,115 @@ static uint64_t random_next(struct tuner *tuner)
 
 bool tuner_has_goal(const struct tuner *tuner, enum tuner_goal goal)
 {
-	switch (goal) {
-	case TUNER_READ:
-		return tuner->options.reads;
-	case TUNER_WRITE:
-		return tuner->options.writes;
-	default:
-		return tuner->options.reads && tuner->options.writes;
-	}
+	return (goal == TUNER_WRITE || tuner->options.reads) &&
+	       (goal == TUNER_READ || tuner->options.writes);
 }
 
 /* The logarithm of the point's speed in a round, for this goal. */
 static double value(const struct point *point, enum tuner_goal goal, unsigned round)
 {
-	const float r = point->logs[BENCH_READ][round], w = point->logs[BENCH_WRITE][round];
+	const double r = (double)point->logs[BENCH_READ][round];
+	const double w = (double)point->logs[BENCH_WRITE][round];
 
-	if (goal == TUNER_READ)
-		return (double)r;
-	if (goal == TUNER_WRITE)
-		return (double)w;
-	return log(exp((double)r) + exp((double)w));
+	return goal == TUNER_READ ? r : goal == TUNER_WRITE ? w : log(exp(r) + exp(w));
 }
 
-static bool races(const struct tuner *tuner, size_t point, enum tuner_goal goal)
+static bool is_measured(const struct point *point, enum bench_op op)
 {
-	return tuner_has_goal(tuner, goal) && tuner->points[point].fates[goal] == RACES;
+	return point->fates[op] == RACES || point->fates[TUNER_SUM] == RACES;
 }
 
-static bool is_measured(const struct tuner *tuner, size_t point, enum bench_op op)
+static size_t count(const struct tuner *tuner, enum tuner_goal goal, enum fate fate)
 {
-	return races(tuner, point, op == BENCH_READ ? TUNER_READ : TUNER_WRITE) ||
-	       races(tuner, point, TUNER_SUM);
-}
-
-/* ---- what the rounds say ---- */
-
-/* The mean of a round over all that race. */
-static double round_mean(const struct tuner *tuner, enum tuner_goal goal, unsigned round, size_t n)
-{
-	double sum = 0;
+	size_t n = 0;
 
 	for (size_t i = 0; i < tuner->options.n_points; i++)
-		if (races(tuner, i, goal))
-			sum += value(&tuner->points[i], goal, round);
-	return sum / (double)n;
-}
-
-/* Analyses the rounds from first on, in which all points that race were measured.  means: of the
-   logarithms; room for all points; NAN: the point does not race. */
-static struct analysis analyse(const struct tuner *tuner, enum tuner_goal goal, unsigned first,
-			       double *means)
-{
-	struct analysis a = { .n_rounds = tuner->round - first };
-	double all = 0, squares = 0;
-
-	for (size_t i = 0; i < tuner->options.n_points; i++) {
-		means[i] = NAN;
-		if (!races(tuner, i, goal))
-			continue;
-		means[i] = 0;
-		for (unsigned r = first; r < tuner->round; r++)
-			means[i] += value(&tuner->points[i], goal, r);
-		means[i] /= a.n_rounds;
-		all += means[i];
-		if (!a.n++ || means[i] > means[a.best])
-			a.best = i;
-	}
-	if (!a.n)
-		return a;
-	all /= (double)a.n;
-	/*
-	 * Two-way analysis: the rest after the effects of points and rounds is the spread of one
-	 * step.
-	 */
-	for (unsigned r = first; r < tuner->round; r++) {
-		const double drift = round_mean(tuner, goal, r, a.n) - all;
-
-		for (size_t i = 0; i < tuner->options.n_points; i++) {
-			double rest;
-
-			if (!races(tuner, i, goal))
-				continue;
-			rest = value(&tuner->points[i], goal, r) - means[i] - drift;
-			squares += rest * rest;
-		}
-	}
-	a.degrees = (a.n - 1) * (a.n_rounds - 1);
-	a.spread = a.degrees ? sqrt(squares / (double)a.degrees) : 0;
-	return a;
-}
-
-/*
- * Half of the interval of the difference of two means, for all differences to the best at once,
- * since the best of many points is partly the luckiest.  (Bonferroni; for a normal distribution the quantile of
- * 1 / n of the risk is about the root of the quantile's square + 2 ln n.)
- */
-static double half_width(const struct analysis *a)
-{
-	const double normal = 1.96;
-
-	if (a->n < 2)
-		return 0;
-	if (!a->degrees)
-		return INFINITY;
-	return student_95(a->degrees) * a->spread * sqrt(2.0 / a->n_rounds) *
-	       sqrt(1 + 2 * log((double)(a->n - 1)) / (normal * normal));
+		n += tuner->points[i].fates[goal] == fate;
+	return n;
 }
 
 /* ---- the points that stay ---- */
 
-static bool is_cheaper(const struct tuner *tuner, size_t a, size_t b)
+/* So many of n points stay after this round. */
+static size_t n_to_stay(size_t n, unsigned round)
 {
-	return tuner->points[a].cost < tuner->points[b].cost;
+	const size_t n_kept = round == 0 ? n / 8 : n / 2;
+
+	return n_kept > TUNER_FINALISTS ? n_kept : n < TUNER_FINALISTS ? n : TUNER_FINALISTS;
 }
 
-/* Fills in the groups.  Returns the best one, n_points: no point races. */
-static size_t find_groups(struct tuner *tuner, enum tuner_goal goal)
+/* Was this round the last one, in which n points raced? */
+static bool is_last(size_t n, unsigned round)
 {
-	const size_t n_points = tuner->options.n_points;
-	size_t best = n_points;
-
-	for (size_t k = 0; k < n_points; k++)
-		tuner->groups[k] = (struct group){ .n = 0 };
-	for (size_t i = 0; i < n_points; i++) {
-		struct group *group = &tuner->groups[tuner->points[i].group];
-
-		if (!races(tuner, i, goal))
-			continue;
-		if (!group->n++ || is_cheaper(tuner, i, group->cheapest))
-			group->cheapest = i;
-		group->mean += value(&tuner->points[i], goal, 0);
-	}
-	for (size_t k = 0; k < n_points; k++) {
-		struct group *group = &tuner->groups[k];
-
-		if (!group->n)
-			continue;
-		group->mean /= (double)group->n;
-		if (best == n_points || group->mean > tuner->groups[best].mean)
-			best = k;
-	}
-	return best;
+	return n == 0 || (n <= TUNER_FINALISTS && round >= TUNER_ROUNDS);
 }
 
-/* The spread of single measurements around the means of their groups. */
-static double find_swing(const struct tuner *tuner, enum tuner_goal goal, size_t *ret_degrees)
+/* The mean over the rounds of whole transfers or, before there are any, the first round. */
+static double mean(const struct tuner *tuner, const struct point *point, enum tuner_goal goal)
 {
-	double squares = 0;
-	size_t n = 0;
+	double sum = 0;
+
+	if (tuner->round == 0)
+		return value(point, goal, 0);
+	for (unsigned r = 1; r <= tuner->round; r++)
+		sum += value(point, goal, r);
+	return sum / tuner->round;
+}
+
+/* The fastest point that races, or the cheapest, of those with a mean above that; NULL: there is none. */
+static struct point *find(const struct tuner *tuner, enum tuner_goal goal, double above,
+			  bool by_cost)
+{
+	struct point *found = NULL;
 
 	for (size_t i = 0; i < tuner->options.n_points; i++) {
-		double off;
+		struct point *point = &tuner->points[i];
 
-		if (!races(tuner, i, goal))
+		if (point->fates[goal] != RACES || mean(tuner, point, goal) <= above)
 			continue;
-		off = value(&tuner->points[i], goal, 0) -
-		      tuner->groups[tuner->points[i].group].mean;
-		squares += off * off;
-		n++;
+		if (!found || (by_cost ? point->cost < found->cost
+				       : mean(tuner, point, goal) > mean(tuner, found, goal)))
+			found = point;
 	}
-	for (size_t k = 0; k < tuner->options.n_points; k++)
-		n -= tuner->groups[k].n > 0;
-	*ret_degrees = n;
-	return n ? sqrt(squares / (double)n) : INFINITY;
+	return found;
 }
 
-/* The cheapest points of the fastest groups, and of the cheapest one, that are not slower. */
-static void keep_groups(struct tuner *tuner)
+static void halve(struct tuner *tuner, enum tuner_goal goal)
 {
-	const size_t n_points = tuner->options.n_points;
+	const size_t n = count(tuner, goal, RACES), n_stay = n_to_stay(n, tuner->round);
+	struct point *point = find(tuner, goal, -INFINITY, false);
+	size_t n_left = n_stay;
+	double above;
 
-	for (unsigned kept = 0; kept < GROUPS_KEPT; kept++) {
-		const bool by_cost = kept == 0;
-		size_t best = n_points;
-
-		for (size_t k = 0; k < n_points; k++) {
-			const struct group *group = &tuner->groups[k];
-
-			if (!group->n || group->is_slower || group->is_kept)
-				continue;
-			if (best == n_points || (by_cost ? is_cheaper(tuner, group->cheapest,
-								      tuner->groups[best].cheapest)
-							 : group->mean > tuner->groups[best].mean))
-				best = k;
-		}
-		if (best == n_points)
-			return;
-		tuner->groups[best].is_kept = true;
-		tuner->is_kept[tuner->groups[best].cheapest] = true;
-	}
-}
-
-/* The fastest point of those that are not kept yet; n_points: none. */
-static size_t find_fastest(const struct tuner *tuner, enum tuner_goal goal)
-{
-	const size_t n_points = tuner->options.n_points;
-	size_t fastest = n_points;
-
-	for (size_t i = 0; i < n_points; i++)
-		if (races(tuner, i, goal) && !tuner->is_kept[i] &&
-		    (fastest == n_points ||
-		     value(&tuner->points[i], goal, 0) > value(&tuner->points[fastest], goal, 0)))
-			fastest = i;
-	return fastest;
-}
-
-/* Keeps the fastest points, and the cheapest that one measurement cannot distinguish from them. */
-static void keep_fastest(struct tuner *tuner, enum tuner_goal goal, double swing, size_t degrees)
-{
-	const size_t n_points = tuner->options.n_points, fastest = find_fastest(tuner, goal);
-	const double half = degrees ? student_95(degrees) * swing * sqrt(2) : INFINITY;
-	size_t cheapest = fastest, next = fastest;
-
-	for (unsigned n = 0; n < FASTEST_KEPT && next < n_points; n++) {
-		tuner->is_kept[next] = true;
-		next = find_fastest(tuner, goal);
-	}
-	for (size_t i = 0; i < n_points; i++)
-		if (races(tuner, i, goal) && is_cheaper(tuner, i, cheapest) &&
-		    !tuner->groups[tuner->points[i].group].is_slower &&
-		    value(&tuner->points[fastest], goal, 0) - value(&tuner->points[i], goal, 0) <=
-			    half)
-			cheapest = i;
-	tuner->is_kept[cheapest] = true;
-}
-
-/* After the first round: drops points. */
-static void thin_out(struct tuner *tuner, enum tuner_goal goal)
-{
-	const size_t n_points = tuner->options.n_points, best = find_groups(tuner, goal);
-	size_t degrees, n = 0;
-	double swing;
-
-	for (size_t i = 0; i < n_points; i++)
-		n += races(tuner, i, goal);
-	if (n <= KEPT_MAX)
+	if (n == n_stay)
 		return;
-	swing = find_swing(tuner, goal, &degrees);
-	for (size_t k = 0; degrees && k < n_points; k++) {
-		struct group *group = &tuner->groups[k];
-		/* The uncertainty of both means, and the resolution of the final rounds. */
-		const double half = student_95(degrees) * swing *
-				    (sqrt(1 / (double)(group->n ? group->n : 1) +
-					  1 / (double)tuner->groups[best].n) +
-				     sqrt(2.0 / FINAL_ROUNDS_MIN));
-
-		group->is_slower = group->n && tuner->groups[best].mean - group->mean > half;
+	above = mean(tuner, point, goal) + log(1 - SLACK / (tuner->round + 1));
+	while (n_left > n_stay / 2 && (point = find(tuner, goal, above, true))) {
+		above = mean(tuner, point, goal);
+		point->fates[goal] = STAYS;
+		n_left--;
 	}
-	memset(tuner->is_kept, 0, n_points * sizeof(*tuner->is_kept));
-	keep_fastest(tuner, goal, swing, degrees);
-	keep_groups(tuner);
-	for (size_t i = 0; i < n_points; i++)
-		if (races(tuner, i, goal) && !tuner->is_kept[i])
-			tuner->points[i].fates[goal] =
-				tuner->groups[tuner->points[i].group].is_slower ? SLOWER
-										: NOT_FOLLOWED;
+	for (; n_left; n_left--)
+		find(tuner, goal, -INFINITY, false)->fates[goal] = STAYS;
+	for (size_t i = 0; i < tuner->options.n_points; i++) {
+		enum fate *fate = &tuner->points[i].fates[goal];
+
+		*fate = *fate == RACES ? DROPPED : *fate == STAYS ? RACES : *fate;
+	}
 }
 
 /* ---- rounds ---- */
 
-static size_t count_steps(const struct tuner *tuner)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < tuner->options.n_points; i++)
-		n += (size_t)is_measured(tuner, i, BENCH_READ) +
-		     (size_t)is_measured(tuner, i, BENCH_WRITE);
-	return n;
-}
-
-static uint64_t step_bytes(const struct tuner *tuner, size_t point)
-{
-	const struct tuner_options *o = &tuner->options;
-	uint64_t bytes = tuner->points[point].need;
-
-	if (tuner->is_final)
-		return o->io_size;
-	if (bytes < o->io_size / STEP_PARTS_MAX)
-		bytes = o->io_size / STEP_PARTS_MAX;
-	bytes = (bytes + o->align - 1) / o->align * o->align;
-	return bytes < o->io_size ? bytes : o->io_size;
-}
-
-static bool is_enough(const struct tuner *tuner)
-{
-	return tuner->round == ROUNDS_MAX ||
-	       (tuner->round > FINAL_ROUNDS_MIN &&
-		tuner->used_bytes + tuner->options.io_size * count_steps(tuner) >
-			tuner->options.budget_bytes);
-}
-
 /* A round is over: the next one, or the end. */
 static void advance(struct tuner *tuner)
 {
-	tuner->round++;
-	if (tuner->is_final) {
-		tuner->is_done = is_enough(tuner);
-		return;
-	}
-	tuner->is_final = true;
+	tuner->is_done = true;
 	for (unsigned g = 0; g < N_TUNER_GOALS; g++)
-		thin_out(tuner, (enum tuner_goal)g);
+		tuner->is_done &= is_last(count(tuner, g, RACES), tuner->round);
+	for (unsigned g = 0; g < N_TUNER_GOALS && !tuner->is_done; g++)
+		halve(tuner, g);
+	tuner->round++;
+	assert(tuner->round < ROUNDS_MAX);
 }
 
 /* Lists all steps of the round, in a random order. */
@@ -385,10 +168,12 @@ static void fill_round(struct tuner *tuner)
 {
 	tuner->n_steps = tuner->at = 0;
 	for (size_t i = 0; i < tuner->options.n_points; i++)
-		for (int op = BENCH_READ; op <= BENCH_WRITE; op++)
-			if (is_measured(tuner, i, (enum bench_op)op))
+		for (unsigned op = BENCH_READ; op <= BENCH_WRITE; op++)
+			if (is_measured(&tuner->points[i], op))
 				tuner->steps[tuner->n_steps++] = (struct tuner_step){
-					i, (enum bench_op)op, step_bytes(tuner, i)
+					i, op,
+					tuner->round == 0 ? tuner->points[i].first_bytes
+							  : tuner->options.io_size
 				};
 	for (size_t i = tuner->n_steps; i > 1; i--) {
 		const size_t j = random_next(tuner) % i;
@@ -402,20 +187,14 @@ static void fill_round(struct tuner *tuner)
 bool tuner_next(struct tuner *tuner, struct tuner_step *ret_step)
 {
 	while (!tuner->is_done) {
-		if (tuner->at < tuner->n_steps) {
+		for (; tuner->at < tuner->n_steps; tuner->at++) {
 			*ret_step = tuner->steps[tuner->at];
 			/* The point may have failed in the other direction meanwhile. */
-			if (is_measured(tuner, ret_step->point, ret_step->op))
+			if (is_measured(&tuner->points[ret_step->point], ret_step->op))
 				return true;
-			tuner->at++;
-			continue;
 		}
-		if (tuner->n_steps)
-			advance(tuner);
-		if (!tuner->is_done) {
-			fill_round(tuner);
-			tuner->is_done = !tuner->n_steps;
-		}
+		advance(tuner);
+		fill_round(tuner);
 	}
 	return false;
 }
@@ -433,156 +212,101 @@ void tuner_add(struct tuner *tuner, double speed, bool is_reached)
 	struct point *point = &tuner->points[step->point];
 
 	assert(tuner->at < tuner->n_steps);
-	tuner->used_bytes += step->bytes;
-	if (speed > 0 && !is_reached && step->bytes < tuner->options.io_size) {
-		point->need = 2 * step->bytes;
-		step->bytes = step_bytes(tuner, step->point);
-		return; /* the same step again, longer */
+	if (speed > 0 && !is_reached && ++point->n_missed < TRIES_MAX) {
+		step->bytes = tuner->options.io_size;
+		return; /* the same step again */
 	}
-	if (speed > 0 && !is_reached && ++point->n_tries < TRIES_MAX)
-		return;
-	point->n_tries = 0;
-	tuner->at++;
+	point->n_missed = 0;
 	point->logs[step->op][tuner->round] = (float)log(speed);
+	tuner->at++;
 	if (speed <= 0)
 		drop(point, FAILED);
 	else if (!is_reached)
 		drop(point, NOT_REACHED);
 }
 
-/* The rest of this round is exact.  The final rounds are estimated by the budget. */
+/* The rest of this round is exact.  A later round is assumed to have a step for each point of each
+   goal, which is the mean of goals that have all points in common and goals that have none. */
 void tuner_left(const struct tuner *tuner, size_t *ret_steps, uint64_t *ret_bytes)
 {
-	const struct tuner_options *o = &tuner->options;
-	const size_t n_goals = o->reads && o->writes ? N_TUNER_GOALS : 1;
-	size_t n = 0, n_final = count_steps(tuner);
-	uint64_t bytes = 0, left = 0, least;
-
-	*ret_steps = 0;
+	*ret_steps = tuner->n_steps - tuner->at;
 	*ret_bytes = 0;
-	if (tuner->is_done)
-		return;
-	for (size_t i = tuner->at; i < tuner->n_steps; i++, n++)
-		bytes += tuner->steps[i].bytes;
-	if (!tuner->is_final && n_final > n_goals * KEPT_MAX)
-		n_final = n_goals * KEPT_MAX;
-	if (tuner->used_bytes + bytes < o->budget_bytes)
-		left = o->budget_bytes - tuner->used_bytes - bytes;
-	least = tuner->round < FINAL_ROUNDS_MIN
-			? (FINAL_ROUNDS_MIN - tuner->round) * n_final * o->io_size
-			: 0;
-	left = left > least ? left : least;
-	*ret_steps = n + (size_t)(left / o->io_size);
-	*ret_bytes = bytes + left;
+	for (size_t i = tuner->at; i < tuner->n_steps; i++)
+		*ret_bytes += tuner->steps[i].bytes;
+	for (unsigned g = 0; g < N_TUNER_GOALS; g++) {
+		size_t n = count(tuner, g, RACES);
+
+		for (unsigned round = tuner->round; !is_last(n, round); round++) {
+			n = n_to_stay(n, round);
+			*ret_steps += n;
+			*ret_bytes += n * tuner->options.io_size;
+		}
+	}
 }
 
 /* ---- the verdict ---- */
+
+/* The speed of a point, or its ratio to another one's in the same rounds. */
+static struct tuner_interval find_ratio(const struct tuner *tuner, enum tuner_goal goal,
+					size_t point, const size_t *other)
+{
+	const unsigned n = tuner->round - 1;
+	double values[ROUNDS_MAX], sum = 0, squares = 0, half;
+
+	for (unsigned r = 1; r <= n; r++) {
+		values[r] = value(&tuner->points[point], goal, r);
+		if (other)
+			values[r] -= value(&tuner->points[*other], goal, r);
+		sum += values[r];
+	}
+	for (unsigned r = 1; r <= n; r++)
+		squares += (values[r] - sum / n) * (values[r] - sum / n);
+	half = student_95(n - 1) * sqrt(squares / (n - 1) / n);
+	return (struct tuner_interval){ exp(sum / n), exp(sum / n - half), exp(sum / n + half) };
+}
+
+struct tuner_interval tuner_speed(const struct tuner *tuner, enum tuner_goal goal, size_t point)
+{
+	return find_ratio(tuner, goal, point, NULL);
+}
 
 static int compare_ranks(const void *a, const void *b)
 {
 	const struct tuner_rank *x = a, *y = b;
 
-	return (x->speed < y->speed) - (x->speed > y->speed);
+	return (x->speed.mean < y->speed.mean) - (x->speed.mean > y->speed.mean);
 }
 
-struct interval {
-	double mean, low, high;
-	unsigned n; /* 0: there is none */
-};
-
-/* The interval of a point's own speed from a round on, with the drift of the device. */
-static struct interval own_speed(const struct tuner *tuner, enum tuner_goal goal, size_t point,
-				 unsigned first)
+struct tuner_verdict tuner_judge(const struct tuner *tuner, enum tuner_goal goal)
 {
-	double sum = 0, squares = 0, half;
-	unsigned n = 0;
-
-	for (unsigned r = first; r < tuner->round; r++) {
-		const double v = value(&tuner->points[point], goal, r);
-
-		if (!isfinite(v)) /* not measured then */
-			continue;
-		n++;
-		sum += v;
-		squares += v * v;
-	}
-	if (!n)
-		return (struct interval){ .n = 0 };
-	sum /= n;
-	squares = squares - n * sum * sum;
-	half = n > 1 ? student_95(n - 1) * sqrt((squares > 0 ? squares : 0) / (n - 1) / n)
-		     : INFINITY;
-	return (struct interval){ exp(sum), exp(sum - half), exp(sum + half), n };
-}
-
-bool tuner_speed(const struct tuner *tuner, size_t point, enum bench_op op, double *ret_speed,
-		 double *ret_low, double *ret_high)
-{
-	const enum tuner_goal goal = op == BENCH_READ ? TUNER_READ : TUNER_WRITE;
-	struct interval own = own_speed(tuner, goal, point, 1);
-
-	if (!own.n)
-		own = own_speed(tuner, goal, point, 0);
-	*ret_speed = own.mean;
-	*ret_low = own.low;
-	*ret_high = own.high;
-	return own.n > 0;
-}
-
-int tuner_judge(const struct tuner *tuner, enum tuner_goal goal, struct tuner_verdict *ret_verdict)
-{
-	struct tuner_verdict v = { .n_rounds = tuner->round > 1 ? tuner->round - 1 : 0 };
-	_cleanup_(freep) double *means = calloc(tuner->options.n_points, sizeof(*means));
-	struct analysis a;
+	struct tuner_verdict v = { .n_dropped = count(tuner, goal, DROPPED),
+				   .n_not_reached = count(tuner, goal, NOT_REACHED),
+				   .n_rounds = tuner->round - 1 };
 	uint64_t cost = UINT64_MAX;
-	double half;
 
-	if (!means)
-		return -ENOMEM;
-	a = analyse(tuner, goal, 1, means);
-	v.ranks = calloc(a.n ? a.n : 1, sizeof(*v.ranks));
-	if (!v.ranks)
-		return -ENOMEM;
-	half = half_width(&a);
 	for (size_t i = 0; i < tuner->options.n_points; i++) {
-		const enum fate fate = tuner->points[i].fates[goal];
-		struct tuner_rank *rank = &v.ranks[v.n_ranks];
-		struct interval own;
-		double below;
-
-		v.n_slower += fate == SLOWER;
-		v.n_not_followed += fate == NOT_FOLLOWED;
-		v.n_not_reached += fate == NOT_REACHED;
-		if (!races(tuner, i, goal))
+		if (tuner->points[i].fates[goal] != RACES)
 			continue;
-		below = means[a.best] - means[i];
-		own = own_speed(tuner, goal, i, 1);
-		rank->point = i;
-		rank->speed = own.mean;
-		rank->speed_low = own.low;
-		rank->speed_high = own.high;
-		rank->loss = 1 - exp(-below);
-		if (i != a.best) {
-			rank->loss_low = 1 - exp(half - below);
-			rank->loss_high = 1 - exp(-half - below);
-		}
-		rank->is_tied = below <= half;
-		v.n_ranks++;
+		assert(v.n_ranks < TUNER_FINALISTS);
+		v.ranks[v.n_ranks++] = (struct tuner_rank){ .point = i,
+							    .speed = tuner_speed(tuner, goal, i) };
 	}
-	qsort(v.ranks, v.n_ranks, sizeof(*v.ranks), compare_ranks);
+	qsort(v.ranks, v.n_ranks, sizeof(v.ranks[0]), compare_ranks);
 	for (size_t i = 0; i < v.n_ranks; i++) {
 		struct tuner_rank *rank = &v.ranks[i];
+		const struct tuner_interval ratio = find_ratio(tuner, goal, rank->point,
+							       &v.ranks[0].point);
 
-		rank->is_tied |= rank->speed_high >= v.ranks[0].speed_low;
-		v.n_tied += rank->is_tied;
-		if (rank->is_tied && rank->loss <= LOSS_MAX &&
+		rank->loss = (struct tuner_interval){ 1 - ratio.mean, 1 - ratio.high,
+						      1 - ratio.low };
+		rank->is_tied = rank->loss.low <= 0 || rank->speed.high >= v.ranks[0].speed.low;
+		if (rank->is_tied && rank->loss.mean <= LOSS_MAX &&
 		    tuner->points[rank->point].cost < cost) {
 			cost = tuner->points[rank->point].cost;
 			v.recommended = i;
 		}
 	}
-	*ret_verdict = v;
-	return 0;
+	return v;
 }
 
 /* ---- begin and end ---- */
@@ -593,9 +317,16 @@ void tuner_free(struct tuner *tuner)
 		return;
 	free(tuner->points);
 	free(tuner->steps);
-	free(tuner->groups);
-	free(tuner->is_kept);
 	free(tuner);
+}
+
+static uint64_t first_bytes(uint64_t need_bytes, uint64_t io_size)
+{
+	const uint64_t least = io_size / STEP_PARTS_MAX;
+	const uint64_t bytes = need_bytes > least ? need_bytes : least;
+	const uint64_t aligned = (bytes + STEP_ALIGN - 1) / STEP_ALIGN * STEP_ALIGN;
+
+	return aligned < io_size ? aligned : io_size;
 }
 
 int tuner_new(const struct tuner_options *options, struct tuner **ret_tuner)
@@ -606,26 +337,25 @@ int tuner_new(const struct tuner_options *options, struct tuner **ret_tuner)
 	if (!tuner)
 		return -ENOMEM;
 	tuner->options = *options;
-	tuner->options.costs = tuner->options.needs = NULL;
-	tuner->options.groups = NULL;
+	tuner->options.points = NULL;
 	tuner->random = options->seed | 1;
 	tuner->points = calloc(n, sizeof(*tuner->points));
 	tuner->steps = calloc(2 * n, sizeof(*tuner->steps));
-	tuner->groups = calloc(n, sizeof(*tuner->groups));
-	tuner->is_kept = calloc(n, sizeof(*tuner->is_kept));
-	if (!tuner->points || !tuner->steps || !tuner->groups || !tuner->is_kept) {
+	if (!tuner->points || !tuner->steps) {
 		tuner_free(tuner);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < n; i++) {
-		tuner->points[i].cost = options->costs[i];
-		tuner->points[i].need = options->needs[i];
-		tuner->points[i].group = options->groups[i];
-		if (options->needs[i] > options->io_size)
-			drop(&tuner->points[i], NOT_REACHED);
-		for (unsigned r = 0; r < ROUNDS_MAX; r++)
-			tuner->points[i].logs[0][r] = tuner->points[i].logs[1][r] = NAN;
+		struct point *point = &tuner->points[i];
+
+		point->cost = options->points[i].cost;
+		point->first_bytes = first_bytes(options->points[i].need_bytes, options->io_size);
+		for (unsigned g = 0; g < N_TUNER_GOALS; g++)
+			point->fates[g] = tuner_has_goal(tuner, g) ? RACES : DROPPED;
+		if (options->points[i].need_bytes > options->io_size)
+			drop(point, NOT_REACHED);
 	}
+	fill_round(tuner);
 	*ret_tuner = tuner;
 	return 0;
 }

@@ -10,8 +10,7 @@
  *     "tune": {"read": GOAL, "write": GOAL, "sum": GOAL}, GOAL: {
  *         "ranks": [{"profile": {...}, "speed", "speed_low", "speed_high", "loss", "loss_low",
  *                    "loss_high", "is_tied"}],		the fastest first
- *         "recommended": index in ranks, "n_slower", "n_not_followed", "n_not_reached",
- *         "n_rounds" }
+ *         "recommended": index in ranks, "n_dropped", "n_not_reached", "n_rounds" }
  */
 #include "client/ctl/bench/bench.h"
 #include "client/ctl/bench/tuner.h"
@@ -31,13 +30,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-/*
- * The share of the bytes that a sweep with five repetitions moves.  With the sweep's warm-up loops,
- * tune takes at most a fifth of the sweep's time.  A smaller share is not possible: a mean point needs
- * half a whole transfer to reach its depth once, and the final rounds are of whole transfers.
- */
-#define BUDGET_SHARE 0.2
-#define SWEEP_REPETITIONS 5u
 /*
  * Mean depth of a transfer of n blocks with d of them in flight: the queue drains at the end, with
  * d / 2 blocks in the mean, so the mean over all is d * (1 - d / 2n).  That is three quarters of d
@@ -71,11 +63,12 @@ static const char help[] =
 	"    --private              a daemon for this command alone\n"
 	"\n" BENCH_SPACE_HELP "\n"
 	"Each point is measured once, by a transfer that is long enough to reach its queue depth; a\n"
-	"point that no transfer of --io_size brings to its depth is reported and not ranked.  The best\n"
-	"few are then measured as a sweep does, in rounds with a new order each time.  A point that\n"
-	"is not clearly slower than the fastest is tied with it; the cheapest of those (least memory in\n"
-	"flight, then fewest parts) whose mean is at most 5% below the fastest is recommended.  It\n"
-	"takes at most a fifth of the time of a sweep with five times as many loops a point.\n"
+	"point that no transfer of --io_size brings to its depth is reported and not ranked.  An eighth\n"
+	"of the points is then measured as a sweep does, in rounds with a new order each time, and each\n"
+	"round halves them down to four for each goal.  A point that is not clearly slower than the\n"
+	"fastest is tied with it; the cheapest of those (least memory in flight, then fewest parts)\n"
+	"whose mean is at most 5% below the fastest is recommended.  The default space takes at most a\n"
+	"fifth of the time of a sweep with five times as many loops a point.\n"
 	"\n"
 	"exit status: 0 done, 1 failed, also if no point could be measured, 2 wrong usage, 129, 130\n"
 	"and 143 interrupted (--resume goes on)\n";
@@ -91,7 +84,6 @@ struct tune {
 	/* of the steps of this run */
 	uint64_t step_nsec, transfer_nsec, bytes;
 	size_t n_steps;
-	double best_missed; /* the largest mean depth of measurements that missed their depth */
 };
 
 /* ---- measuring ---- */
@@ -107,15 +99,6 @@ static uint64_t cost_of(const struct profile *profile)
 {
 	return memory_of(profile) << 12 | profile->intra_op_parallelism << 2 |
 	       (uint64_t)profile->single_submit << 1 | (uint64_t)!profile->overlap_events;
-}
-
-static uint64_t budget_bytes(const struct tune *tune)
-{
-	const double n_ops = options.no_read || options.no_write ? 1 : 2;
-
-	return (uint64_t)(BUDGET_SHARE * SWEEP_REPETITIONS * n_ops *
-			  (double)bench_space_points(&tune->space) * (double)options.io_size *
-			  (double)options.loops);
 }
 
 /* The seed is the earlier run's, or a new one. */
@@ -143,21 +126,6 @@ static uint64_t need_of(const struct profile *profile)
 	return NEED_DEPTHS * memory < options.io_size ? NEED_DEPTHS * memory : options.io_size;
 }
 
-/* The first point with the same block size and depth. */
-static size_t find_group(const struct tune *tune, size_t point)
-{
-	const struct profile profile = bench_space_point(&tune->space, point);
-
-	for (size_t i = 0; i < point; i++) {
-		const struct profile other = bench_space_point(&tune->space, i);
-
-		if (other.block_size == profile.block_size &&
-		    other.queue_depth == profile.queue_depth)
-			return i;
-	}
-	return point;
-}
-
 /* A depth of one is always reached.  A mean depth of 0 is not known. */
 static bool is_reached(const struct tune *tune, const struct bench_row *row)
 {
@@ -171,55 +139,29 @@ static bool is_reached(const struct tune *tune, const struct bench_row *row)
 static int start_tuner(struct tune *tune)
 {
 	const size_t n = bench_space_points(&tune->space);
-	_cleanup_(freep) uint64_t *costs = calloc(n, sizeof(*costs));
-	_cleanup_(freep) uint64_t *needs = calloc(n, sizeof(*needs));
-	_cleanup_(freep) uint32_t *groups = calloc(n, sizeof(*groups));
+	_cleanup_(freep) struct tuner_point *points = calloc(n, sizeof(*points));
 	const struct tuner_options tuner = { .n_points = n,
-					     .costs = costs,
-					     .needs = needs,
-					     .groups = groups,
+					     .points = points,
 					     .reads = !options.no_read,
 					     .writes = !options.no_write,
 					     .io_size = options.io_size,
-					     .align = 4096,
-					     .budget_bytes = budget_bytes(tune),
 					     .seed = find_seed(tune) };
 
 	tune->n_old = bench_results_n_rows(&tune->bench->results);
 	tune->is_added = calloc(tune->n_old + 1, sizeof(*tune->is_added));
-	if (!costs || !needs || !groups || !tune->is_added)
+	if (!points || !tune->is_added)
 		return ctl_fail(tune->ctl, "out of memory");
 	for (size_t i = 0; i < n; i++) {
 		const struct profile profile = bench_space_point(&tune->space, i);
 
-		costs[i] = cost_of(&profile);
-		needs[i] = need_of(&profile);
-		groups[i] = (uint32_t)find_group(tune, i);
+		points[i] = (struct tuner_point){ cost_of(&profile), need_of(&profile) };
 	}
 	return tuner_new(&tuner, &tune->tuner) < 0 ? ctl_fail(tune->ctl, "out of memory") : CTL_OK;
 }
 
-static struct bench_task task_of(const struct tune *tune, const struct tuner_step *step)
-{
-	return (struct bench_task){ .op = step->op,
-				    .profile = bench_space_point(&tune->space, step->point),
-				    .io_size = step->bytes,
-				    .loops = 1 };
-}
-
-static bool is_same_task(const struct bench_task *a, const struct bench_task *b)
-{
-	return a->op == b->op && a->io_size == b->io_size &&
-	       bench_same_profile(&a->profile, &b->profile);
-}
-
 static void add_to_tuner(struct tune *tune, const struct bench_row *row)
 {
-	const bool reached = is_reached(tune, row);
-
-	if (!reached && row->served.mean_depth > tune->best_missed)
-		tune->best_missed = row->served.mean_depth;
-	tuner_add(tune->tuner, row->error[0] ? 0 : row->total.e2e_speed, reached);
+	tuner_add(tune->tuner, row->error[0] ? 0 : row->total.e2e_speed, is_reached(tune, row));
 }
 
 /* Gives the tuner the row of an earlier run for this step, if there is one. */
@@ -231,7 +173,8 @@ static bool add_old(struct tune *tune, const struct bench_task *task)
 
 		if (tune->is_added[i] || bench_results_row(&tune->bench->results, i, &row) < 0)
 			continue;
-		is_it = is_same_task(&row.task, task);
+		is_it = row.task.op == task->op && row.task.io_size == task->io_size &&
+			bench_same_profile(&row.task.profile, &task->profile);
 		if (is_it) {
 			tune->is_added[i] = true;
 			add_to_tuner(tune, &row);
@@ -282,7 +225,7 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 		tune->n_steps++;
 		tune->step_nsec += clock_nsec() - start;
 		tune->transfer_nsec += (uint64_t)(row.total.e2e_sec * 1e9);
-		tune->bytes += row.total.bytes ? row.total.bytes / bench->n_places : task->io_size;
+		tune->bytes += task->io_size;
 		update_estimate(tune);
 		progress_points_end(&bench->progress, text);
 	}
@@ -299,7 +242,11 @@ static int measure_all(struct tune *tune)
 	int r = CTL_OK;
 
 	while (r == CTL_OK && tuner_next(tune->tuner, &step)) {
-		const struct bench_task task = task_of(tune, &step);
+		const struct bench_task task = { .op = step.op,
+						 .profile = bench_space_point(&tune->space,
+									      step.point),
+						 .io_size = step.bytes,
+						 .loops = options.loops };
 
 		if (add_old(tune, &task))
 			continue;
@@ -323,20 +270,16 @@ static int measure_all(struct tune *tune)
 
 static const char *const goal_names[N_TUNER_GOALS] = { "read", "write", "sum" };
 
-static struct json_object *rank_json(const struct tune *tune, const struct tuner_rank *rank)
+static void add_interval(struct json_object *object, const char *key,
+			 const struct tuner_interval *interval)
 {
-	const struct profile profile = bench_space_point(&tune->space, rank->point);
-	struct json_object *object = json_object_new_object();
+	char low[16], high[16];
 
-	json_object_object_add(object, "profile", json_profile(&profile));
-	json_add_float(object, "speed", rank->speed);
-	json_add_float(object, "speed_low", rank->speed_low);
-	json_add_float(object, "speed_high", rank->speed_high);
-	json_add_float(object, "loss", rank->loss);
-	json_add_float(object, "loss_low", rank->loss_low);
-	json_add_float(object, "loss_high", rank->loss_high);
-	json_add_bool(object, "is_tied", rank->is_tied);
-	return object;
+	(void)snprintf(low, sizeof(low), "%s_low", key);
+	(void)snprintf(high, sizeof(high), "%s_high", key);
+	json_add_float(object, key, interval->mean);
+	json_add_float(object, low, interval->low);
+	json_add_float(object, high, interval->high);
 }
 
 static struct json_object *verdict_json(const struct tune *tune,
@@ -344,12 +287,20 @@ static struct json_object *verdict_json(const struct tune *tune,
 {
 	struct json_object *object = json_object_new_object(), *ranks = json_object_new_array();
 
-	for (size_t i = 0; i < verdict->n_ranks; i++)
-		(void)json_object_array_add(ranks, rank_json(tune, &verdict->ranks[i]));
+	for (size_t i = 0; i < verdict->n_ranks; i++) {
+		const struct tuner_rank *rank = &verdict->ranks[i];
+		const struct profile profile = bench_space_point(&tune->space, rank->point);
+		struct json_object *element = json_object_new_object();
+
+		json_object_object_add(element, "profile", json_profile(&profile));
+		add_interval(element, "speed", &rank->speed);
+		add_interval(element, "loss", &rank->loss);
+		json_add_bool(element, "is_tied", rank->is_tied);
+		(void)json_object_array_add(ranks, element);
+	}
 	json_object_object_add(object, "ranks", ranks);
 	json_add_number(object, "recommended", verdict->recommended);
-	json_add_number(object, "n_slower", verdict->n_slower);
-	json_add_number(object, "n_not_followed", verdict->n_not_followed);
+	json_add_number(object, "n_dropped", verdict->n_dropped);
 	json_add_number(object, "n_not_reached", verdict->n_not_reached);
 	json_add_number(object, "n_rounds", verdict->n_rounds);
 	return object;
@@ -368,12 +319,12 @@ static void add_rank(struct table *table, const struct tune *tune, enum tuner_go
 	table_add(table, "%s", profile.overlap_events ? "overlap" : "sequential");
 	table_add(table, "%s", profile.single_submit ? "single" : "block");
 	table_add(table, "%" PRIu32, profile.intra_op_parallelism);
-	table_add(table, "%.3f", rank->speed);
-	table_add(table, "%.3f-%.3f", rank->speed_low, rank->speed_high);
+	table_add(table, "%.3f", rank->speed.mean);
+	table_add(table, "%.3f-%.3f", rank->speed.low, rank->speed.high);
 	if (i == 0)
 		table_add(table, "-");
 	else
-		table_add(table, "%.1f%%", rank->loss * 100);
+		table_add(table, "%.1f%%", rank->loss.mean * 100);
 	table_add(table, "%s%s%s",
 		  i == 0	  ? "fastest"
 		  : rank->is_tied ? "tied"
@@ -382,27 +333,29 @@ static void add_rank(struct table *table, const struct tune *tune, enum tuner_go
 		  i == verdict->recommended ? "recommended" : "");
 }
 
-/* Prints the last lines of DeepSpeed's tuner, which other programs parse. */
-static int print_best(const struct tune *tune, size_t point, struct json_object *best)
+/* Prints the last lines of DeepSpeed's tuner, which other programs parse: the speed of the fastest
+   point, and the recommended profile. */
+static int print_best(const struct tune *tune, enum tuner_goal goal, size_t fastest,
+		      size_t recommended, struct json_object *best)
 {
-	double speed[2], low[2], high[2];
-	bool has[2];
+	const bool has[] = { goal != TUNER_WRITE, goal != TUNER_READ };
 
-	for (int op = BENCH_READ; op <= BENCH_WRITE; op++)
-		has[op] = tuner_speed(tune->tuner, point, (enum bench_op)op, &speed[op], &low[op],
-				      &high[op]);
 	(void)printf("Best performance (GB/sec):");
-	for (int op = BENCH_READ; op <= BENCH_WRITE; op++)
+	for (unsigned op = BENCH_READ; op <= BENCH_WRITE; op++)
 		if (has[op])
 			(void)printf("%s %s = %5.2f", op == BENCH_WRITE && has[0] ? "," : "",
-				     bench_op_name((enum bench_op)op), speed[op]);
+				     bench_op_name(op), tuner_speed(tune->tuner, op, fastest).mean);
 	(void)printf("\n%s\n", json_object_to_json_string_ext(
 				       best, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
-	for (int op = BENCH_READ; op <= BENCH_WRITE; op++)
-		if (has[op])
-			(void)printf("%s: %.3f GB/sec, 95%% interval %.3f to %.3f\n",
-				     bench_op_name((enum bench_op)op), speed[op], low[op],
-				     high[op]);
+	for (unsigned op = BENCH_READ; op <= BENCH_WRITE; op++) {
+		struct tuner_interval speed;
+
+		if (!has[op])
+			continue;
+		speed = tuner_speed(tune->tuner, op, recommended);
+		(void)printf("recommended, %s: %.3f GB/sec, 95%% interval %.3f to %.3f\n",
+			     bench_op_name(op), speed.mean, speed.low, speed.high);
+	}
 	return ctl_flush(tune->ctl);
 }
 
@@ -454,74 +407,58 @@ static int print_verdict(struct tune *tune)
 	};
 	_cleanup_(table_deinit) struct table table;
 	struct json_object *all = json_object_new_object(), *best = json_object_new_object();
-	size_t point = 0;
-	bool has_point = false, has_missed = false;
-	char path[PATH_MAX];
+	struct tuner_verdict last = { .n_ranks = 0 }; /* of the goals with ranks */
+	enum tuner_goal goal = TUNER_READ;	      /* of that verdict */
+	struct profile profile;
+	bool has_missed = false;
 	int r = CTL_OK;
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	bench_results_set(&tune->bench->results, "tune", all);
 	bench_results_set(&tune->bench->results, "best", best);
 	for (unsigned g = 0; g < N_TUNER_GOALS; g++) {
-		struct tuner_verdict verdict;
+		const struct tuner_verdict verdict = tuner_judge(tune->tuner, g);
 
-		if (!tuner_has_goal(tune->tuner, (enum tuner_goal)g))
+		if (!tuner_has_goal(tune->tuner, g))
 			continue;
-		if (tuner_judge(tune->tuner, (enum tuner_goal)g, &verdict) < 0)
-			return ctl_fail(tune->ctl, "out of memory");
 		json_object_object_add(all, goal_names[g], verdict_json(tune, &verdict));
 		for (size_t i = 0; i < verdict.n_ranks; i++)
-			add_rank(&table, tune, (enum tuner_goal)g, &verdict, i);
+			add_rank(&table, tune, g, &verdict, i);
 		if (verdict.n_ranks) {
-			point = verdict.ranks[verdict.recommended].point;
-			has_point = true;
+			last = verdict;
+			goal = g;
 		}
-		if (verdict.n_slower + verdict.n_not_followed)
+		if (verdict.n_dropped)
 			ctl_note(tune->ctl,
-				 "%s: of the others %zu are clearly slower, and %zu were not "
-				 "followed: others were as fast, or cheaper",
-				 goal_names[g], verdict.n_slower, verdict.n_not_followed);
+				 "%s: %zu other points are not ranked: faster or cheaper ones "
+				 "took their place",
+				 goal_names[g], verdict.n_dropped);
 		if (verdict.n_not_reached)
 			ctl_note(tune->ctl,
 				 "%s: %zu points are not ranked: a transfer of --io_size did not "
 				 "reach their queue depth",
 				 goal_names[g], verdict.n_not_reached);
 		has_missed |= verdict.n_not_reached > 0;
-		free(verdict.ranks);
 	}
-	if (!has_point && has_missed && tune->best_missed <= 0)
+	if (!last.n_ranks)
 		return ctl_fail(
 			tune->ctl,
-			"a transfer of --io_size has too few blocks for each queue depth of "
-			"the space: give a larger --io_size, or a space with smaller "
-			"blocks or depths");
-	if (!has_point && has_missed)
-		return ctl_fail(tune->ctl,
-				"no point reached its queue depth (at most %.0f requests were in "
-				"flight): give a larger --io_size, or a space with smaller depths",
-				tune->best_missed);
-	if (!has_point) {
-		const char *kept = bench_logs_path(tune->bench->logs, path);
-
-		return ctl_fail(tune->ctl,
-				"no point could be measured: each row of %s has its error",
-				kept ? kept : "the results");
+			has_missed ? "no point reached its queue depth: --io_size has too few "
+				     "blocks for it, or the device takes fewer requests; give a "
+				     "larger --io_size, or a space with smaller blocks or depths"
+				   : "no point could be measured: each row has its error");
+	profile = bench_space_point(&tune->space, last.ranks[last.recommended].point);
+	json_object_object_add(best, "aio", json_profile(&profile));
+	if (!tune->ctl->is_json) {
+		r = table_print(&table, stdout);
+		if (r == -ENOMEM)
+			return ctl_fail(tune->ctl, "out of memory");
+		/* also reports a failure of the table */
+		r = print_best(tune, goal, last.ranks[0].point, last.ranks[last.recommended].point,
+			       best);
 	}
-	{
-		const struct profile profile = bench_space_point(&tune->space, point);
-
-		json_object_object_add(best, "aio", json_profile(&profile));
-		if (!tune->ctl->is_json) {
-			r = table_print(&table, stdout);
-			if (r == -ENOMEM)
-				return ctl_fail(tune->ctl, "out of memory");
-			r = print_best(tune, point, best); /* also reports a failure of the table */
-		}
-		note_served(tune, &profile);
-		if (r == CTL_OK && apply)
-			r = apply_profile(tune, &profile);
-	}
-	return r;
+	note_served(tune, &profile);
+	return r == CTL_OK && apply ? apply_profile(tune, &profile) : r;
 }
 
 static int run_tune(struct tune *tune, const struct bench_needs *needs)
@@ -548,7 +485,7 @@ static int tune_run(struct ctl *ctl)
 					   .can_resume = true,
 					   .reads = !options.no_read,
 					   .writes = !options.no_write,
-					   .loops = 1,
+					   .loops = options.loops,
 					   .sets_profiles = apply };
 	int r = bench_options_check(ctl, &options, &tune.space);
 
