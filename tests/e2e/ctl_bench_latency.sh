@@ -88,17 +88,17 @@ absurd_values_are_refused() {
 }
 
 # It once ended without a word.
-ctrl_c_removes_the_file_and_says_so() {
+ctrl_c_leaves_no_file_and_says_so() {
 	env --default-signal=INT "$ctl" bench latency --nvme-path "$store" --sizes 1M --iterations 100000000 \
 		>"$dir/out" 2>"$dir/err" </dev/null &
 	local bench=$!
-	file_is_there() { find "$store" -path '*_dsaioctl_bench.*' -size +1000k 2>/dev/null | grep -q .; }
+	file_is_there() { find "/proc/$bench/fd" -lname "$(realpath "$store")/*(deleted)" 2>/dev/null | grep -q .; }
 	await "$bench" file_is_there
 	kill -INT "$bench"
 	wait "$bench"
 	local rc=$?
 	why="exit status $rc: $(cat "$dir/err")"
-	[ "$rc" = 130 ] && says "$dir/err" "interrupted: the test files in $store/_dsaioctl_bench." && nothing_is_left
+	[ "$rc" = 130 ] && says "$dir/err" "interrupted before anything was measured" && nothing_is_left
 }
 
 # All transfers of the size that was under way were once lost.
@@ -175,7 +175,7 @@ a_reader_that_goes_away_leaves_no_files() {
 for t in each_size_is_written_and_then_read numbers_agree_with_each_other the_open_loop_keeps_its_rate \
 	what_few_transfers_do_not_tell_is_not_printed a_rate_that_is_missed_is_told \
 	advice_names_no_option_of_another_bench \
-	absurd_values_are_refused ctrl_c_removes_the_file_and_says_so ctrl_c_prints_what_was_measured_until_then a_reader_that_goes_away_leaves_no_files a_report_is_one_page_beside_the_results \
+	absurd_values_are_refused ctrl_c_leaves_no_file_and_says_so ctrl_c_prints_what_was_measured_until_then a_reader_that_goes_away_leaves_no_files a_report_is_one_page_beside_the_results \
 	several_runs_go_to_one_page what_is_no_result_is_told_and_an_old_report_stays; do
 	run_test $t
 done

@@ -262,6 +262,7 @@ static int start_crew(struct bench *bench)
 	struct bench_crew_options options = {
 		.socket_path = bench->ctl->socket_path,
 		.folders = bench->folders,
+		.files = bench->files,
 		.gpus = bench->gpus,
 		.is_gpu_direct_only = bench->options->gpu.gds,
 		.n_processes = bench->n_places,
@@ -372,13 +373,11 @@ int bench_prepare(struct bench *bench)
 	progress_start(&making, "making test files",
 		       n_kinds * bench->n_places * bench->options->io_size);
 	r = bench_files_make(bench->ctl, bench->places, bench->n_places, bench->needs.reads,
-			     bench->needs.writes, bench->options->io_size, files_progress, &making,
-			     &bench->files);
+			     bench->needs.writes, bench->options->io_size, bench->options->keep,
+			     files_progress, &making, &bench->files);
 	progress_stop(&making);
 	if (r != CTL_OK)
 		return r;
-	for (unsigned i = 0; i < bench->n_places; i++)
-		bench->folders[i] = bench_files_folder(bench->files, i);
 	r = start_crew(bench);
 	if (r == CTL_OK)
 		r = look_at_memory(bench);
@@ -663,7 +662,7 @@ int bench_close(struct bench *bench, int status)
 		add_gpu_ways(bench);
 	bench_crew_free(bench->crew);
 	bench->crew = NULL;
-	bench_files_free(bench->ctl, bench->files, bench->options->keep);
+	bench_files_free(bench->files);
 	bench->files = NULL;
 	if (bench->results.root) {
 		status = end_results(bench, status);

@@ -150,6 +150,7 @@ static int child_start(struct bench_crew *crew, unsigned i, char *text)
 	struct bench_process process = { .id = i,
 					 .n_processes = crew->options.n_processes,
 					 .folder = crew->options.folders[i],
+					 .files = crew->options.files,
 					 .socket_path = crew->options.socket_path,
 					 .buffer_bytes = crew->options.buffer_bytes,
 					 .shared = bench_crew_shared(crew, i),

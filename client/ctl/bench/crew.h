@@ -30,6 +30,8 @@ struct bench_crew_options {
 	const char *socket_path;    /* NULL: the library's default */
 	const char *const *folders; /* borrowed for the crew's life: one for each process */
 	unsigned n_processes;
+	const struct bench_files
+		*files;	       /* borrowed for the crew's life: a place for each; or NULL */
 	uint64_t buffer_bytes; /* of each; 0: none */
 	const int *gpus; /* borrowed, one for each process: its buffer's, or BENCH_GPU_SPREAD; NULL:
 			    buffers are the host's memory */

@@ -59,14 +59,10 @@ int bench_open_handle(struct bench_process *process, const struct profile *profi
 int bench_open_file(struct bench_process *process, enum bench_op op, struct dsaio_file **ret_file,
 		    char *path)
 {
-	_cleanup_(closep) int fd = bench_files_open(process->folder, op == BENCH_WRITE);
+	const int fd = bench_files_fd(process->files, process->id, op);
 
-	(void)bench_files_path(process->folder, op == BENCH_WRITE, path);
-	if (fd < 0)
-		return bench_process_fail(process, "%s: %s", path,
-					  fd == -EPERM
-						  ? "its directory is not the one that was made"
-						  : strerror(-fd));
+	(void)snprintf(path, PATH_MAX, "%.*s: the test file to %s", PATH_MAX - 32, process->folder,
+		       bench_op_name(op));
 	if (dsaio_file_from_fd(process->client, fd, ret_file) < 0)
 		return bench_process_fail(process, "%s: %s", path, dsaio_error());
 	return 0;

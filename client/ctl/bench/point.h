@@ -49,7 +49,7 @@ struct bench_moved {
 size_t bench_point_shared_bytes(uint32_t loops);
 
 /*
- * Measures.  Process i uses the file that bench_files_path() names for it.
+ * Measures.  Process i uses the test file of place i.
  * ret_repetitions: room for task->loops of them.
  * Returns as bench_crew_call().
  */
@@ -63,7 +63,7 @@ int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct 
 int bench_open_handle(struct bench_process *process, const struct profile *profile,
 		      struct dsaio_handle **ret_handle);
 
-/* The process's test file (files.h).  path: of PATH_MAX, for messages. */
+/* The process's test file (files.h).  path: of PATH_MAX, a name for messages. */
 int bench_open_file(struct bench_process *process, enum bench_op op, struct dsaio_file **ret_file,
 		    char *path);
 

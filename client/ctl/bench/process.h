@@ -11,12 +11,14 @@
 #define BENCH_TEXT_BYTES 1024u /* of a sentence */
 
 struct bench_board;
+struct bench_files;
 struct bench_gpu;
 
 /* The state of a process, kept between calls. */
 struct bench_process {
 	unsigned id, n_processes;
 	const char *folder, *socket_path;
+	const struct bench_files *files; /* NULL: none */
 	struct dsaio_client *client;
 	void *buffer; /* buffer_bytes of dsaio_alloc() or of a GPU's memory, filled with random bytes */
 	uint64_t buffer_bytes;

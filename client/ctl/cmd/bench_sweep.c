@@ -44,7 +44,7 @@ static const char help[] =
 	"Results: LOG_DIR/results.json, and for each point a text log with ds_io's lines, in\n"
 	"LOG_DIR/_aio_bench_read_logs/ and LOG_DIR/_aio_bench_write_logs/.  These are links to\n"
 	"LOG_DIR/sweep.N/, where run N writes and stays; a run that is complete takes the links over.\n"
-	"The test files lie in DIR/_dsaioctl_bench.XXXXXX/ and are removed at the end.\n"
+	"The test files have no name: they are gone when the command ends, however it ends.\n"
 	"\n"
 	"exit status: 0 done (a point that failed is a row with its error), 1 failed, also if no\n"
 	"point could be measured, 2 wrong usage, 129, 130 and 143 interrupted (--resume goes on)\n";
