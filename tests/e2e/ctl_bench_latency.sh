@@ -98,7 +98,7 @@ ctrl_c_leaves_no_file_and_says_so() {
 	wait "$bench"
 	local rc=$?
 	why="exit status $rc: $(cat "$dir/err")"
-	[ "$rc" = 130 ] && says "$dir/err" "interrupted before anything was measured" && nothing_is_left
+	[ "$rc" = 130 ] && says "$dir/err" "interrupted" && nothing_is_left
 }
 
 # All transfers of the size that was under way were once lost.

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -26,9 +27,8 @@
 
 /* The keeper's state. */
 struct keeper {
-	int command_fd; /* dsaioctl's pipe: end of file is the order to stop */
-	int answer_fd;	/* to dsaioctl, once: READY, or why not */
-	int log_fd;	/* the daemon's standard error */
+	int fd;	    /* to dsaioctl, once: READY, or why not; its end closes: the order to stop */
+	int log_fd; /* the daemon's standard error */
 	pid_t daemon;
 	bool is_ready;
 	char line[LINE_BYTES]; /* the daemon's last line, or the part of it that has come in */
@@ -36,65 +36,45 @@ struct keeper {
 	char last[LINE_BYTES]; /* the last whole one */
 };
 
-static void close_now(int *fd)
+/*
+ * Makes the daemon's command line, with a --store for each file system among dirs.  In the keeper,
+ * which ends with it.  Returns NULL on failure, with the message in text (of LINE_BYTES).
+ */
+static const char **make_arguments(const char *daemon_path, const char *socket_path,
+				   const char *const *dirs, size_t n_dirs, char *text)
 {
-	closep(fd);
-	*fd = -1;
-}
-
-static void arguments_freep(char ***argv)
-{
-	for (char **arg = *argv; arg && *arg; arg++)
-		free(*arg);
-	free(*argv);
-}
-
-/* Makes the daemon's command line, with a --store for each file system among dirs. */
-static int make_arguments(const char *daemon_path, const char *socket_path, const char *const *dirs,
-			  size_t n_dirs, char ***ret_argv, char *text, size_t size)
-{
-	_cleanup_(arguments_freep) char **argv = calloc(2 * n_dirs + 6, sizeof(*argv));
-	_cleanup_(freep) dev_t *devices = calloc(n_dirs + 1, sizeof(*devices));
-	size_t n = 0, n_devices = 0;
-	bool is_whole;
-
-	if (!argv || !devices) {
-		(void)snprintf(text, size, "out of memory");
-		return -ENOMEM;
-	}
 	/* The configuration of the system's daemon is not for this one. */
-	is_whole = (argv[n++] = strdup(daemon_path)) && (argv[n++] = strdup("--socket")) &&
-		   (argv[n++] = strdup(socket_path)) && (argv[n++] = strdup("--config")) &&
-		   (argv[n++] = strdup("/dev/null"));
-	for (size_t i = 0; is_whole && i < n_dirs; i++) {
+	const char *const first[] = { daemon_path, "--socket", socket_path, "--config",
+				      "/dev/null" };
+	const char **argv = calloc(2 * n_dirs + 6, sizeof(*argv));
+	_cleanup_(freep) dev_t *devices = calloc(n_dirs + 1, sizeof(*devices));
+	size_t n = sizeof(first) / sizeof(first[0]), n_devices = 0;
+
+	(void)snprintf(text, LINE_BYTES, "out of memory");
+	if (!argv || !devices)
+		return NULL;
+	memcpy(argv, first, sizeof(first));
+	for (size_t i = 0; i < n_dirs; i++) {
 		_cleanup_(freep) char *real = realpath(dirs[i], NULL);
 		struct stat st;
 		size_t known = 0;
+		char *store;
 
 		if (!real || stat(real, &st) < 0) {
-			int r = -errno;
-
-			(void)snprintf(text, size, "%s: %s", dirs[i], strerror(-r));
-			return r;
+			(void)snprintf(text, LINE_BYTES, "%s: %s", dirs[i], strerror(errno));
+			return NULL;
 		}
 		while (known < n_devices && devices[known] != st.st_dev)
 			known++;
 		if (known < n_devices)
 			continue;
 		devices[n_devices++] = st.st_dev;
-		is_whole = (argv[n++] = strdup("--store")) &&
-			   asprintf(&argv[n], "private%zu=%s", n_devices, real) >= 0;
-		if (is_whole)
-			n++;
-		else
-			argv[n] = NULL;
+		if (asprintf(&store, "private%zu=%s", n_devices, real) < 0)
+			return NULL;
+		argv[n++] = "--store";
+		argv[n++] = store;
 	}
-	if (!is_whole) {
-		(void)snprintf(text, size, "out of memory");
-		return -ENOMEM;
-	}
-	*ret_argv = TAKE_PTR(argv);
-	return 0;
+	return argv;
 }
 
 static int make_directory(char *path, size_t size, char *text, size_t text_size)
@@ -113,7 +93,7 @@ static int make_directory(char *path, size_t size, char *text, size_t text_size)
 }
 
 /* In the child: becomes the daemon.  Does not return. */
-static void run_daemon(char *const *argv, int log_fd, pid_t parent)
+static void run_daemon(const char **argv, int log_fd, pid_t parent)
 {
 	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -123,7 +103,7 @@ static void run_daemon(char *const *argv, int log_fd, pid_t parent)
 	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(null_fd, STDOUT_FILENO) < 0 ||
 	    dup2(log_fd, STDERR_FILENO) < 0)
 		_exit(1);
-	(void)execv(argv[0], argv);
+	(void)execv(argv[0], (char *const *)argv);
 	(void)dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
 	_exit(1);
 }
@@ -138,10 +118,9 @@ static void take_line(struct keeper *keeper)
 	if (keeper->is_ready || !strstr(keeper->last, READY))
 		return;
 	keeper->is_ready = true;
-	/* If it does not arrive, dsaioctl has ended, and the pipe is closed. */
-	(void)!write(keeper->answer_fd, READY, strlen(READY));
-	(void)close(keeper->answer_fd);
-	keeper->answer_fd = -1;
+	/* If it does not arrive, dsaioctl has ended, and its end is closed. */
+	(void)!write(keeper->fd, READY, strlen(READY));
+	(void)shutdown(keeper->fd, SHUT_WR);
 }
 
 /* Reads the daemon's log.  Returns false at its end. */
@@ -175,8 +154,7 @@ static void stop_daemon(struct keeper *keeper)
 
 static void keeper_run(struct keeper *keeper)
 {
-	struct pollfd fds[2] = { { .fd = keeper->log_fd, .events = POLLIN },
-				 { .fd = keeper->command_fd } };
+	struct pollfd fds[2] = { { .fd = keeper->log_fd, .events = POLLIN }, { .fd = keeper->fd } };
 	bool is_alive = true, is_asked = false;
 
 	while (is_alive && !is_asked) {
@@ -192,7 +170,7 @@ static void keeper_run(struct keeper *keeper)
 		if (keeper->n_line)
 			take_line(keeper);
 		if (!keeper->is_ready)
-			(void)!write(keeper->answer_fd, keeper->last, strlen(keeper->last));
+			(void)!write(keeper->fd, keeper->last, strlen(keeper->last));
 		else
 			(void)dprintf(STDERR_FILENO, "dsaioctl: its private daemon ended: %s\n",
 				      keeper->last);
@@ -202,25 +180,26 @@ static void keeper_run(struct keeper *keeper)
 }
 
 /* In the child: keeps the daemon.  Does not return. */
-static void run_keeper(struct keeper *keeper, char *const *argv, const char *dir,
+static void run_keeper(int fd, const char **argv, const char *why, const char *dir,
 		       const char *socket_path)
 {
-	pid_t self;
+	struct keeper keeper = { .fd = fd, .daemon = -1 };
+	const pid_t self = getpid();
 	char lock_path[PATH_MAX];
 	int log_fds[2];
 
 	(void)signal(SIGPIPE, SIG_IGN);
-	self = getpid();
 	/* Ctrl-C is for dsaioctl, which we outlive to clean up. */
-	keeper->daemon = setsid() < 0 || pipe2(log_fds, O_CLOEXEC) < 0 ? -1 : fork();
-	if (keeper->daemon == 0)
+	if (argv && setsid() >= 0 && pipe2(log_fds, O_CLOEXEC) == 0)
+		keeper.daemon = fork();
+	if (keeper.daemon == 0)
 		run_daemon(argv, log_fds[1], self);
-	if (keeper->daemon > 0) {
-		keeper->log_fd = log_fds[0];
+	if (keeper.daemon > 0) {
+		keeper.log_fd = log_fds[0];
 		(void)close(log_fds[1]);
-		keeper_run(keeper);
+		keeper_run(&keeper);
 	} else {
-		(void)dprintf(keeper->answer_fd, "%s", strerror(errno));
+		(void)dprintf(fd, "%s", argv ? strerror(errno) : why);
 	}
 
 	(void)snprintf(lock_path, sizeof(lock_path), "%s.lock", socket_path);
@@ -272,12 +251,11 @@ static int raise_files_limit(char *text, size_t size)
 int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon *ret_daemon,
 		  char *text, size_t size)
 {
-	_cleanup_(closep) int command_read = -1, command_write = -1;
-	_cleanup_(closep) int answer_read = -1, answer_write = -1;
+	_cleanup_(closep) int fd = -1, keeper_fd = -1;
 	char daemon_path[PATH_MAX + 16], dir[DIR_BYTES], socket_path[DIR_BYTES + 8];
+	char why[LINE_BYTES];
 	int pair[2], r;
-	_cleanup_(arguments_freep) char **argv = NULL;
-	pid_t keeper;
+	pid_t keeper = -1;
 
 	r = raise_files_limit(text, size);
 	if (r < 0)
@@ -291,42 +269,30 @@ int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon 
 	if (r < 0)
 		return r;
 	(void)snprintf(socket_path, sizeof(socket_path), "%s/s.sock", dir);
-	r = make_arguments(daemon_path, socket_path, dirs, n_dirs, &argv, text, size);
-	if (r < 0) {
-		(void)rmdir(dir);
-		return r;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) {
+		fd = pair[0];
+		keeper_fd = pair[1];
+		keeper = fork();
 	}
-	if (pipe2(pair, O_CLOEXEC) == 0) {
-		command_read = pair[0];
-		command_write = pair[1];
-	}
-	if (command_read >= 0 && pipe2(pair, O_CLOEXEC) == 0) {
-		answer_read = pair[0];
-		answer_write = pair[1];
-	}
-	keeper = answer_read >= 0 ? fork() : -1;
 	if (keeper == 0) {
-		struct keeper k = { .command_fd = command_read, .answer_fd = answer_write };
-
-		(void)close(command_write); /* else the keeper would never see end of file */
-		(void)close(answer_read);
-		run_keeper(&k, argv, dir, socket_path);
+		(void)close(fd); /* else the keeper would never see it closed */
+		run_keeper(keeper_fd, make_arguments(daemon_path, socket_path, dirs, n_dirs, why),
+			   why, dir, socket_path);
 	}
-	r = -errno;
 	if (keeper < 0) {
+		r = -errno;
 		(void)rmdir(dir);
 		(void)snprintf(text, size, "cannot start a private daemon: %s", strerror(-r));
 		return r;
 	}
-	close_now(&answer_write);
-	r = read_answer(answer_read, text, size);
+	(void)close(TAKE_FD(keeper_fd));
+	r = read_answer(fd, text, size);
 	if (r < 0) {
-		close_now(&command_write);
+		(void)close(TAKE_FD(fd));
 		(void)waitpid(keeper, NULL, 0);
 		return r;
 	}
-	*ret_daemon = (struct private_daemon){ .keeper = keeper,
-					       .pipe_fd = TAKE_FD(command_write) };
+	*ret_daemon = (struct private_daemon){ .keeper = keeper, .fd = TAKE_FD(fd) };
 	memcpy(ret_daemon->socket_path, socket_path, sizeof(socket_path));
 	return 0;
 }
@@ -335,8 +301,8 @@ void private_stop(struct private_daemon *daemon)
 {
 	if (daemon->keeper <= 0)
 		return;
-	(void)close(daemon->pipe_fd);
+	(void)close(daemon->fd);
 	while (waitpid(daemon->keeper, NULL, 0) < 0 && errno == EINTR)
 		;
-	*daemon = (struct private_daemon){ .pipe_fd = -1 };
+	*daemon = (struct private_daemon){ .fd = -1 };
 }

@@ -2,8 +2,8 @@
  * A daemon of the command's own, on a temporary socket, for the command's life (--private).
  *
  * Between dsaioctl and its daemon stands a keeper: a child that starts the daemon, reads what it
- * says, and, when dsaioctl's end of a pipe closes, stops it and removes the temporary directory.
- * The pipe closes however dsaioctl ends, so nothing is left behind after an error, Ctrl-C or
+ * says, and, when dsaioctl's end of a socket closes, stops it and removes the temporary directory.
+ * It closes however dsaioctl ends, so nothing is left behind after an error, Ctrl-C or
  * SIGKILL.  Should the keeper itself be killed, the kernel sends the daemon a SIGTERM.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_PRIVATE_H
@@ -14,7 +14,7 @@
 
 struct private_daemon {
 	pid_t keeper;
-	int pipe_fd; /* closing it ends keeper and daemon */
+	int fd; /* closing it ends keeper and daemon */
 	char socket_path[108];
 };
 
