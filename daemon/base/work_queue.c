@@ -21,37 +21,37 @@
 
 struct work_queue {
 	char name[16];	      /* a thread's name has 15 characters */
-	pthread_mutex_t lock; /* before the spare's */
+	pthread_mutex_t lock; /* before the fallback's */
 	pthread_cond_t has_work;
 	pthread_cond_t is_quiet; /* no thread works for it any more */
 	/* under lock */
 	struct list works; /* struct work: queued */
 	struct list rooms; /* struct work_room: wait for on_room() */
 	bool is_stopping;
-	bool is_left;	  /* stopping, and the last thread frees it */
-	bool is_at_spare; /* which has it in its list, or works for it */
-	bool is_starving; /* an ending thread will serve it */
+	bool is_left;		 /* stopping, and the last thread frees it */
+	bool is_at_fallback;	 /* which has it in its list, or works for it */
+	bool waits_for_overflow; /* an ending thread will serve it */
 	unsigned n_threads, n_idle, n_queued;
-	unsigned n_shallow;		   /* works that are not is_deep, queued or running */
-	unsigned max_threads, max_further; /* constant */
-	/* under the spare's lock */
-	struct list_node spare_node, starving_node;
-	bool is_listed; /* in the list of starving queues */
+	unsigned n_bounded; /* works that are not may_exceed_max, queued or running */
+	unsigned max_threads, max_overflow; /* constant */
+	/* under the fallback's lock */
+	struct list_node fallback_node, waiting_node;
+	bool is_listed; /* in the list of queues that wait for an overflow thread */
 };
 
-/* The used part of WORK_QUEUE_FURTHER_MAX, changed under the lock of any queue.  Relaxed: it orders no
+/* The used part of WORK_QUEUE_OVERFLOW_MAX, changed under the lock of any queue.  Relaxed: it orders no
    other memory. */
-static _Atomic unsigned n_further_free = WORK_QUEUE_FURTHER_MAX;
+static _Atomic unsigned n_overflow_free = WORK_QUEUE_OVERFLOW_MAX;
 
 /* Never ends. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t has_work_queue;
 	/* under lock */
-	struct list work_queues, starving;
+	struct list work_queues, waiting;
 	bool is_there;
 	struct log_limit log_limit;
-} spare = { .lock = PTHREAD_MUTEX_INITIALIZER, .has_work_queue = PTHREAD_COND_INITIALIZER };
+} fallback = { .lock = PTHREAD_MUTEX_INITIALIZER, .has_work_queue = PTHREAD_COND_INITIALIZER };
 
 /* Under the lock: a thread has nothing to do. */
 static void tell_of_room(struct work_queue *work_queue)
@@ -94,8 +94,8 @@ static void work_run(struct work *work)
 		hung_end(&call);
 }
 
-/* Under the lock: the number of further threads of the queue. */
-static unsigned n_further(const struct work_queue *work_queue)
+/* Under the lock: the number of overflow threads of the queue. */
+static unsigned n_overflow(const struct work_queue *work_queue)
 {
 	return work_queue->n_threads > work_queue->max_threads
 		       ? work_queue->n_threads - work_queue->max_threads
@@ -105,24 +105,26 @@ static unsigned n_further(const struct work_queue *work_queue)
 /* Under the lock: whether the limits allow another thread. */
 static bool may_start(const struct work_queue *work_queue)
 {
-	if (work_queue->n_threads + work_queue->is_at_spare < work_queue->max_threads)
+	if (work_queue->n_threads + work_queue->is_at_fallback < work_queue->max_threads)
 		return true;
-	return !work_queue->is_at_spare && n_further(work_queue) < work_queue->max_further &&
-	       n_further(work_queue) < atomic_load_explicit(&n_further_free, memory_order_relaxed);
+	return !work_queue->is_at_fallback && n_overflow(work_queue) < work_queue->max_overflow &&
+	       n_overflow(work_queue) <
+		       atomic_load_explicit(&n_overflow_free, memory_order_relaxed);
 }
 
 /* Under the lock: counts another thread if the limits allow it; other queues do so concurrently. */
 static bool thread_take(struct work_queue *work_queue)
 {
-	unsigned n = atomic_load_explicit(&n_further_free, memory_order_relaxed);
+	unsigned n = atomic_load_explicit(&n_overflow_free, memory_order_relaxed);
 
 	if (!may_start(work_queue))
 		return false;
 	while (work_queue->n_threads >= work_queue->max_threads) {
-		if (n <= n_further(work_queue))
+		if (n <= n_overflow(work_queue))
 			return false;
-		if (atomic_compare_exchange_weak_explicit(
-			    &n_further_free, &n, n - 1, memory_order_relaxed, memory_order_relaxed))
+		if (atomic_compare_exchange_weak_explicit(&n_overflow_free, &n, n - 1,
+							  memory_order_relaxed,
+							  memory_order_relaxed))
 			break;
 	}
 	work_queue->n_threads++;
@@ -130,48 +132,48 @@ static bool thread_take(struct work_queue *work_queue)
 }
 
 /*
- * Under the lock: the same, but a queue that gets no further thread starves.  The second try finds a thread
+ * Under the lock: the same, but a queue that gets no overflow thread waits for one.  The second try finds a thread
  * that ended before the queue was in the list.
  */
-static bool thread_take_or_starve(struct work_queue *work_queue)
+static bool thread_take_or_wait(struct work_queue *work_queue)
 {
 	if (thread_take(work_queue))
 		return true;
-	if (work_queue->is_starving || work_queue->is_stopping ||
-	    n_further(work_queue) >= work_queue->max_further)
+	if (work_queue->waits_for_overflow || work_queue->is_stopping ||
+	    n_overflow(work_queue) >= work_queue->max_overflow)
 		return false;
-	work_queue->is_starving = true;
-	(void)pthread_mutex_lock(&spare.lock);
-	list_push(&spare.starving, &work_queue->starving_node);
+	work_queue->waits_for_overflow = true;
+	(void)pthread_mutex_lock(&fallback.lock);
+	list_push(&fallback.waiting, &work_queue->waiting_node);
 	work_queue->is_listed = true;
-	(void)pthread_mutex_unlock(&spare.lock);
+	(void)pthread_mutex_unlock(&fallback.lock);
 	return thread_take(work_queue);
 }
 
-/* Under the lock: a thread ends.  Returns whether it was a further one. */
+/* Under the lock: a thread ends.  Returns whether it was an overflow thread. */
 static bool thread_give(struct work_queue *work_queue)
 {
-	bool is_further = n_further(work_queue);
+	bool is_overflow = n_overflow(work_queue);
 
-	if (is_further)
-		(void)atomic_fetch_add_explicit(&n_further_free, 1, memory_order_relaxed);
+	if (is_overflow)
+		(void)atomic_fetch_add_explicit(&n_overflow_free, 1, memory_order_relaxed);
 	work_queue->n_threads--;
-	return is_further;
+	return is_overflow;
 }
 
 /* Runs one piece of work.  Under the lock, which is released meanwhile; there must be work. */
 static void first_run(struct work_queue *work_queue)
 {
 	struct work *work = list_entry(list_pop(&work_queue->works), struct work, node);
-	const bool is_deep = work->is_deep; /* work may be gone when it has run */
+	const bool may_exceed_max = work->may_exceed_max; /* work may be gone when it has run */
 
 	work_queue->n_queued--;
 	(void)pthread_mutex_unlock(&work_queue->lock);
 	work_run(work);
 	(void)pthread_mutex_lock(&work_queue->lock);
-	if (!is_deep) {
+	if (!may_exceed_max) {
 		/* The thread may go on with other work, which may hang. */
-		work_queue->n_shallow--;
+		work_queue->n_bounded--;
 		tell_of_room(work_queue);
 	}
 }
@@ -188,8 +190,8 @@ static void queue_destroy(struct work_queue *work_queue)
 /* Under the lock: no thread works for it, nor will. */
 static bool is_over(const struct work_queue *work_queue)
 {
-	return work_queue->is_stopping && !work_queue->n_threads && !work_queue->is_at_spare &&
-	       !work_queue->is_starving;
+	return work_queue->is_stopping && !work_queue->n_threads && !work_queue->is_at_fallback &&
+	       !work_queue->waits_for_overflow;
 }
 
 /*
@@ -208,41 +210,41 @@ static void queue_unlock(struct work_queue *work_queue)
 }
 
 /* Under the work queue's lock. */
-static void spare_take(struct work_queue *work_queue)
+static void fallback_take(struct work_queue *work_queue)
 {
-	(void)pthread_mutex_lock(&spare.lock);
-	list_push(&spare.work_queues, &work_queue->spare_node);
-	(void)pthread_cond_signal(&spare.has_work_queue);
-	(void)pthread_mutex_unlock(&spare.lock);
+	(void)pthread_mutex_lock(&fallback.lock);
+	list_push(&fallback.work_queues, &work_queue->fallback_node);
+	(void)pthread_cond_signal(&fallback.has_work_queue);
+	(void)pthread_mutex_unlock(&fallback.lock);
 }
 
-static struct work_queue *spare_next(void)
+static struct work_queue *fallback_next(void)
 {
 	struct list_node *node;
 
-	(void)pthread_mutex_lock(&spare.lock);
-	while (!(node = list_pop(&spare.work_queues)))
-		(void)pthread_cond_wait(&spare.has_work_queue, &spare.lock);
-	(void)pthread_mutex_unlock(&spare.lock);
-	return container_of(node, struct work_queue, spare_node);
+	(void)pthread_mutex_lock(&fallback.lock);
+	while (!(node = list_pop(&fallback.work_queues)))
+		(void)pthread_cond_wait(&fallback.has_work_queue, &fallback.lock);
+	(void)pthread_mutex_unlock(&fallback.lock);
+	return container_of(node, struct work_queue, fallback_node);
 }
 
-static void *spare_main(void *arg)
+static void *fallback_main(void *arg)
 {
 	(void)arg;
-	(void)pthread_setname_np(pthread_self(), "spare"); /* a name is for people only */
+	(void)pthread_setname_np(pthread_self(), "fallback"); /* a name is for people only */
 	privileges_serve_clients();
 	for (;;) {
-		struct work_queue *work_queue = spare_next();
+		struct work_queue *work_queue = fallback_next();
 
 		(void)pthread_mutex_lock(&work_queue->lock);
 		if (work_queue->works.first) /* else a thread of the queue did the work */
 			first_run(work_queue);
 		if (work_queue->works.first)
-			spare_take(work_queue);
+			fallback_take(work_queue);
 		else
-			work_queue->is_at_spare = false;
-		if (!work_queue->is_at_spare)
+			work_queue->is_at_fallback = false;
+		if (!work_queue->is_at_fallback)
 			tell_of_room(work_queue);
 		queue_unlock(work_queue);
 	}
@@ -283,24 +285,24 @@ static int thread_start(struct work_queue *work_queue)
 	return r;
 }
 
-/* A further thread has ended: the starving queues start threads for what is queued, or starve on. */
-static void starving_serve(void)
+/* An overflow thread has ended: the queues that wait for one start threads for queued work, or wait on. */
+static void waiting_serve(void)
 {
 	struct work_queue *work_queue;
-	struct list starving;
+	struct list waiting;
 
-	(void)pthread_mutex_lock(&spare.lock);
-	starving = spare.starving;
-	spare.starving = (struct list){ 0 };
-	LIST_EACH(struct work_queue, listed, &starving, starving_node)
+	(void)pthread_mutex_lock(&fallback.lock);
+	waiting = fallback.waiting;
+	fallback.waiting = (struct list){ 0 };
+	LIST_EACH(struct work_queue, listed, &waiting, waiting_node)
 		listed->is_listed = false;
-	(void)pthread_mutex_unlock(&spare.lock);
+	(void)pthread_mutex_unlock(&fallback.lock);
 
-	while ((work_queue = list_entry(list_pop(&starving), struct work_queue, starving_node))) {
+	while ((work_queue = list_entry(list_pop(&waiting), struct work_queue, waiting_node))) {
 		(void)pthread_mutex_lock(&work_queue->lock);
-		work_queue->is_starving = false;
+		work_queue->waits_for_overflow = false;
 		for (unsigned n = work_queue->n_idle; n < work_queue->n_queued; n++)
-			if (!thread_take_or_starve(work_queue) || thread_start(work_queue) < 0)
+			if (!thread_take_or_wait(work_queue) || thread_start(work_queue) < 0)
 				break;
 		tell_of_room(work_queue);
 		queue_unlock(work_queue);
@@ -310,37 +312,37 @@ static void starving_serve(void)
 static void *worker_main(void *arg)
 {
 	struct work_queue *work_queue = arg;
-	bool was_further;
+	bool was_overflow;
 
 	(void)pthread_setname_np(pthread_self(), work_queue->name); /* a name is for people only */
 	(void)pthread_mutex_lock(&work_queue->lock); /* of the default kind: cannot fail */
 	while (wait_for_work(work_queue))
 		first_run(work_queue);
-	was_further = thread_give(work_queue);
+	was_overflow = thread_give(work_queue);
 	queue_unlock(work_queue);
-	if (was_further)
-		starving_serve();
+	if (was_overflow)
+		waiting_serve();
 	return NULL;
 }
 
-static int spare_start(void)
+static int fallback_start(void)
 {
 	int r = 0;
 
-	(void)pthread_mutex_lock(&spare.lock);
-	if (!spare.is_there)
-		r = thread_create(spare_main, NULL);
+	(void)pthread_mutex_lock(&fallback.lock);
+	if (!fallback.is_there)
+		r = thread_create(fallback_main, NULL);
 	if (r == 0)
-		spare.is_there = true;
-	(void)pthread_mutex_unlock(&spare.lock);
+		fallback.is_there = true;
+	(void)pthread_mutex_unlock(&fallback.lock);
 	return r;
 }
 
-int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_further,
-			struct work_queue **ret_queue)
+int work_queue_new_overflow(const char *name, unsigned max_threads, unsigned max_overflow,
+			    struct work_queue **ret_queue)
 {
 	struct work_queue *work_queue;
-	int r = spare_start();
+	int r = fallback_start();
 
 	assert(max_threads > 0);
 	if (r < 0)
@@ -353,24 +355,24 @@ int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_fur
 	(void)pthread_cond_init(&work_queue->has_work, NULL);
 	(void)pthread_cond_init(&work_queue->is_quiet, NULL);
 	work_queue->max_threads = max_threads;
-	work_queue->max_further = max_further;
+	work_queue->max_overflow = max_overflow;
 	*ret_queue = work_queue;
 	return 0;
 }
 
 int work_queue_new(const char *name, unsigned max_threads, struct work_queue **ret_queue)
 {
-	return work_queue_new_deep(name, max_threads, 0, ret_queue);
+	return work_queue_new_overflow(name, max_threads, 0, ret_queue);
 }
 
 static void log_submit(const struct work_queue *work_queue, int why)
 {
-	(void)pthread_mutex_lock(&spare.lock);
-	log_client(&spare.log_limit,
-		   "work queue %s: no thread can be started: %s: its work waits for the spare "
+	(void)pthread_mutex_lock(&fallback.lock);
+	log_client(&fallback.log_limit,
+		   "work queue %s: no thread can be started: %s: its work waits for the fallback "
 		   "thread",
 		   work_queue->name, strerrordesc_np(-why));
-	(void)pthread_mutex_unlock(&spare.lock);
+	(void)pthread_mutex_unlock(&fallback.lock);
 }
 
 /* Under the lock. */
@@ -378,12 +380,12 @@ static void queue_work(struct work_queue *work_queue, struct work *work, int why
 {
 	list_push(&work_queue->works, &work->node);
 	work_queue->n_queued++;
-	work_queue->n_shallow += !work->is_deep;
+	work_queue->n_bounded += !work->may_exceed_max;
 	(void)pthread_cond_signal(&work_queue->has_work);
-	if (!work_queue->n_threads && !work_queue->is_at_spare) {
-		work_queue->is_at_spare = true;
+	if (!work_queue->n_threads && !work_queue->is_at_fallback) {
+		work_queue->is_at_fallback = true;
 		log_submit(work_queue, why_no_thread);
-		spare_take(work_queue);
+		fallback_take(work_queue);
 	}
 }
 
@@ -393,7 +395,7 @@ void work_queue_submit(struct work_queue *work_queue, struct work *work)
 
 	(void)pthread_mutex_lock(&work_queue->lock);
 	assert(!work_queue->is_stopping);
-	if (work_queue->n_queued >= work_queue->n_idle && thread_take_or_starve(work_queue))
+	if (work_queue->n_queued >= work_queue->n_idle && thread_take_or_wait(work_queue))
 		r = thread_start(work_queue);
 	queue_work(work_queue, work, r);
 	(void)pthread_mutex_unlock(&work_queue->lock);
@@ -406,12 +408,12 @@ bool work_queue_try_submit(struct work_queue *work_queue, struct work *work, str
 
 	(void)pthread_mutex_lock(&work_queue->lock);
 	assert(!work_queue->is_stopping);
-	may_begin = work->is_deep || work_queue->n_shallow < work_queue->max_threads;
+	may_begin = work->may_exceed_max || work_queue->n_bounded < work_queue->max_threads;
 	has_room = may_begin && work_queue->n_queued < work_queue->n_idle;
-	if (may_begin && !has_room && thread_take_or_starve(work_queue)) {
+	if (may_begin && !has_room && thread_take_or_wait(work_queue)) {
 		r = thread_start(work_queue);
-		/* Without any thread the spare does one piece of work at a time. */
-		has_room = r == 0 || (!work_queue->n_threads && !work_queue->is_at_spare);
+		/* Without any thread the fallback does one piece of work at a time. */
+		has_room = r == 0 || (!work_queue->n_threads && !work_queue->is_at_fallback);
 	}
 	if (has_room) {
 		queue_work(work_queue, work, r);
@@ -441,12 +443,12 @@ static void stop(struct work_queue *work_queue)
 {
 	work_queue->is_stopping = true;
 	(void)pthread_cond_broadcast(&work_queue->has_work);
-	(void)pthread_mutex_lock(&spare.lock);
+	(void)pthread_mutex_lock(&fallback.lock);
 	if (work_queue->is_listed) {
-		list_remove(&spare.starving, &work_queue->starving_node);
-		work_queue->is_listed = work_queue->is_starving = false;
+		list_remove(&fallback.waiting, &work_queue->waiting_node);
+		work_queue->is_listed = work_queue->waits_for_overflow = false;
 	}
-	(void)pthread_mutex_unlock(&spare.lock);
+	(void)pthread_mutex_unlock(&fallback.lock);
 }
 
 void work_queue_free(struct work_queue *work_queue)

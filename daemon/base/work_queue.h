@@ -4,12 +4,12 @@
  * per store for I/O.  So a hung file system of one user blocks no other user.
  *
  * A thread starts when work is queued and no thread is idle, up to max_threads.  It ends after a second
- * without work.  Where the number of threads is a store's queue depth, a queue may use further threads
+ * without work.  Where the number of threads is a store's queue depth, a queue may use overflow threads
  * from a number that all queues share.  No queue takes more of them than it leaves to the others, so a
- * queue whose threads all hang does not stop the others.  A queue that gets none starves: it tries again
- * when a further thread of any queue ends.  work_queue_submit(): any thread.
+ * queue whose threads all hang does not stop the others.  A queue that gets none tries again when an
+ * overflow thread of any queue ends.  work_queue_submit(): any thread.
  *
- * If a queue without threads cannot start one, the spare does its work.  The spare is a thread that
+ * If a queue without threads cannot start one, the fallback does its work.  The fallback is a thread that
  * exists from the first work_queue_new() on.  It serves such queues in turn, one piece of work at a time.
  */
 #ifndef DSAIO_DAEMON_BASE_WORK_QUEUE_H
@@ -23,9 +23,9 @@
 
 struct work_queue;
 
-/* Further threads of all queues.  A thread takes some 20 KiB, so all of them take 20 MiB.  They are a
+/* Overflow threads of all queues.  A thread takes some 20 KiB, so all of them take 20 MiB.  They are a
    quarter of systemd's default limit on the tasks of a service, on a host with 32768 tasks. */
-#define WORK_QUEUE_FURTHER_MAX 1024u
+#define WORK_QUEUE_OVERFLOW_MAX 1024u
 
 /* Embedded in the object that it is about. */
 struct work {
@@ -33,14 +33,14 @@ struct work {
 	void (*run)(struct work *work); /* on a worker thread; the last thing that touches work
 					   unless it hands it on (say, posts a message) */
 	struct hung_about about;	/* its call on a client's file system; zeroes: none */
-	bool is_deep; /* may be more than max_threads at once: work_queue_try_submit() */
+	bool may_exceed_max; /* may be more than max_threads at once: work_queue_try_submit() */
 };
 
-/* Returns 0, -ENOMEM, or the error of starting the spare. */
+/* Returns 0, -ENOMEM, or the error of starting the fallback. */
 int work_queue_new(const char *name, unsigned max_threads, struct work_queue **ret_queue);
-/* Makes a queue with up to max_further threads beyond max_threads, while any are left. */
-int work_queue_new_deep(const char *name, unsigned max_threads, unsigned max_further,
-			struct work_queue **ret_queue);
+/* Makes a queue with up to max_overflow threads beyond max_threads, while any are left. */
+int work_queue_new_overflow(const char *name, unsigned max_threads, unsigned max_overflow,
+			    struct work_queue **ret_queue);
 
 /*
  * Queues work; it always runs, in order if max_threads is 1, and never in the caller.
@@ -56,7 +56,7 @@ struct work_room {
 
 /*
  * Queues work if it begins at once: a thread is idle, or can be started, and no more than max_threads
- * works that are not is_deep are queued or run, whatever further threads there are.  Else returns false and
+ * works that are not may_exceed_max are queued or run, whatever overflow threads there are.  Else returns false and
  * calls on_room() once there may be room: once, on any thread, under the work queue's lock.  The room
  * may be asked for again before that.
  */

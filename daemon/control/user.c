@@ -9,9 +9,9 @@
 /* Worker threads of one user for slabs, as many for its descriptors, and as many for its GPU memory: a
    guess. */
 #define USER_THREADS 4u
-/* Further threads for descriptors.  A call that hangs in a dead mount keeps its thread, and each unanswered
+/* Overflow threads for descriptors.  A call that hangs in a dead mount keeps its thread, and each unanswered
    request and each close of a user may hang: a guess. */
-#define USER_FURTHER_THREADS 60u
+#define USER_OVERFLOW_THREADS 60u
 /* Descriptors of one user that wait for close(2), before its clients wait: a guess. */
 #define USER_CLOSING_FDS_MAX 64u
 /* The part of RLIMIT_NOFILE for descriptors in unread replies of all, and of what is left for one user.  The
@@ -38,8 +38,8 @@ int user_ref(struct users *users, uid_t uid, struct user **ret_user)
 	(void)snprintf(name, sizeof(name), "user-%u", uid);
 	r = work_queue_new(name, USER_THREADS, &user->slab_work_queue);
 	if (r == 0)
-		r = work_queue_new_deep(name, USER_THREADS, USER_FURTHER_THREADS,
-					&user->work_queue);
+		r = work_queue_new_overflow(name, USER_THREADS, USER_OVERFLOW_THREADS,
+					    &user->work_queue);
 	if (r == 0)
 		r = work_queue_new(name, USER_THREADS, &user->gpu_work_queue);
 	if (r < 0) {

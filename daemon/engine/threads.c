@@ -12,9 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Further threads, for files where worker threads are the engine: for two channels at full depth, so that
+/* Overflow threads, for files where worker threads are the engine: for two channels at full depth, so that
    a channel whose blocks hang does not block the user's other channels. */
-#define THREADS_FURTHER (2 * WORKERS_DEPTH - WORKERS_THREADS)
+#define THREADS_OVERFLOW (2 * WORKERS_DEPTH - WORKERS_THREADS)
 
 /* ---- users ---- */
 
@@ -45,7 +45,7 @@ int worker_user_ref(struct worker_queues *queues, uid_t uid, struct worker_user 
 	user = calloc(1, sizeof(*user));
 	if (!user)
 		return -ENOMEM;
-	r = work_queue_new_deep("store", WORKERS_THREADS, THREADS_FURTHER, &user->queue);
+	r = work_queue_new_overflow("store", WORKERS_THREADS, THREADS_OVERFLOW, &user->queue);
 	if (r < 0) {
 		free(user);
 		return r;

@@ -29,7 +29,7 @@
 #include <sys/types.h>
 
 /* Blocking calls of one user on one store that may be under way at once, except those of files whose engine
-   the worker threads are (is_deep of their work): a guess. */
+   the worker threads are (may_exceed_max of their work): a guess. */
 #define WORKERS_THREADS 8u
 /* Where worker threads are the engine: the maximum of one channel's blocks in flight, which is the
    default profile's queue depth.  Deeper profiles are limited to it, because a thread costs 20 KiB. */
@@ -75,7 +75,7 @@ struct worker_block {
 	struct block block;
 	struct workers *workers; /* who carry it out */
 	/* the engine's */
-	struct work work; /* the lane sets is_deep */
+	struct work work; /* the lane sets may_exceed_max */
 	struct message message;
 	struct list_node window_node; /* the lane's: in_flight.c */
 };

@@ -148,7 +148,8 @@ static void end_at_workers(struct transfer *transfer, struct block *block)
 	struct channel *channel = block->op->channel;
 
 	channel->n_at_workers--;
-	channel->n_deep_at_workers -= container_of(block, struct worker_block, block)->work.is_deep;
+	channel->n_deep_at_workers -=
+		container_of(block, struct worker_block, block)->work.may_exceed_max;
 	if (block->operation == BLOCK_EXTEND) {
 		in_flight_end_op(transfer, block->op);
 		settle_step(transfer, block);

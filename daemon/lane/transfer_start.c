@@ -47,11 +47,11 @@ static bool submit_to_workers(struct transfer *transfer, struct block *block)
 	struct worker_block *worker_block = container_of(block, struct worker_block, block);
 
 	worker_block->workers = &channel->workers;
-	worker_block->work.is_deep = workers_are_engine(transfer->store, block->op);
+	worker_block->work.may_exceed_max = workers_are_engine(transfer->store, block->op);
 	if (transfer->threads->ops->submit(transfer->threads, &block, 1) < 1)
 		return false;
 	channel->n_at_workers++;
-	channel->n_deep_at_workers += worker_block->work.is_deep;
+	channel->n_deep_at_workers += worker_block->work.may_exceed_max;
 	return true;
 }
 

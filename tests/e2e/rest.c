@@ -40,7 +40,7 @@ static char *text_of(const char *path)
 	return test_text("%s", text);
 }
 
-/* Not the main thread, the spare one, or a lane: it ends when it has had no work for a second. */
+/* Not the main thread, the fallback, or a lane: it ends when it has had no work for a second. */
 static bool is_helper(const char *status, const char *task, pid_t pid)
 {
 	const char *name = strstr(status, "Name:\t"), *end;
@@ -48,7 +48,7 @@ static bool is_helper(const char *status, const char *task, pid_t pid)
 	CHECK(name);
 	name += strlen("Name:\t");
 	end = strchr(name, '\n');
-	return atoi(task) != pid && strncmp(name, "spare\n", 6) != 0 &&
+	return atoi(task) != pid && strncmp(name, "fallback\n", 9) != 0 &&
 	       !memchr(name, '/', (size_t)(end - name));
 }
 

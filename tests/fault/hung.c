@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define LATER_FILES 16u /* more than the client may have open */
-#define HUNG_OPENS 6u	/* more than the threads that a user has without further ones */
+#define HUNG_OPENS 6u	/* more than the threads that a user has without overflow threads */
 
 struct hung {
 	struct rig rig;

@@ -307,7 +307,7 @@ START_TEST(a_block_goes_to_a_worker_and_comes_back)
 }
 END_TEST
 
-START_TEST(a_block_without_a_worker_is_not_taken_until_there_is_room) /* _i: deep */
+START_TEST(a_block_without_a_worker_is_not_taken_until_there_is_room) /* _i: may exceed max */
 {
 	struct block *back[300];
 	unsigned n = 0;
@@ -316,11 +316,11 @@ START_TEST(a_block_without_a_worker_is_not_taken_until_there_is_room) /* _i: dee
 	setup_engine();
 	atomic_store(&holds_calls, true);
 	for (; n < 300; n++) {
-		blocks[n].work.is_deep = _i;
+		blocks[n].work.may_exceed_max = _i;
 		if (!submit(n, make(DIRECT, BLOCK_READ, 0, 4096, n * 4096 % MEMORY_BYTES)))
 			break;
 	}
-	/* Further threads only where worker threads are the engine (_i). */
+	/* Overflow threads only where worker threads are the engine (_i). */
 	ck_assert_uint_lt(n, 300);
 	ck_assert(_i ? n >= WORKERS_DEPTH : n == WORKERS_THREADS);
 	ck_assert(workers.waits_for_room);

@@ -159,7 +159,7 @@ START_TEST(gpu_memory_and_host_memory_do_not_take_each_others_workers)
 	ck_assert_uint_eq(p.channel.n_at_workers, 6); /* more than of other blocks */
 	ck_assert_uint_eq(p.channel.n_deep_at_workers, 6);
 	block = container_of(p.workers.blocks[0], struct worker_block, block);
-	ck_assert(block->work.is_deep && block->block.workers_are_engine);
+	ck_assert(block->work.may_exceed_max && block->block.workers_are_engine);
 	p.slab.region.kind = REGION_HOST;
 	parts_put(2, RING_OP_WRITE, (1 << 20) + 100, 200);
 	parts_turn();

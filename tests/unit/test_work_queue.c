@@ -23,7 +23,7 @@ struct task {
 };
 
 static _Atomic int n_run;
-static int numbers[4 * WORK_QUEUE_FURTHER_MAX];
+static int numbers[4 * WORK_QUEUE_OVERFLOW_MAX];
 
 static void task_run(struct work *work)
 {
@@ -124,7 +124,7 @@ static unsigned count_threads(const char *name)
 static void hang(struct work_queue *work_queue, struct task *tasks, unsigned n, sem_t *go)
 {
 	for (unsigned i = 0; i < n; i++) {
-		tasks[i] = (struct task){ .work = { .run = task_run, .is_deep = true },
+		tasks[i] = (struct task){ .work = { .run = task_run, .may_exceed_max = true },
 					  .wait = go };
 		work_queue_submit(work_queue, &tasks[i].work);
 	}
@@ -134,7 +134,7 @@ static struct work_room no_room; /* its on_room() is never called */
 
 static bool try_hang(struct work_queue *work_queue, struct task *task, sem_t *go)
 {
-	*task = (struct task){ .work = { .run = task_run, .is_deep = true }, .wait = go };
+	*task = (struct task){ .work = { .run = task_run, .may_exceed_max = true }, .wait = go };
 	return work_queue_try_submit(work_queue, &task->work, &no_room);
 }
 
@@ -174,19 +174,20 @@ START_TEST(work_that_does_not_begin_at_once_is_told_of_room)
 }
 END_TEST
 
-START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
+START_TEST(overflow_threads_are_shared_and_none_takes_more_than_it_leaves)
 {
-	static struct task tasks[3][WORK_QUEUE_FURTHER_MAX + 8];
+	static struct task tasks[3][WORK_QUEUE_OVERFLOW_MAX + 8];
 	/* 2 of its own and half of all, one third of what is left, and what its bound says */
-	static const unsigned max[3] = { WORK_QUEUE_FURTHER_MAX, WORK_QUEUE_FURTHER_MAX, 3 };
-	static const unsigned want[3] = { 2 + WORK_QUEUE_FURTHER_MAX / 2,
-					  2 + WORK_QUEUE_FURTHER_MAX / 4, 2 + 3 };
+	static const unsigned max[3] = { WORK_QUEUE_OVERFLOW_MAX, WORK_QUEUE_OVERFLOW_MAX, 3 };
+	static const unsigned want[3] = { 2 + WORK_QUEUE_OVERFLOW_MAX / 2,
+					  2 + WORK_QUEUE_OVERFLOW_MAX / 4, 2 + 3 };
 	struct work_queue *work_queues[3];
 	sem_t go;
 
 	(void)sem_init(&go, 0, 0);
 	for (int i = 0; i < 3; i++) {
-		ck_assert_int_eq(work_queue_new_deep("deep", 2, max[i], &work_queues[i]), 0);
+		ck_assert_int_eq(work_queue_new_overflow("overflow", 2, max[i], &work_queues[i]),
+				 0);
 		hang(work_queues[i], tasks[i], want[i] - 1, &go);
 		ck_assert(try_hang(work_queues[i], &tasks[i][want[i] - 1], &go));
 		ck_assert(!try_hang(work_queues[i], &tasks[i][want[i]], &go));
@@ -194,16 +195,16 @@ START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
 		hang(work_queues[i], tasks[i] + want[i], 1, &go);
 	}
 	/* A thread gives itself its name. */
-	while (count_threads("deep") < want[0] + want[1] + want[2])
+	while (count_threads("overflow") < want[0] + want[1] + want[2])
 		(void)usleep(10000);
-	ck_assert_uint_eq(count_threads("deep"), want[0] + want[1] + want[2]);
+	ck_assert_uint_eq(count_threads("overflow"), want[0] + want[1] + want[2]);
 	for (int i = 0; i < 3; i++)
 		for (unsigned k = 0; k < want[i] + 1; k++)
 			(void)sem_post(&go);
 	for (int i = 0; i < 3; i++)
 		work_queue_free(work_queues[i]);
 	/* All are back. */
-	ck_assert_int_eq(work_queue_new_deep("again", 2, max[0], &work_queues[0]), 0);
+	ck_assert_int_eq(work_queue_new_overflow("again", 2, max[0], &work_queues[0]), 0);
 	hang(work_queues[0], tasks[0], want[0] - 1, &go);
 	ck_assert(try_hang(work_queues[0], &tasks[0][want[0] - 1], &go));
 	for (unsigned k = 0; k < want[0]; k++)
@@ -212,21 +213,21 @@ START_TEST(further_threads_are_shared_and_none_takes_more_than_it_leaves)
 }
 END_TEST
 
-START_TEST(only_deep_work_makes_use_of_further_threads)
+START_TEST(only_work_that_may_exceed_max_runs_on_overflow_threads)
 {
-	static struct task tasks[20], deep[20];
+	static struct task tasks[20], more[20];
 	struct waiting_room waits = { .room.on_room = on_room };
 	struct work_queue *work_queue;
-	sem_t go, deep_go;
+	sem_t go, more_go;
 	int n = 0;
 
 	(void)sem_init(&go, 0, 0);
-	(void)sem_init(&deep_go, 0, 0);
+	(void)sem_init(&more_go, 0, 0);
 	(void)sem_init(&waits.told, 0, 0);
-	ck_assert_int_eq(work_queue_new_deep("deep", 8, 100, &work_queue), 0);
-	/* Threads of deep work do not count. */
+	ck_assert_int_eq(work_queue_new_overflow("overflow", 8, 100, &work_queue), 0);
+	/* Threads of work that may exceed it do not count. */
 	for (int i = 0; i < 20; i++)
-		ck_assert(try_hang(work_queue, &deep[i], &deep_go));
+		ck_assert(try_hang(work_queue, &more[i], &more_go));
 	for (; n < 20; n++) {
 		tasks[n] = (struct task){ .work.run = task_run, .wait = &go };
 		if (!work_queue_try_submit(work_queue, &tasks[n].work, &waits.room))
@@ -238,17 +239,17 @@ START_TEST(only_deep_work_makes_use_of_further_threads)
 	ck_assert(work_queue_try_submit(work_queue, &tasks[8].work, &waits.room));
 	for (int i = 0; i < 20; i++) {
 		(void)sem_post(&go);
-		(void)sem_post(&deep_go);
+		(void)sem_post(&more_go);
 	}
 	work_queue_free(work_queue);
 	ck_assert_int_eq(n_run, 29);
 }
 END_TEST
 
-START_TEST(a_queue_that_got_no_further_thread_was_not_served_when_another_queue_ended_some)
+START_TEST(a_queue_that_got_no_overflow_thread_was_not_served_when_another_queue_ended_some)
 {
-	static struct task tasks[2][WORK_QUEUE_FURTHER_MAX], queued, later;
-	const unsigned n[2] = { 2 + WORK_QUEUE_FURTHER_MAX / 2, 2 + WORK_QUEUE_FURTHER_MAX / 4 };
+	static struct task tasks[2][WORK_QUEUE_OVERFLOW_MAX], queued, later;
+	const unsigned n[2] = { 2 + WORK_QUEUE_OVERFLOW_MAX / 2, 2 + WORK_QUEUE_OVERFLOW_MAX / 4 };
 	struct waiting_room waits = { .room.on_room = on_room };
 	struct work_queue *work_queues[2];
 	sem_t go[2], done;
@@ -257,13 +258,14 @@ START_TEST(a_queue_that_got_no_further_thread_was_not_served_when_another_queue_
 	(void)sem_init(&done, 0, 0);
 	for (int i = 0; i < 2; i++) { /* each has as many as are left */
 		(void)sem_init(&go[i], 0, 0);
-		ck_assert_int_eq(
-			work_queue_new_deep("deep", 2, WORK_QUEUE_FURTHER_MAX, &work_queues[i]), 0);
+		ck_assert_int_eq(work_queue_new_overflow("overflow", 2, WORK_QUEUE_OVERFLOW_MAX,
+							 &work_queues[i]),
+				 0);
 		hang(work_queues[i], tasks[i], n[i], &go[i]);
 	}
 	queued = (struct task){ .work.run = task_run, .done = &done };
 	work_queue_submit(work_queues[1], &queued.work);
-	later = (struct task){ .work = { .run = task_run, .is_deep = true }, .done = &done };
+	later = (struct task){ .work = { .run = task_run, .may_exceed_max = true }, .done = &done };
 	ck_assert(!work_queue_try_submit(work_queues[1], &later.work, &waits.room));
 
 	for (unsigned k = 0; k < n[0]; k++)
@@ -281,33 +283,34 @@ START_TEST(a_queue_that_got_no_further_thread_was_not_served_when_another_queue_
 }
 END_TEST
 
-#define STARVING 11 /* so many queues take all further threads: half, a quarter, and so on */
+#define QUEUES 11 /* so many queues take all overflow threads: half, a quarter, and so on */
 
-START_TEST(a_queue_that_starves_is_freed_although_no_other_thread_ends)
+START_TEST(a_queue_that_waits_for_an_overflow_thread_is_freed_although_no_other_thread_ends)
 {
-	static struct task tasks[WORK_QUEUE_FURTHER_MAX + 2 * STARVING + 2];
-	struct work_queue *work_queues[STARVING + 1];
+	static struct task tasks[WORK_QUEUE_OVERFLOW_MAX + 2 * QUEUES + 2];
+	struct work_queue *work_queues[QUEUES + 1];
 	sem_t go, own_go;
 	unsigned n = 0;
 
 	(void)sem_init(&go, 0, 0);
 	(void)sem_init(&own_go, 0, 0);
-	for (int i = 0; i <= STARVING; i++) {
-		ck_assert_int_eq(
-			work_queue_new_deep("deep", 1, WORK_QUEUE_FURTHER_MAX, &work_queues[i]), 0);
-		while (try_hang(work_queues[i], &tasks[n], i == STARVING ? &own_go : &go))
+	for (int i = 0; i <= QUEUES; i++) {
+		ck_assert_int_eq(work_queue_new_overflow("overflow", 1, WORK_QUEUE_OVERFLOW_MAX,
+							 &work_queues[i]),
+				 0);
+		while (try_hang(work_queues[i], &tasks[n], i == QUEUES ? &own_go : &go))
 			n++;
 		ck_assert(work_queue_stop_waiting(work_queues[i], &no_room));
 	}
-	ck_assert_uint_eq(n, WORK_QUEUE_FURTHER_MAX + STARVING + 1);
-	hang(work_queues[STARVING], &tasks[n], 1, &own_go);
+	ck_assert_uint_eq(n, WORK_QUEUE_OVERFLOW_MAX + QUEUES + 1);
+	hang(work_queues[QUEUES], &tasks[n], 1, &own_go);
 	(void)sem_post(&own_go);
 	(void)sem_post(&own_go);
-	work_queue_free(work_queues[STARVING]);
+	work_queue_free(work_queues[QUEUES]);
 	ck_assert_int_eq(n_run, 2);
 	for (unsigned k = 0; k < n; k++)
 		(void)sem_post(&go);
-	for (int i = 0; i < STARVING; i++)
+	for (int i = 0; i < QUEUES; i++)
 		work_queue_free(work_queues[i]);
 }
 END_TEST
@@ -342,7 +345,7 @@ START_TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
 }
 END_TEST
 
-START_TEST(without_threads_the_spare_does_it_in_order_and_by_turns)
+START_TEST(without_threads_the_fallback_does_it_in_order_and_by_turns)
 {
 	struct rlimit none = { 0, 0 };
 	struct work_queue *work_queue, *other;
@@ -353,7 +356,8 @@ START_TEST(without_threads_the_spare_does_it_in_order_and_by_turns)
 	(void)sem_init(&go, 0, 0);
 	ck_assert_int_eq(work_queue_new("none", 1, &work_queue), 0);
 	ck_assert_int_eq(work_queue_new("other", 4, &other), 0);
-	while (!count_threads_in("spare", "S")) /* the thread sanitizer wants memory until then */
+	while (!count_threads_in("fallback",
+				 "S")) /* the thread sanitizer wants memory until then */
 		(void)usleep(1000);
 	ck_assert_int_eq(setrlimit(RLIMIT_AS, &none), 0);
 	for (int i = 0; i < 50; i++) {
@@ -373,7 +377,7 @@ START_TEST(without_threads_the_spare_does_it_in_order_and_by_turns)
 	for (int i = 1; i < 50; i++)
 		ck_assert_int_eq(numbers[i + 1], i);
 	ck_assert(!pthread_equal(tasks[49].thread, pthread_self()));
-	ck_assert_str_eq(alone.thread_name, "spare");
+	ck_assert_str_eq(alone.thread_name, "fallback");
 }
 END_TEST
 
@@ -432,21 +436,23 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, work_that_hangs_leaves_the_other_threads);
 	tcase_add_test(tcase, threads_without_work_end_and_others_start_when_there_is_some);
 	tcase_add_test(tcase, work_that_does_not_begin_at_once_is_told_of_room);
-	tcase_add_test(tcase, further_threads_are_shared_and_none_takes_more_than_it_leaves);
-	tcase_add_test(tcase, only_deep_work_makes_use_of_further_threads);
+	tcase_add_test(tcase, overflow_threads_are_shared_and_none_takes_more_than_it_leaves);
+	tcase_add_test(tcase, only_work_that_may_exceed_max_runs_on_overflow_threads);
 	tcase_add_test(
 		tcase,
-		a_queue_that_got_no_further_thread_was_not_served_when_another_queue_ended_some);
-	tcase_add_test(tcase, a_queue_that_starves_is_freed_although_no_other_thread_ends);
+		a_queue_that_got_no_overflow_thread_was_not_served_when_another_queue_ended_some);
+	tcase_add_test(
+		tcase,
+		a_queue_that_waits_for_an_overflow_thread_is_freed_although_no_other_thread_ends);
 	tcase_add_test(tcase, a_helper_without_work_starts_no_thread_and_can_be_freed);
 	tcase_add_test(tcase, a_queue_that_is_left_runs_what_is_queued_and_nobody_waits);
 	tcase_add_test(tcase, the_last_thread_of_a_queue_that_is_left_frees_it);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	tcase_add_test(
 		tcase,
-		without_threads_the_spare_does_it_in_order_and_by_turns); /* shadow memory needs room */
+		without_threads_the_fallback_does_it_in_order_and_by_turns); /* shadow memory needs room */
 #else
-	(void)without_threads_the_spare_does_it_in_order_and_by_turns;
+	(void)without_threads_the_fallback_does_it_in_order_and_by_turns;
 #endif
 }
 
