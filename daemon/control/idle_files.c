@@ -101,14 +101,15 @@ void idle_files_reclaim(const struct session *asking, void (*on_gone)(void *sess
 	if (user->quota.used[QUOTA_FILES] + spare < limit)
 		return;
 	now_nsec = clock_nsec();
-	if (user->fruitless_id == asking->id && now_nsec - user->fruitless_nsec < RECLAIM_NSEC)
+	if (user->reclaim_failed_id == asking->id &&
+	    now_nsec - user->reclaim_failed_nsec < RECLAIM_NSEC)
 		return;
 	LIST_EACH(struct session, s, &asking->service->sessions, node)
 		if (n && s->user == user && s != asking && s->state == SESSION_OPEN)
 			n -= session_reclaim(s, n, on_gone);
 	if (n) {
-		user->fruitless_id = asking->id;
-		user->fruitless_nsec = now_nsec;
+		user->reclaim_failed_id = asking->id;
+		user->reclaim_failed_nsec = now_nsec;
 	}
 }
 

@@ -59,10 +59,10 @@ struct user {
 	bool is_waiting;		   /* user_must_wait() was true, and on_room() is to come */
 	uint32_t n_leaving; /* idle files taken from its clients and not yet closed */
 	struct gpu_user gpu;
-	struct list adds;	    /* struct file_add: files that wait for that */
-	uint32_t fruitless_id;	    /* the last client for which too few were found, */
-	uint64_t fruitless_nsec;    /* and when */
-	struct log_limit log_limit; /* of lines that its clients cause */
+	struct list adds;	      /* struct file_add: files that wait for that */
+	uint32_t reclaim_failed_id;   /* the last client for which too few were found, */
+	uint64_t reclaim_failed_nsec; /* and when */
+	struct log_limit log_limit;   /* of lines that its clients cause */
 };
 
 /* Finds or makes the user with this uid.  Returns 0, -ENOMEM, or the error of thread creation. */

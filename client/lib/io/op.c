@@ -81,22 +81,22 @@ void op_set_way(struct dsaio_op *op, enum dsaio_way way)
 }
 
 /* The op that has the reason. */
-static struct dsaio_op *op_told(struct dsaio_op *op)
+static struct dsaio_op *op_reported(struct dsaio_op *op)
 {
 	return whole_of(op) ? whole_of(op) : op;
 }
 
 void op_take_why(struct dsaio_op *op, char *why)
 {
-	struct dsaio_op *told = op_told(op);
+	struct dsaio_op *reported = op_reported(op);
 
-	free(told->why);
-	told->why = why;
+	free(reported->why);
+	reported->why = why;
 }
 
 bool op_has_why(struct dsaio_op *op)
 {
-	return op_told(op)->why;
+	return op_reported(op)->why;
 }
 
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file)
