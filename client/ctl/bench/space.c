@@ -17,24 +17,19 @@
 
 enum kind { SIZES, COUNTS, BOOLEANS };
 
-/* The lists in DeepSpeed's order, with ds_io's defaults. */
+/* With ds_io's defaults. */
 static const struct key {
 	const char *name;
-	size_t offset;
 	enum kind kind;
 	uint32_t missing;
 	const char *example;
-} keys[] = {
-	{ "block_size", offsetof(struct bench_space, block_size), SIZES, 1u << 20,
-	  "[\"128K\", \"1M\"]" },
-	{ "queue_depth", offsetof(struct bench_space, queue_depth), COUNTS, 32, "[32, 128]" },
-	{ "sequential_requests", offsetof(struct bench_space, sequential_requests), BOOLEANS, 0,
-	  "[true, false]" },
-	{ "single_submit", offsetof(struct bench_space, single_submit), BOOLEANS, 0,
-	  "[false, true]" },
-	{ "io_parallel", offsetof(struct bench_space, io_parallel), COUNTS, 1, "[1, 2, 4, 8]" },
+} keys[BENCH_SPACE_KEYS] = {
+	{ "block_size", SIZES, 1u << 20, "[\"128K\", \"1M\"]" },
+	{ "queue_depth", COUNTS, 32, "[32, 128]" },
+	{ "sequential_requests", BOOLEANS, 0, "[true, false]" },
+	{ "single_submit", BOOLEANS, 0, "[false, true]" },
+	{ "io_parallel", COUNTS, 1, "[1, 2, 4, 8]" },
 };
-#define N_KEYS (sizeof(keys) / sizeof(keys[0]))
 #define KEYS_TEXT "block_size, queue_depth, sequential_requests, single_submit, io_parallel"
 
 /* The text that is being parsed, for error texts. */
@@ -46,26 +41,13 @@ struct source {
 	size_t size;
 };
 
-static struct bench_list *list_of(struct bench_space *space, const struct key *key)
-{
-	return (struct bench_list *)(void *)((char *)space + key->offset);
-}
-
-static const struct bench_list *list_of_const(const struct bench_space *space,
-					      const struct key *key)
-{
-	return (const struct bench_list *)(const void *)((const char *)space + key->offset);
-}
-
 void bench_space_default(struct bench_space *ret_space)
 {
-	*ret_space = (struct bench_space){
-		.block_size = { { 1u << 20, 8u << 20 }, 2 },
-		.queue_depth = { { 32, 128 }, 2 },
-		.sequential_requests = { { true, false }, 2 },
-		.single_submit = { { false, true }, 2 },
-		.io_parallel = { { 1, 2, 4, 8 }, 4 },
-	};
+	*ret_space = (struct bench_space){ { { { 1u << 20, 8u << 20 }, 2 },
+					     { { 32, 128 }, 2 },
+					     { { true, false }, 2 },
+					     { { false, true }, 2 },
+					     { { 1, 2, 4, 8 }, 4 } } };
 }
 
 /* ---- sentences ---- */
@@ -195,8 +177,8 @@ static int parse_object(const struct source *source, struct json_object *root,
 
 	if (!json_object_is_type(root, json_type_object))
 		return refuse(source, 0, "must be an object with lists of " KEYS_TEXT);
-	for (size_t i = 0; i < N_KEYS; i++)
-		*list_of(space, &keys[i]) = (struct bench_list){ { keys[i].missing }, 1 };
+	for (size_t i = 0; i < BENCH_SPACE_KEYS; i++)
+		space->lists[i] = (struct bench_list){ { keys[i].missing }, 1 };
 	at = json_object_iter_begin(root);
 	end = json_object_iter_end(root);
 	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at)) {
@@ -204,13 +186,13 @@ static int parse_object(const struct source *source, struct json_object *root,
 		size_t i = 0;
 		int r;
 
-		while (i < N_KEYS && strcmp(keys[i].name, name) != 0)
+		while (i < BENCH_SPACE_KEYS && strcmp(keys[i].name, name) != 0)
 			i++;
-		if (i == N_KEYS)
+		if (i == BENCH_SPACE_KEYS)
 			return refuse(source, find_key(source, name),
 				      "%s: unknown key: there are " KEYS_TEXT, name);
 		r = parse_list(source, &keys[i], json_object_iter_peek_value(&at),
-			       list_of(space, &keys[i]));
+			       &space->lists[i]);
 		if (r < 0)
 			return r;
 	}
@@ -290,17 +272,17 @@ size_t bench_space_points(const struct bench_space *space)
 	size_t n = 1;
 
 	/* At most BENCH_SPACE_VALUES_MAX to the power of 3, and 2 to that of 2. */
-	for (size_t i = 0; i < N_KEYS; i++)
-		n *= list_of_const(space, &keys[i])->n;
+	for (size_t i = 0; i < BENCH_SPACE_KEYS; i++)
+		n *= space->lists[i].n;
 	return n;
 }
 
 struct profile bench_space_point(const struct bench_space *space, size_t i)
 {
-	uint32_t values[N_KEYS];
+	uint32_t values[BENCH_SPACE_KEYS];
 
-	for (size_t k = N_KEYS; k-- > 0;) {
-		const struct bench_list *list = list_of_const(space, &keys[k]);
+	for (size_t k = BENCH_SPACE_KEYS; k-- > 0;) {
+		const struct bench_list *list = &space->lists[k];
 
 		values[k] = list->values[i % list->n];
 		i /= list->n;
@@ -333,8 +315,8 @@ struct json_object *bench_space_json(const struct bench_space *space)
 	struct json_object *object = json_object_new_object();
 	char text[UNITS_TEXT_BYTES];
 
-	for (size_t k = 0; k < N_KEYS; k++) {
-		const struct bench_list *list = list_of_const(space, &keys[k]);
+	for (size_t k = 0; k < BENCH_SPACE_KEYS; k++) {
+		const struct bench_list *list = &space->lists[k];
 		struct json_object *array = json_object_new_array();
 
 		for (size_t i = 0; i < list->n; i++) {

@@ -16,6 +16,7 @@
 
 struct json_object;
 
+#define BENCH_SPACE_KEYS 5u
 #define BENCH_SPACE_VALUES_MAX 256u   /* of a list: a guess */
 #define BENCH_SPACE_POINTS_MAX 10000u /* of the product: weeks, so a mistake */
 #define BENCH_SPACE_FILE_MAX (1u << 20)
@@ -27,7 +28,7 @@ struct bench_list {
 };
 
 struct bench_space {
-	struct bench_list block_size, queue_depth, sequential_requests, single_submit, io_parallel;
+	struct bench_list lists[BENCH_SPACE_KEYS]; /* in DeepSpeed's order */
 };
 
 /* DeepSpeed's 64 points. */
