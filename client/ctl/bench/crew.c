@@ -270,26 +270,26 @@ static int wait_for_all(struct bench_crew *crew, char *text)
 	}
 }
 
+/* Starts the processes that are not there, and waits until they are ready.  Returns as bench_crew_call(). */
+static int start_missing(struct bench_crew *crew, char *text)
+{
+	for (unsigned i = 0; i < crew->options.n_processes; i++) {
+		const int r = crew->children[i].pid ? 0 : child_start(crew, i, text);
+
+		if (r < 0)
+			return r;
+	}
+	return wait_for_all(crew, text);
+}
+
 int bench_crew_call(struct bench_crew *crew, bench_crew_fn *fn, const void *arg, size_t arg_bytes,
 		    char *text)
 {
 	struct crew_call call = { .fn = fn };
-	bool is_one_new = false;
-	int r;
+	int r = start_missing(crew, text);
 
-	for (unsigned i = 0; i < crew->options.n_processes; i++) {
-		if (crew->children[i].pid)
-			continue;
-		is_one_new = true;
-		r = child_start(crew, i, text);
-		if (r < 0)
-			return r;
-	}
-	if (is_one_new) {
-		r = wait_for_all(crew, text);
-		if (r < 0)
-			return r;
-	}
+	if (r < 0)
+		return r;
 	assert(arg_bytes <= sizeof(call.arg));
 	if (arg_bytes)
 		memcpy(call.arg, arg, arg_bytes);
@@ -316,7 +316,7 @@ int bench_crew_start(const struct bench_crew_options *options, struct bench_crew
 		     char *text)
 {
 	struct bench_crew *crew = calloc(1, sizeof(*crew));
-	int r = 0;
+	int r;
 
 	if (!crew)
 		return fail(text, -ENOMEM, "processes");
@@ -333,10 +333,7 @@ int bench_crew_start(const struct bench_crew_options *options, struct bench_crew
 	crew->board->n_processes = options->n_processes;
 	for (unsigned i = 0; i < options->n_processes; i++)
 		crew->children[i].fd = -1;
-	for (unsigned i = 0; r == 0 && i < options->n_processes; i++)
-		r = child_start(crew, i, text);
-	if (r == 0)
-		r = wait_for_all(crew, text);
+	r = start_missing(crew, text);
 	if (r < 0) {
 		bench_crew_free(crew);
 		return r;
