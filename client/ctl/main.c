@@ -132,25 +132,23 @@ static const char *next_word(int argc, char **argv, int *i)
 /* Says why an option cannot stand before the command's name. */
 static int fail_option_first(const char *arg)
 {
-	int len = (int)strcspn(arg, "=");
+	const int len = (int)strcspn(arg, "=");
+	const struct command *owner = NULL;
 
-	for (size_t i = 0; i < N_COMMANDS; i++) {
+	for (size_t i = 0; i < N_COMMANDS && !owner; i++) {
 		const struct command *const *part = commands[i]->parts;
 
 		if (flags_find(&commands[i]->flags, 1, arg, (size_t)len))
-			return ctl_usage(&ctl,
-					 "%.*s: must stand after the command's name, as in: "
-					 "dsaioctl %s ... %.*s",
-					 len, arg, commands[i]->name, len, arg);
-		for (; part && *part; part++)
+			owner = commands[i];
+		for (; part && *part && !owner; part++)
 			if (flags_find(&(*part)->flags, 1, arg, (size_t)len))
-				return ctl_usage(
-					&ctl,
-					"%.*s: must stand after the command's name, as in: "
-					"dsaioctl %s ... %.*s",
-					len, arg, (*part)->name, len, arg);
+				owner = *part;
 	}
-	return ctl_usage(&ctl, "%.*s: unknown option: see dsaioctl --help", len, arg);
+	if (!owner)
+		return ctl_usage(&ctl, "%.*s: unknown option: see dsaioctl --help", len, arg);
+	return ctl_usage(&ctl,
+			 "%.*s: must stand after the command's name, as in: dsaioctl %s ... %.*s",
+			 len, arg, owner->name, len, arg);
 }
 
 static const struct command *find_command(const char *name)
