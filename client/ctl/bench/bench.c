@@ -495,7 +495,7 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 		(void)snprintf(row->error, sizeof(row->error), "%s", text);
 	} else {
 		find_source(bench, row, moved->bytes);
-		/* Of other sizes a part is buffered, so the devices move more than that. */
+		/* The unaligned part of other sizes is buffered, so the devices move more. */
 		if (row->task.io_size % PAGE_BYTES == 0)
 			row->others_bytes = bench_place_others(bench->places, bench->n_places,
 							       &bench->traffic, &own);

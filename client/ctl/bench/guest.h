@@ -11,7 +11,7 @@
 
 struct bench_guest;
 
-/* What the bench's stores did for all clients: bytes, device requests, and their time in flight. */
+/* The work of the stores for all clients: bytes, device requests, and their time in flight. */
 struct bench_work {
 	uint64_t bytes, blocks, blocks_nsec;
 };

@@ -148,7 +148,7 @@ struct task {
 /* Shared by all processes: what this run made, for each file of each of them. */
 static struct bench_io_made *made;
 
-/* What the crew is doing, for its tick. */
+/* The call that the crew is in, for its tick. */
 struct io_progress {
 	struct bench_crew *crew; /* NULL: files are made */
 	unsigned n;
@@ -366,7 +366,7 @@ static uint64_t find_others(struct ctl *ctl, struct bench_crew *crew,
 			own.write_bytes += result->moved.bytes;
 		own.read_bytes += result->validated_bytes;
 	}
-	/* Of other sizes a part is buffered, so the devices move more than that. */
+	/* The unaligned part of other sizes is buffered, so the devices move more. */
 	if (options.io_size % PAGE_BYTES == 0)
 		others = bench_place_others(places, n, before, &own);
 	*ret_is_disturbed = bench_is_disturbed(others, own.read_bytes + own.write_bytes);
