@@ -170,10 +170,10 @@ void window_note_done(struct window *window, unsigned kind, uint32_t bytes, uint
 void window_small_start(struct window *window, struct window_small *small, unsigned kind,
 			uint32_t bytes, uint64_t now_nsec)
 {
-	uint64_t patience = 4 * window_lowest_nsec(window, kind, bytes);
+	uint64_t deadline = 4 * window_lowest_nsec(window, kind, bytes);
 
 	small->since_nsec = now_nsec;
-	small->patience_nsec = patience > WINDOW_LATE_NSEC ? patience : WINDOW_LATE_NSEC;
+	small->deadline_nsec = deadline > WINDOW_LATE_NSEC ? deadline : WINDOW_LATE_NSEC;
 	list_push(&window->smalls, &small->node);
 }
 
@@ -189,7 +189,7 @@ static bool is_any_late(const struct window *window, uint64_t now_nsec)
 
 		if (age <= WINDOW_LATE_NSEC)
 			return false; /* the others are younger still */
-		if (age > s->patience_nsec && age < WINDOW_HUNG_NSEC)
+		if (age > s->deadline_nsec && age < WINDOW_HUNG_NSEC)
 			return true;
 	}
 	return false;

@@ -53,7 +53,7 @@
 struct window_small {
 	struct list_node node;
 	uint64_t since_nsec;
-	uint64_t patience_nsec; /* the block is late after this time */
+	uint64_t deadline_nsec; /* the block is late after this time */
 };
 
 struct window {

@@ -368,7 +368,7 @@ static noreturn void keep_full(const struct daemon *daemon, const char *path, ui
 }
 
 /* One that has to wait for all of the flood's ops waits for minutes.  A busy disk alone may take 20 s. */
-#define PATIENCE_USEC 40000000
+#define DEADLINE_USEC 40000000
 
 static void read_patiently(struct neighbour *n, uint64_t off, unsigned len)
 {
@@ -376,7 +376,7 @@ static void read_patiently(struct neighbour *n, uint64_t off, unsigned len)
 
 	CHECK_EQ(dsaio_pread(n->handle, n->file, n->memory, len, off), len);
 	usec = now_usec() - start;
-	CHECK_MSG((double)usec < PATIENCE_USEC * test_time_factor(),
+	CHECK_MSG((double)usec < DEADLINE_USEC * test_time_factor(),
 		  "%u bytes at %" PRIu64 ": %" PRId64 " us", len, off, usec);
 }
 

@@ -189,7 +189,7 @@ START_TEST(an_index_that_jumps_breaks_the_channel)
 }
 END_TEST
 
-START_TEST(what_is_buried_ends_once_and_nothing_is_taken_after)
+START_TEST(what_the_end_of_a_channel_ends_ends_once_and_nothing_is_taken_after)
 {
 	struct op_list list = { NULL, NULL };
 	struct dsaio_op *ended[ENTRIES];
@@ -198,7 +198,7 @@ START_TEST(what_is_buried_ends_once_and_nothing_is_taken_after)
 	ck_assert_int_eq(put(&ops[1]), 0);
 	complete(take(), 1000);
 	ck_assert_uint_eq(consume(ended), 1);
-	channel_bury(&channel, -ECONNRESET, &list);
+	channel_end_ops(&channel, -ECONNRESET, &list);
 	ck_assert_ptr_eq(list.first, &ops[1]);
 	ck_assert_ptr_null(op_next(list.first));
 	ck_assert_int_eq(ops[1].result, -ECONNRESET);
@@ -252,7 +252,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, a_completion_told_twice_ends_its_op_once);
 	tcase_add_test(tcase, an_op_can_be_submitted_again_with_the_numbers_of_a_new_session);
 	tcase_add_test(tcase, an_index_that_jumps_breaks_the_channel);
-	tcase_add_test(tcase, what_is_buried_ends_once_and_nothing_is_taken_after);
+	tcase_add_test(tcase, what_the_end_of_a_channel_ends_ends_once_and_nothing_is_taken_after);
 	tcase_add_test(tcase, a_batch_is_seen_at_once_and_rings_once);
 	tcase_add_test(tcase, a_full_ring_takes_no_more_of_a_batch);
 }

@@ -241,7 +241,7 @@ void channel_consume(struct channel *channel, struct op_list *list)
 	ring_client_consume(ring, i);
 }
 
-void channel_bury(struct channel *channel, int result, struct op_list *list)
+void channel_end_ops(struct channel *channel, int result, struct op_list *list)
 {
 	(void)pthread_mutex_lock(&channel->submit_lock);
 	atomic_store(&channel->is_dead, true);

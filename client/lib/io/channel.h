@@ -105,6 +105,6 @@ void channel_consume(struct channel *channel, struct op_list *list);
  * The daemon has closed the channel (it said so, or is gone): no entry is accepted any more, and all
  * open ops go to the list, with that result.
  */
-void channel_bury(struct channel *channel, int result, struct op_list *list);
+void channel_end_ops(struct channel *channel, int result, struct op_list *list);
 
 #endif

@@ -73,17 +73,17 @@ static bool file_wake(struct dsaio_file *file)
 }
 
 /*
- * Removes it from the cache and from the count of files.  file_bury() has to follow, without the
+ * Removes it from the cache and from the count of files.  file_close() has to follow, without the
  * lock.  Under files.lock.
  */
-static void file_strike(struct dsaio_file *file)
+static void file_uncache(struct dsaio_file *file)
 {
 	cache_remove(&file->client->files.cache, &file->entry);
 	file->client->files.n -= 1u + atomic_load(&file->session.has_buffered);
 }
 
 /* is_removed: the daemon has let it go. */
-static void file_bury(struct dsaio_file *file, bool is_removed, bool may_wait)
+static void file_close(struct dsaio_file *file, bool is_removed, bool may_wait)
 {
 	client_remove(file->client, &file->object);
 	if (!is_removed)
@@ -101,13 +101,13 @@ bool files_evict(struct dsaio_client *client, uint32_t n_max)
 	if (files->n > n_max && files->cache.idle.first) {
 		file = container_of(files->cache.idle.first, struct dsaio_file, entry.node);
 		is_removed = !file_wake(file);
-		file_strike(file);
+		file_uncache(file);
 	}
 	(void)pthread_mutex_unlock(&files->lock);
 	if (!file)
 		return false;
 	debug_log("file %s: idle for longest: makes room", file->name);
-	file_bury(file, is_removed, false);
+	file_close(file, is_removed, false);
 	return true;
 }
 
@@ -137,10 +137,10 @@ static void file_settle(struct dsaio_file *file, bool may_wait)
 	if (is_kept)
 		cache_set_idle(&client->files.cache, &file->entry);
 	else
-		file_strike(file);
+		file_uncache(file);
 	(void)pthread_mutex_unlock(&client->files.lock);
 	if (!is_kept)
-		file_bury(file, false, may_wait);
+		file_close(file, false, may_wait);
 	while (files_evict(client, files_max(client)))
 		;
 }
@@ -224,7 +224,7 @@ static struct dsaio_file *file_find(struct dsaio_client *client, const struct ca
 	if (entry) {
 		file = container_of(entry, struct dsaio_file, entry);
 		if (entry->is_idle && !file_wake(file)) {
-			file_strike(file);
+			file_uncache(file);
 			gone = TAKE_PTR(file);
 		}
 	}
@@ -234,7 +234,7 @@ static struct dsaio_file *file_find(struct dsaio_client *client, const struct ca
 	}
 	(void)pthread_mutex_unlock(&files->lock);
 	if (gone)
-		file_bury(gone, true, false);
+		file_close(gone, true, false);
 	return file;
 }
 

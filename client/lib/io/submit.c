@@ -191,7 +191,7 @@ static int op_route(const struct op_request *q, struct route *ret_route)
 }
 
 /* The same for the program.  A vectored op has the way of its parts. */
-static enum dsaio_way way_told(enum way way, const struct buffer_place *place)
+static enum dsaio_way way_reported(enum way way, const struct buffer_place *place)
 {
 	if (way == WAY_BOUNCED)
 		return DSAIO_WAY_COPIED;
@@ -408,7 +408,7 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	plan->op = op;
 	if (whole)
 		vector_add(whole, op);
-	op_set_way(op, way_told(way, &route.place));
+	op_set_way(op, way_reported(way, &route.place));
 	if (route.why)
 		op_take_why(op, route.why);
 	if (way == WAY_VECTOR && vector_open(op, q->n_iov) < 0) {

@@ -81,18 +81,18 @@ static bool may_consume(const struct dsaio_handle *handle, const struct wait_for
 
 void wait_wake(struct dsaio_handle *handle)
 {
-	struct waiter *heir = NULL;
+	struct waiter *next_consumer = NULL;
 
 	for (struct list_node *node = handle->waiters.first; node; node = node->next) {
 		struct waiter *w = container_of(node, struct waiter, node);
 
 		if (is_done(handle, w->wait_for))
 			(void)pthread_cond_signal(&w->cond); /* cannot fail */
-		else if (!heir && may_consume(handle, w->wait_for))
-			heir = w;
+		else if (!next_consumer && may_consume(handle, w->wait_for))
+			next_consumer = w;
 	}
-	if (heir && !handle->has_consumer)
-		(void)pthread_cond_signal(&heir->cond);
+	if (next_consumer && !handle->has_consumer)
+		(void)pthread_cond_signal(&next_consumer->cond);
 }
 
 /* ---- the descriptor ---- */
@@ -193,13 +193,13 @@ static bool consume_all(struct dsaio_handle *handle)
 }
 
 /* Consumes the rings; all other open ops end with that result. */
-static void bury_all(struct dsaio_handle *handle, int result)
+static void end_all_ops(struct dsaio_handle *handle, int result)
 {
 	struct op_list list = { NULL, NULL };
 
 	for (struct channel *c = first_channel(handle); c; c = next_channel(c)) {
 		channel_consume(c, &list);
-		channel_bury(c, result, &list);
+		channel_end_ops(c, result, &list);
 	}
 	end_ops(handle, list.first, true);
 }
@@ -293,7 +293,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 		return;
 	now = clock_nsec();
 	if (conn_was_gone(conn)) {
-		bury_all(handle, -ECONNRESET);
+		end_all_ops(handle, -ECONNRESET);
 		return;
 	}
 	if (!handle->wait_began_nsec)
@@ -321,11 +321,11 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 		now = clock_nsec();
 	}
 	if (conn_was_gone(conn)) {
-		bury_all(handle, -ECONNRESET);
+		end_all_ops(handle, -ECONNRESET);
 	} else if (now - handle->looked_nsec >= LOOK_NSEC / 2) {
 		handle->looked_nsec = now;
 		if (conn_is_gone(conn))
-			bury_all(handle, -ECONNRESET);
+			end_all_ops(handle, -ECONNRESET);
 	}
 }
 
@@ -411,7 +411,7 @@ void wait_collect_dead(struct dsaio_handle *companion, struct op_list *list)
 {
 	for (struct channel *c = first_channel(companion); c; c = next_channel(c)) {
 		channel_consume(c, list);
-		channel_bury(c, -ECONNRESET, list);
+		channel_end_ops(c, -ECONNRESET, list);
 	}
 }
 
@@ -488,7 +488,7 @@ void wait_finish(struct dsaio_handle *handle, int result)
 	} while (handle->has_consumer && pthread_mutex_unlock(&handle->lock) == 0);
 	handle->has_consumer = true;
 	(void)pthread_mutex_unlock(&handle->lock);
-	bury_all(handle, result);
+	end_all_ops(handle, result);
 	(void)pthread_mutex_lock(&handle->lock);
 	leave_role(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
