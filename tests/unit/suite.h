@@ -10,7 +10,7 @@
 
 #define N_ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
-/* Of a loop's n rounds: a tenth for a sanitizer or valgrind, which sees in them what it can see. */
+/* A loop's n rounds, or a tenth for a sanitizer or valgrind, which sees in them what it can see. */
 static inline uint32_t rounds(uint32_t n)
 {
 	return getenv("TEST_TIME_FACTOR") ? n / 10 : n; /* run.sh's */
