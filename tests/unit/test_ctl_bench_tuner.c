@@ -75,8 +75,7 @@ static struct tuner *run(size_t n_points, bool reads, bool writes)
 					       .points = points,
 					       .reads = reads,
 					       .writes = writes,
-					       .io_size = IO_SIZE,
-					       .seed = device.random };
+					       .io_size = IO_SIZE };
 	double guesses[4096], at[4096], seconds = 0;
 	struct tuner *tuner;
 	struct tuner_step step;
@@ -242,7 +241,7 @@ START_TEST(ranks_rest_on_rounds_of_whole_transfers)
 {
 	const struct tuner_point points[] = { { 0, 4096 }, { 1, 4096 } };
 	const struct tuner_options options = {
-		.n_points = 2, .points = points, .reads = true, .io_size = IO_SIZE, .seed = 1
+		.n_points = 2, .points = points, .reads = true, .io_size = IO_SIZE
 	};
 	struct tuner_verdict v;
 	struct tuner_step step;

@@ -338,7 +338,7 @@ int tuner_new(const struct tuner_options *options, struct tuner **ret_tuner)
 		return -ENOMEM;
 	tuner->options = *options;
 	tuner->options.points = NULL;
-	tuner->random = options->seed | 1;
+	tuner->random = 1; /* each run has the same orders: --resume needs them */
 	tuner->points = calloc(n, sizeof(*tuner->points));
 	tuner->steps = calloc(2 * n, sizeof(*tuner->steps));
 	if (!tuner->points || !tuner->steps) {

@@ -47,7 +47,6 @@ struct tuner_options {
 	const struct tuner_point *points; /* copied */
 	bool reads, writes;		  /* at least one */
 	uint64_t io_size;		  /* bytes of a whole transfer */
-	uint64_t seed;			  /* of the orders */
 };
 
 struct tuner_step {

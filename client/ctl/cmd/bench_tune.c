@@ -2,11 +2,11 @@
  * dsaioctl bench tune: the best profile of a space, found in a fifth of a sweep's time.
  *
  * The tuner (tuner.h) chooses what to measure next and judges the results; each step is a row of
- * tune.json.  It starts from a seed and chooses the same again for the same numbers, so an
- * interrupted run continues with a new tuner that gets the rows.
+ * tune.json.  It chooses the same again for the same numbers, so an interrupted run continues with a
+ * new tuner that gets the rows.
  *
  * tune.json has beside the rows
- *     "seed": ..., "best": {"aio": {...}} as DeepSpeed's configuration has it,
+ *     "best": {"aio": {...}} as DeepSpeed's configuration has it,
  *     "tune": {"read": GOAL, "write": GOAL, "sum": GOAL}, GOAL: {
  *         "ranks": [{"profile": {...}, "speed", "speed_low", "speed_high", "loss", "loss_low",
  *                    "loss_high", "is_tied"}],		the fastest first
@@ -28,7 +28,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 /*
  * Mean depth of a transfer of n blocks with d of them in flight: the queue drains at the end, with
@@ -101,21 +100,6 @@ static uint64_t cost_of(const struct profile *profile)
 	       (uint64_t)profile->single_submit << 1 | (uint64_t)!profile->overlap_events;
 }
 
-/* The seed is the earlier run's, or a new one. */
-static uint64_t find_seed(struct tune *tune)
-{
-	struct json_object *old = bench_results_get(&tune->bench->results, "seed");
-	uint64_t seed = json_object_get_uint64(old);
-
-	if (!seed) {
-		if (getrandom(&seed, sizeof(seed), 0) < 0)
-			seed = 1;      /* any order will do */
-		seed = seed >> 12 | 1; /* readers may keep numbers as doubles */
-		bench_results_set(&tune->bench->results, "seed", json_object_new_uint64(seed));
-	}
-	return seed;
-}
-
 /* Bytes of a transfer that reaches the depth; UINT64_MAX: no transfer of io_size does. */
 static uint64_t need_of(const struct profile *profile)
 {
@@ -144,8 +128,7 @@ static int start_tuner(struct tune *tune)
 					     .points = points,
 					     .reads = !options.no_read,
 					     .writes = !options.no_write,
-					     .io_size = options.io_size,
-					     .seed = find_seed(tune) };
+					     .io_size = options.io_size };
 
 	tune->n_old = bench_results_n_rows(&tune->bench->results);
 	tune->is_added = calloc(tune->n_old + 1, sizeof(*tune->is_added));
