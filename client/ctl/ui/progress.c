@@ -36,13 +36,37 @@ bool progress_is_long(uint64_t done_bytes, uint64_t total_bytes, uint64_t elapse
 	return elapsed_nsec + time_left_nsec(done_bytes, total_bytes, elapsed_nsec) > LONG_NSEC;
 }
 
+static void format_left(char *text, uint64_t left_nsec)
+{
+	if (left_nsec == UINT64_MAX)
+		(void)snprintf(text, UNITS_TEXT_BYTES, "?");
+	else if (left_nsec < ESTIMATE_NSEC)
+		(void)snprintf(text, UNITS_TEXT_BYTES, "under 1 s");
+	else
+		(void)units_format_nsec(text, left_nsec);
+}
+
+static unsigned terminal_width(void)
+{
+	struct winsize size;
+
+	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0 ? WIDTH_DEFAULT
+									       : size.ws_col;
+}
+
+/* Draws the line over the last one; "" erases it.  Failures cannot be reported. */
+static void draw(const char *line)
+{
+	(void)fprintf(stderr, "\r%s\033[K", line);
+	(void)fflush(stderr);
+}
+
 void progress_format(char *text, size_t size, const char *label, uint64_t done_bytes,
 		     uint64_t total_bytes, uint64_t elapsed_nsec, unsigned width)
 {
 	char done[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
-	char left[UNITS_TEXT_BYTES] = "?", numbers[4 * UNITS_TEXT_BYTES + 32], bar[BAR_MAX + 1];
+	char left[UNITS_TEXT_BYTES], numbers[4 * UNITS_TEXT_BYTES + 32], bar[BAR_MAX + 1];
 	size_t taken, bar_width;
-	uint64_t left_nsec = 0;
 	double share;
 
 	(void)units_format_size(done, done_bytes);
@@ -55,12 +79,8 @@ void progress_format(char *text, size_t size, const char *label, uint64_t done_b
 	if (done_bytes > total_bytes) /* a file that grew */
 		total_bytes = done_bytes;
 	share = total_bytes ? (double)done_bytes / (double)total_bytes : 1;
-	if (done_bytes)
-		left_nsec = time_left_nsec(done_bytes, total_bytes, elapsed_nsec);
-	if (done_bytes && left_nsec < ESTIMATE_NSEC)
-		(void)snprintf(left, sizeof(left), "under 1 s");
-	else if (done_bytes)
-		(void)units_format_nsec(left, left_nsec);
+	format_left(left, done_bytes ? time_left_nsec(done_bytes, total_bytes, elapsed_nsec)
+				     : UINT64_MAX);
 	(void)snprintf(numbers, sizeof(numbers), " %3.0f%%  %s of %s  %s  ETA %s", 100 * share,
 		       done, units_format_size(total, total_bytes), rate, left);
 
@@ -87,26 +107,22 @@ void progress_start(struct progress *progress, const char *label, uint64_t total
 void progress_update(struct progress *progress, uint64_t done_bytes)
 {
 	uint64_t now = clock_nsec(), elapsed = now - progress->start_nsec;
-	struct winsize size = { 0 };
 	char line[256];
 
 	if (!progress->is_terminal || now - progress->drawn_nsec < REDRAW_NSEC)
 		return;
 	if (!progress->drawn_nsec && !progress_is_long(done_bytes, progress->total_bytes, elapsed))
 		return;
-	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-		size.ws_col = WIDTH_DEFAULT;
 	progress_format(line, sizeof(line), progress->label, done_bytes, progress->total_bytes,
-			elapsed, size.ws_col);
-	(void)fprintf(stderr, "\r%s\033[K", line); /* its failure cannot be reported */
-	(void)fflush(stderr);
+			elapsed, terminal_width());
+	draw(line);
 	progress->drawn_nsec = now;
 }
 
 void progress_stop(struct progress *progress)
 {
 	if (progress->drawn_nsec)
-		(void)fputs("\r\033[K", stderr);
+		draw("");
 	progress->drawn_nsec = 0;
 	progress->is_terminal = false;
 }
@@ -143,16 +159,6 @@ uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_
 		}
 	}
 	return left > 0 ? (uint64_t)left : 0;
-}
-
-static void format_left(char *text, uint64_t left_nsec)
-{
-	if (left_nsec == UINT64_MAX)
-		(void)snprintf(text, UNITS_TEXT_BYTES, "?");
-	else if (left_nsec < ESTIMATE_NSEC)
-		(void)snprintf(text, UNITS_TEXT_BYTES, "under 1 s");
-	else
-		(void)units_format_nsec(text, left_nsec);
 }
 
 static size_t points_done(const struct progress_points *points)
@@ -213,20 +219,17 @@ void progress_points_start(struct progress_points *points, const char *label, si
 
 void progress_points_tick(struct progress_points *points)
 {
-	uint64_t now = clock_nsec();
-	struct winsize size = { 0 };
+	const unsigned width = terminal_width();
+	const uint64_t now = clock_nsec();
 	char line[PROGRESS_TEXT_BYTES + 160];
 
 	if (!points->is_terminal)
 		return;
+	progress_points_format(line, sizeof(line), points, now, width);
 	/* A line that wraps could not be drawn over. */
-	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-		size.ws_col = WIDTH_DEFAULT;
-	progress_points_format(line, sizeof(line), points, now, size.ws_col);
-	if (strlen(line) >= size.ws_col)
-		line[size.ws_col - 1] = '\0';
-	(void)fprintf(stderr, "\r%s\033[K", line); /* its failure cannot be reported */
-	(void)fflush(stderr);
+	if (strlen(line) >= width)
+		line[width - 1] = '\0';
+	draw(line);
 	points->drawn_nsec = now;
 }
 
@@ -287,7 +290,7 @@ void progress_points_end(struct progress_points *points, const char *text)
 void progress_points_clear(struct progress_points *points)
 {
 	if (points->drawn_nsec)
-		(void)fputs("\r\033[K", stderr); /* its failure cannot be reported */
+		draw("");
 	points->drawn_nsec = 0;
 }
 
