@@ -279,7 +279,7 @@ struct json_object *show_json(const Wire__StatusReply *status, const ProtobufCMe
 						       : value_json(status, field, value));
 			continue;
 		}
-		/* Of messages: a status has no other lists. */
+		/* The elements are messages: a status has no other lists. */
 		array = json_object_new_array();
 		for (size_t k = 0; k < *(const size_t *)(base + field->quantifier_offset); k++)
 			(void)json_object_array_add(
