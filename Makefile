@@ -6,6 +6,7 @@
 BUILD    = build
 CFLAGS   = -O2 -g
 SANITIZE =		# address, undefined or thread; the targets asan, ubsan, tsan set it
+SYSTEMD  = yes		# no: dsaiod is built without libsystemd, for example in a container
 V        =		# 1 shows whole commands
 # Shown by --version and dsaioctl status, so that builds of one version differ.
 BUILD_ID = $(if $(wildcard .git),$(shell git -c safe.directory='*' describe --always --dirty --abbrev=12 2>/dev/null))
@@ -42,6 +43,8 @@ PYTHONS = $(PYTHON)		# with which the wheel is tested
 # A source file in one of these folders is part of the program; nothing else lists it.
 PROTO_SRC   = $(sort $(wildcard proto/*.c proto/util/*.c))
 DAEMON_SRC  = $(sort $(wildcard daemon/*.c daemon/*/*.c))
+# These are compiled again for the wheel, without libsystemd, which has no archive.
+SYSTEMD_SRC = $(shell grep -l '"daemon/base/systemd.h"' $(DAEMON_SRC))
 LIB_SRC     = $(sort $(wildcard client/lib/*.c client/lib/*/*.c))
 CTL_SRC     = $(sort $(wildcard client/ctl/*.c client/ctl/*/*.c))
 HARNESS_SRC = $(sort $(wildcard tests/harness*.c)) tests/stores.c tests/fuse.c tests/victim.c
@@ -65,11 +68,13 @@ SANITIZE_FLAGS = $(if $(strip $(SANITIZE)),-fsanitize=$(strip $(SANITIZE)) \
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 	   $(if $(findstring clang,$(CC)),-Wno-gnu-zero-variadic-macro-arguments)
 # All code is position independent, so daemon, library and tests share objects.
-COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
+COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(WITHOUT) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
 	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) -MMD -MP
 LINK     = $(CC) -pthread $(CFLAGS) $(SANITIZE_FLAGS) -Wl,-z,relro,-z,now,--as-needed $(LDFLAGS)
 LIB_LINK = $(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/lib/libdsaio-client.map
-DAEMON_LIBS = -levent_core -laio -lprotobuf-c
+LIBSYSTEMD  = $(if $(filter no,$(SYSTEMD)),,-lsystemd)
+WITHOUT     = $(if $(LIBSYSTEMD),,-DDSAIO_WITHOUT_SYSTEMD)
+DAEMON_LIBS = -levent_core -laio -lprotobuf-c $(LIBSYSTEMD)
 LIB_LIBS    = -lprotobuf-c
 CTL_LIBS    = $(LIB_LIBS) -ljson-c -lm
 CHECK_LIBS  = -lcheck -lsubunit -lrt -lm
@@ -79,6 +84,7 @@ obj = $(patsubst %.c,$(BUILD)/%.o,$1)
 
 PROTO_OBJ  = $(call obj,$(PROTO_SRC)) $(BUILD)/proto/dsaio.pb-c.o
 DAEMON_OBJ = $(call obj,$(DAEMON_SRC))
+BARE_OBJ   = $(patsubst %.c,$(BUILD)/bare/%.o,$(SYSTEMD_SRC))
 LIB_OBJ    = $(call obj,$(LIB_SRC))
 CTL_OBJ    = $(call obj,$(CTL_SRC))
 UNIT_BIN   = $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
@@ -97,7 +103,7 @@ help: ## print this
 		read -r target what; do printf '  %-15s %s\n' "$$target" "$$what"; done
 
 PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev \
-	      protobuf-c-compiler check libjson-c-dev
+	      protobuf-c-compiler check libjson-c-dev $(if $(LIBSYSTEMD),libsystemd-dev)
 # The tests make file systems, look at system calls and compare with fio.
 PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib procps
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin \
@@ -181,8 +187,8 @@ $(BUILD)/python/dsaio: $(PYTHON_SRC) | $(BUILD)/$(SONAME)
 		ln -s $(abspath $(BUILD)/$(SONAME)) $@/
 	@$(foreach file,$(PYTHON_SRC),ln -s $(abspath $(file)) $(file:client/%=$(BUILD)/%) &&) :
 
-$(BUILD)/%.o: %.c | $(BUILD)/proto/dsaio.pb-c.h $(BUILD)/proto/dirs.h $(BUILD)/proto/version.h \
-		   $(BUILD)/proto/build.h
+GENERATED = $(addprefix $(BUILD)/proto/,dsaio.pb-c.h dirs.h version.h build.h)
+$(BUILD)/%.o: %.c | $(GENERATED)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
 
@@ -228,7 +234,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(PROTO_OBJ) $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(CTL_LIBS) -laio
 .SECONDARY:
 
--include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ) \
+-include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(BARE_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ) \
 	   $(call obj,$(HARNESS_SRC) $(CUDA_SRC))) \
 	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(FUZZ_BIN) $(basename $(GPU_LIBS)))
 
@@ -237,14 +243,19 @@ $(BUILD)/bench: $(BENCH_OBJ) $(PROTO_OBJ) $(BUILD)/libdsaio-client.so
 # The wheel's programs and library contain the other projects' libraries, from Debian's archives.
 WHEEL       = $(BUILD)/wheel
 WHEEL_FILES = $(addprefix $(WHEEL)/,dsaiod dsaioctl $(SONAME))
-static      = -Wl,-Bstatic $(filter-out -lm,$1) -Wl,-Bdynamic $(filter -lm,$1)
+static      = -Wl,-Bstatic $(filter-out -lm -lsystemd,$1) -Wl,-Bdynamic $(filter -lm,$1)
 .PHONY: wheel
 wheel: ## build the self-contained wheel: build/dsaio-*.whl [SOURCE_DATE_EPOCH=seconds]
 	@$(call install_packages,$(PACKAGES) python3)
 	@$(MAKE) --no-print-directory $(WHEEL_FILES)
 	@rm -f $(BUILD)/dsaio-*.whl
 	@$(strip $(PYTHON)) client/python/wheel/build.py $(WHEEL) $(VERSION)
-$(WHEEL)/dsaiod: $(DAEMON_OBJ) $(PROTO_OBJ) $(BUILD)/client/python/wheel/arc4random.o
+$(BUILD)/bare/%.o: WITHOUT = -DDSAIO_WITHOUT_SYSTEMD
+$(BUILD)/bare/%.o: %.c | $(GENERATED)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
+$(WHEEL)/dsaiod: $(filter-out $(call obj,$(SYSTEMD_SRC)),$(DAEMON_OBJ)) $(BARE_OBJ) $(PROTO_OBJ) \
+		 $(BUILD)/client/python/wheel/arc4random.o
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) -s -o $@ $^ $(call static,$(DAEMON_LIBS))
 $(WHEEL)/dsaioctl: $(CTL_OBJ) $(BUILD)/libdsaio-client.a

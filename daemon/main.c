@@ -14,7 +14,7 @@
 #include "daemon/check.h"
 #include "daemon/config/config.h"
 #include "daemon/config/keys.h"
-#include "daemon/control/refusal.h"
+#include "daemon/control/listen_socket.h"
 #include "daemon/control/server.h"
 #include "daemon/engine/gds.h"
 #include "daemon/engine/gpu_probe.h"
@@ -316,19 +316,19 @@ static void on_stop(evutil_socket_t number, short what, void *arg)
 
 	(void)what;
 	stop->n_signals++;
-	/* systemd_notify() fails if systemd did not start the daemon */
+	/* sd_notifyf() fails if systemd did not start the daemon */
 	if (stop->n_signals == 1) {
 		log_notice(
 			"dsaiod: stopping on %s: disconnects %" PRIu32 " client%s with %" PRIu64
 			" open op%s: ops that were read complete first; another signal cancels them",
 			strsignal(number), n_clients, plural(n_clients), n_ops, plural(n_ops));
-		(void)systemd_notify("STOPPING=1\nSTATUS=completing the ops that were read");
+		(void)sd_notifyf(false, "STOPPING=1\nSTATUS=completing the ops that were read");
 	} else if (stop->n_signals == 2) {
 		log_notice(
 			"dsaiod: %s during the stop: cancels %" PRIu64
 			" open op%s: blocks that have not started are dropped; blocks in flight complete first",
 			strsignal(number), n_ops, plural(n_ops));
-		(void)systemd_notify("STATUS=completing the blocks in flight");
+		(void)sd_notifyf(false, "STATUS=completing the blocks in flight");
 	}
 	server_stop(stop->server);
 }
@@ -383,8 +383,8 @@ static bool start_server(const struct config *config, struct event_base *base,
 	_cleanup_(closep) int held_fd = -1;
 	struct error error;
 
-	if (systemd_listen_fds() == 1)
-		held_fd = fcntl(SYSTEMD_LISTEN_FD, F_DUPFD_CLOEXEC, SYSTEMD_LISTEN_FD);
+	if (sd_listen_fds(false) == 1)
+		held_fd = fcntl(SD_LISTEN_FDS_START, F_DUPFD_CLOEXEC, SD_LISTEN_FDS_START);
 	if (server_new(config, base, gpu_probe, ret_server, &error) == 0)
 		return true;
 	log_error("dsaiod: cannot start: %s", error.text);
@@ -431,7 +431,7 @@ static int serve(const struct config *config)
 
 	log_notice("dsaiod: ready: %s: %u configured store%s", config->socket_path,
 		   config->n_stores, plural(config->n_stores));
-	(void)systemd_notify("READY=1\nSTATUS=serving on %s", config->socket_path);
+	(void)sd_notifyf(false, "READY=1\nSTATUS=serving on %s", config->socket_path);
 	(void)event_base_dispatch(base); /* server_stop() ends it */
 	is_over = server_end(server) && gds_end();
 	log_notice("dsaiod: stopped");
@@ -497,9 +497,9 @@ int main(int argc, char **argv)
 	log_init();
 	limit_raise(RLIMIT_NOFILE); /* each file, slab and channel of a client needs descriptors */
 	limit_raise(RLIMIT_FSIZE);  /* limits slabs and clients' writes */
-	waiting_fd = refusal_prepare();
+	waiting_fd = listen_socket_hold();
 	status = run(argc, argv);
 	if (status != STATUS_FINE)
-		refusal_send(waiting_fd);
+		listen_socket_refuse(waiting_fd);
 	return status;
 }

@@ -1,39 +1,52 @@
 /*
- * The daemon's side of systemd's protocols: sockets that were handed over, as sd_listen_fds(3)
- * takes them, and messages about the service, as sd_notify(3) sends them.  The library that starts a
- * user's own daemon hands over its socket in the same way.
+ * libsystemd: sockets that were handed over, sd_listen_fds(3), and messages about the service, sd_notify(3).
  *
- * These few calls are written here so that the daemon needs no libsystemd, which not every host has.
+ * DSAIO_WITHOUT_SYSTEMD (make SYSTEMD=no, and the wheel) leaves the library out.  Then no service manager
+ * gets messages, and the only socket that may be handed over is that of a user's own daemon, by the library
+ * that starts it.
+ *
  * Main thread.
  */
 #ifndef DSAIO_DAEMON_BASE_SYSTEMD_H
 #define DSAIO_DAEMON_BASE_SYSTEMD_H
 
-#include <stdbool.h>
+#ifndef DSAIO_WITHOUT_SYSTEMD
+#include <systemd/sd-daemon.h>
+#else
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-/* The first descriptor that is handed over; the others follow it. */
-#define SYSTEMD_LISTEN_FD 3
+#define SD_LISTEN_FDS_START 3
 
-/*
- * How many descriptors were handed to this process; they become close-on-exec.  0: none, or they are
- * another process's.  -EINVAL: the variables make no sense; -EBADF: there is no such descriptor.
- */
-int systemd_listen_fds(void);
+static inline int sd_listen_fds(int unset_environment)
+{
+	const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
+	const int is_ours = pid && atol(pid) == getpid() && n && strcmp(n, "1") == 0;
 
-/* Whether $LISTEN_FDNAMES is this one name. */
-bool systemd_listen_fd_has_name(const char *name);
+	if (unset_environment) {
+		(void)unsetenv("LISTEN_PID"); /* cannot fail for such names */
+		(void)unsetenv("LISTEN_FDS");
+		(void)unsetenv("LISTEN_FDNAMES");
+	}
+	return is_ours && fcntl(SD_LISTEN_FDS_START, F_SETFD, FD_CLOEXEC) == 0;
+}
 
-/* Removes the variables, since a number in them may soon be another file's. */
-void systemd_listen_fds_forget(void);
+static inline int sd_is_socket_unix(int fd, int type, int listening, const char *path,
+				    size_t length)
+{
+	(void)fd, (void)type, (void)listening, (void)path, (void)length;
+	return 1; /* the library made it */
+}
 
-/* Whether fd is a listening stream socket of the Unix domain: at path, or anywhere (NULL). */
-bool systemd_is_listening_at(int fd, const char *path);
-
-/*
- * Sends lines NAME=VALUE about the state of the service.  Returns 1, 0 if nobody has asked for them
- * ($NOTIFY_SOCKET is not set), or -errno: -EAFNOSUPPORT for what is no socket of the Unix domain, such
- * as that of a virtual machine's host.
- */
-int systemd_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
+__attribute__((format(printf, 2, 3))) static inline int sd_notifyf(int unset_environment,
+								   const char *format, ...)
+{
+	(void)unset_environment, (void)format;
+	return 0;
+}
+#endif
 
 #endif

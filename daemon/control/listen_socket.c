@@ -2,11 +2,14 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/systemd.h"
+#include "daemon/control/serve.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 #include "proto/util/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,6 +18,9 @@
 #include <unistd.h>
 
 #define PATH_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1) /* 107 */
+/* A client writes its Hello after connect(2).  If the daemon has closed the socket by then, the client gets
+   an error of write(2) instead of the reason. */
+#define HELLO_WAIT_NSEC UINT64_C(1000000000)
 
 static int address_make(const char *path, struct sockaddr_un *ret_address, struct error *error)
 {
@@ -109,14 +115,32 @@ int listen_socket_make(const char *path, bool is_user, bool *ret_is_bound, int *
 	return 0;
 }
 
+/* ---- a socket that was handed over ---- */
+
+/* Else systemd did. */
+static bool library_handed_over(void)
+{
+	const char *names = getenv("LISTEN_FDNAMES");
+
+	return names && strcmp(names, SOCKET_HANDED_OVER) == 0;
+}
+
+static int nonblock_set(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
+}
+
 int listen_socket_inherit(const char *path, int *ret_fd, bool *ret_is_handed_over,
 			  struct error *error)
 {
-	const int fd = SYSTEMD_LISTEN_FD, n = systemd_listen_fds();
-	const bool is_handed_over = systemd_listen_fd_has_name(SOCKET_HANDED_OVER);
-	int flags;
+	const int fd = SD_LISTEN_FDS_START;
+	const bool is_handed_over = library_handed_over();
+	const int n = sd_listen_fds(
+		true); /* a number in the variables may soon be another file's */
+	int r;
 
-	systemd_listen_fds_forget();
 	if (n <= 0)
 		return n < 0 ? error_set(error, n, "sockets from systemd") : 0;
 	if (n > 1)
@@ -125,15 +149,60 @@ int listen_socket_inherit(const char *path, int *ret_fd, bool *ret_is_handed_ove
 				       "(ListenStream= in the socket unit)",
 				       n);
 	/* The name of the start lock is made from the path, so both daemons must use the same path. */
-	if (!systemd_is_listening_at(fd, path))
+	if (sd_is_socket_unix(fd, SOCK_STREAM, true, path, 0) <= 0)
 		return error_set_plain(error, -EINVAL,
 				       "systemd handed over a descriptor that is no stream socket "
 				       "listening at %s: let ListenStream= and --socket agree",
 				       path);
-	flags = fcntl(fd, F_GETFL);
-	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		return error_set(error, -errno, "socket from systemd");
+	r = nonblock_set(fd);
+	if (r < 0)
+		return error_set(error, r, "socket from systemd");
 	*ret_fd = fd;
 	*ret_is_handed_over = is_handed_over;
 	return 1;
+}
+
+/* ---- a service that cannot start ---- */
+
+int listen_socket_hold(void)
+{
+	const int fd = SD_LISTEN_FDS_START;
+
+	if (sd_listen_fds(false) != 1 || library_handed_over() ||
+	    sd_is_socket_unix(fd, SOCK_STREAM, true, NULL, 0) <= 0 || nonblock_set(fd) < 0)
+		return -1;
+	return fcntl(fd, F_DUPFD_CLOEXEC, fd);
+}
+
+static void refuse(int fd, uint64_t deadline_nsec)
+{
+	struct pollfd hello = { .fd = fd, .events = POLLIN };
+	struct ucred client = { .uid = (uid_t)-1 }; /* not known: as one without rights */
+	socklen_t len = sizeof(client);
+	uint64_t now_nsec = clock_nsec();
+	struct error refused;
+
+	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &client, &len);
+	/* The text names no value of the configuration, because not every user may read it. */
+	(void)error_set_plain(&refused, -ECHILD,
+			      "the service cannot start: its log has the cause (%sjournalctl -u "
+			      "dsaiod), and dsaiod --check-config finds mistakes in the "
+			      "configuration; the next client starts it again",
+			      log_sudo(client.uid));
+
+	if (now_nsec < deadline_nsec)
+		(void)poll(&hello, 1, (int)((deadline_nsec - now_nsec) / 1000000));
+	serve_refusal(fd, &refused);
+}
+
+void listen_socket_refuse(int listen_fd)
+{
+	uint64_t deadline_nsec = clock_nsec() + HELLO_WAIT_NSEC; /* for all clients together */
+	int fd;
+
+	while (listen_fd >= 0 &&
+	       (fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+		refuse(fd, deadline_nsec);
+		closep(&fd);
+	}
 }

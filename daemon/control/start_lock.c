@@ -97,10 +97,11 @@ static int lock_wait(const char *path, bool may_find_starting, int lock_fd, stru
 				   "pid %d has completed",
 				   holder.pid);
 			/* fails if systemd did not start the daemon */
-			(void)systemd_notify(LOCK_EXTEND
-					     "STATUS=waiting for the dying dsaiod with pid %d: its "
-					     "device has blocks in flight",
-					     holder.pid);
+			(void)sd_notifyf(false,
+					 LOCK_EXTEND
+					 "STATUS=waiting for the dying dsaiod with pid %d: its "
+					 "device has blocks in flight",
+					 holder.pid);
 			break;
 		}
 		(void)nanosleep(&pause, NULL); /* a signal only shortens it */

@@ -137,6 +137,9 @@ TEST(ready, "the daemon says when it is ready, on stderr and to systemd, and tha
 	bool ready = false, serving = false, stopping = false;
 	char text[4096];
 
+#ifdef DSAIO_WITHOUT_SYSTEMD
+	test_skip("the daemon is built without libsystemd");
+#endif
 	CHECK(strlen(path) < sizeof(address.sun_path));
 	memcpy(address.sun_path, path, strlen(path));
 	CHECK_SYS(fd);

@@ -25,7 +25,7 @@ for fence in SUBMIT SLEEP PARK COMPLETE WAIT; do
 	run_case=ring_stress
 	if [ "$fence" = PARK ]; then # what is compiled here comes before what the archive has
 		sources=(tests/unit/test_park.c daemon/lane/intake.c "$BUILD/daemon.a" "$BUILD/libdsaio-client.a"
-			-levent_core -laio -lprotobuf-c)
+			-levent_core -laio -lprotobuf-c -lsystemd)
 		run_case=park
 	fi
 	program=$BUILD/test_mutant$number
