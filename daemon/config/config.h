@@ -78,10 +78,10 @@ struct store_config {
 
 /* keys.c has the meaning and the default of the fields that a key sets. */
 struct config {
-	const char *build; /* no setting: the program's build id, by main(); NULL: of no program */
-	bool is_user;	   /* --user: one user's own daemon; config_set_user() */
-	char *socket_path; /* NULL: a user's own daemon, on its default socket */
-	uint64_t pool_size, client_pool_max, user_pool_max; /* bytes */
+	const char *build;  /* no setting: the program's build id, by main(); NULL: of no program */
+	bool is_user;	    /* --user: one user's own daemon; config_set_user() */
+	char *socket_path;  /* NULL: a user's own daemon, on its default socket */
+	uint64_t pool_size; /* bytes */
 	enum pool_pages huge_pages;
 	enum pool_lock lock; /* default: yes as root or under systemd, else auto */
 	uint32_t spin_usec;
@@ -91,9 +91,8 @@ struct config {
 	char *state_dir; /* NULL: profiles are not saved */
 	enum gpu_engine engine;
 	char *cuda_library, *cufile_library; /* NULL: where the loader finds them */
-	uint64_t client_device_max;	     /* bytes; 0: no limit */
 	uint32_t idle_exit_sec;
-	/* config_check() sets those of the pool's bytes. */
+	/* config_check() has the defaults of those that depend on others. */
 	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
 	uint64_t n_descriptors;			 /* RLIMIT_NOFILE */
 	bool follows_descriptors[N_QUOTA_KINDS]; /* limits that RLIMIT_NOFILE made smaller */

@@ -39,50 +39,33 @@ static int number_parse(const char *text, bool is_size, uint64_t *ret_number)
 	return size_parse(text, ret_number);
 }
 
-static int number_check(const struct key *key, const char *text, bool is_size, uint64_t *ret_number,
+static int number_store(void *field, const struct key *key, const char *text, bool is_size,
 			struct error *error)
 {
-	if (number_parse(text, is_size, ret_number) < 0 || *ret_number < key->min ||
-	    *ret_number > key->max)
+	uint64_t n;
+
+	if (number_parse(text, is_size, &n) < 0 || n < key->min || n > key->max)
 		return error_set_plain(
 			error, -EINVAL, "must be a number from %" PRIu64 " to %" PRIu64 "%s",
 			key->min, key->max,
 			is_size ? " (bytes, or with K, M, G, T, KiB, MiB, GiB, TiB behind it)"
 				: "");
+	if (key->field_bytes ==
+	    sizeof(uint32_t)) /* it holds the largest number that the key allows */
+		*(uint32_t *)field = (uint32_t)n;
+	else
+		*(uint64_t *)field = n;
 	return 0;
 }
 
 static int size_set(void *field, const struct key *key, const char *text, struct error *error)
 {
-	return number_check(key, text, true, field, error);
+	return number_store(field, key, text, true, error);
 }
 
-/* A count of 64 bits. */
-static int count_set(void *field, const struct key *key, const char *text, struct error *error)
+static int number_set(void *field, const struct key *key, const char *text, struct error *error)
 {
-	return number_check(key, text, false, field, error);
-}
-
-/* The largest number that the key allows fits into 32 bits. */
-static int number32_set(uint32_t *field, const struct key *key, const char *text, bool is_size,
-			struct error *error)
-{
-	uint64_t n;
-	int r = number_check(key, text, is_size, &n, error);
-
-	if (r == 0)
-		*field = (uint32_t)n;
-	return r;
-}
-
-static int u32_set(void *field, const struct key *key, const char *text, struct error *error)
-{
-	return number32_set(field, key, text, false, error);
-}
-
-static int size32_set(void *field, const struct key *key, const char *text, struct error *error)
-{
-	return number32_set(field, key, text, true, error);
+	return number_store(field, key, text, false, error);
 }
 
 static int bool_set(void *field, const struct key *key, const char *text, struct error *error)
@@ -100,58 +83,44 @@ _Static_assert(sizeof(enum pool_lock) == sizeof(unsigned) &&
 		       sizeof(enum gpu_engine) == sizeof(unsigned),
 	       "word_set() writes an unsigned");
 
-/* words: in the order of the enum; must: how a refusal explains them. */
-static int word_set(unsigned *field, const char *const *words, const char *must, const char *text,
-		    struct error *error)
+static const struct {
+	enum key_section section;
+	const char *key;
+	const char *words[4]; /* in the order of the enum; then NULL */
+	const char *must;     /* how a refusal explains them */
+} enums[] = {
+	{ KEYS_DAEMON,
+	  "lock",
+	  { "yes", "auto" },
+	  "yes (refuse memory that cannot be locked) or auto (serve it unlocked)" },
+	{ KEYS_DAEMON,
+	  "huge_pages",
+	  { "auto", "reserved", "no" },
+	  "auto (transparent huge pages, where the kernel has them), reserved (those that the host "
+	  "has reserved before these) or no" },
+	{ KEYS_DAEMON,
+	  "engine",
+	  { "auto", "libaio", "gds" },
+	  "auto (cuFile where it needs no copy, else copies), libaio (GPU memory is copied) or gds "
+	  "(cuFile, or the op fails)" },
+	{ KEYS_STORE,
+	  "engine",
+	  { "libaio" },
+	  "libaio; the engine for GPU memory is set in [daemon]" },
+};
+
+static int word_set(void *field, const struct key *key, const char *text, struct error *error)
 {
-	for (unsigned i = 0; words[i]; i++)
-		if (strcasecmp(text, words[i]) == 0) {
-			*field = i;
+	unsigned row = 0;
+
+	while (enums[row].section != key->section || strcmp(enums[row].key, key->name) != 0)
+		row++; /* each key with this setter has one */
+	for (unsigned i = 0; enums[row].words[i]; i++)
+		if (strcasecmp(text, enums[row].words[i]) == 0) {
+			*(unsigned *)field = i;
 			return 0;
 		}
-	return error_set_plain(error, -EINVAL, "must be %s", must);
-}
-
-static int lock_set(void *field, const struct key *key, const char *text, struct error *error)
-{
-	static const char *const words[] = { "yes", "auto", NULL };
-
-	(void)key;
-	return word_set(field, words,
-			"yes (refuse memory that cannot be locked) or auto (serve it unlocked)",
-			text, error);
-}
-
-static int pages_set(void *field, const struct key *key, const char *text, struct error *error)
-{
-	static const char *const words[] = { "auto", "reserved", "no", NULL };
-
-	(void)key;
-	return word_set(field, words,
-			"auto (transparent huge pages, where the kernel has them), reserved (those "
-			"that the host has reserved before these) or no",
-			text, error);
-}
-
-static int gpu_engine_set(void *field, const struct key *key, const char *text, struct error *error)
-{
-	static const char *const words[] = { "auto", "libaio", "gds", NULL };
-
-	(void)key;
-	return word_set(
-		field, words,
-		"auto (cuFile or copies, whichever is faster), libaio (GPU memory is copied) or gds "
-		"(cuFile, or the op fails)",
-		text, error);
-}
-
-static int engine_set(void *field, const struct key *key, const char *text, struct error *error)
-{
-	static const char *const words[] = { "libaio", NULL };
-
-	(void)key;
-	return word_set(field, words, "libaio; the engine for GPU memory is set in [daemon]", text,
-			error);
+	return error_set_plain(error, -EINVAL, "must be %s", enums[row].must);
 }
 
 /* Absolute: nobody knows in which directory the daemon will be started. */
@@ -233,8 +202,10 @@ static int access_add_text(struct access *access, const char *what, const char *
 }
 
 /* Names or numbers with commas between them. */
-static int ids_set(struct access *access, bool is_group, const char *text, struct error *error)
+static int ids_set(void *field, const struct key *key, const char *text, struct error *error)
 {
+	const bool is_group = strcmp(key->name, "groups") == 0;
+	struct access *access = field;
 	_cleanup_(freep) char *copy = strdup(text);
 	_cleanup_(freep) id_t *ids = NULL;
 	char *rest = copy, *word;
@@ -253,13 +224,13 @@ static int ids_set(struct access *access, bool is_group, const char *text, struc
 			return error_set_plain(error, -EINVAL,
 					       "must be names or numbers of %s, with commas "
 					       "between them",
-					       is_group ? "groups" : "users");
+					       key->name);
 		r = id_find(word, is_group, &ids[n], error);
 		if (r < 0)
 			return r;
 		n++;
 	}
-	if (access_add_text(access, is_group ? "groups" : "users", text) < 0)
+	if (access_add_text(access, key->name, text) < 0)
 		return error_set(error, -ENOMEM, "configuration");
 	if (is_group) {
 		free(access->groups);
@@ -273,38 +244,27 @@ static int ids_set(struct access *access, bool is_group, const char *text, struc
 	return 0;
 }
 
-static int users_set(void *field, const struct key *key, const char *text, struct error *error)
-{
-	(void)key;
-	return ids_set(field, false, text, error);
-}
-
-static int groups_set(void *field, const struct key *key, const char *text, struct error *error)
-{
-	(void)key;
-	return ids_set(field, true, text, error);
-}
-
 /* ---- the table ---- */
 
-#define DAEMON(field) KEYS_DAEMON, offsetof(struct config, field)
-#define STORE(field) KEYS_STORE, offsetof(struct store_config, field)
-#define PROFILE(field) KEYS_PROFILE, offsetof(struct store_config, profile.field)
+#define FIELD(type, field) offsetof(type, field), sizeof(((type *)NULL)->field)
+#define DAEMON(field) KEYS_DAEMON, FIELD(struct config, field)
+#define STORE(field) KEYS_STORE, FIELD(struct store_config, field)
+#define PROFILE(field) KEYS_PROFILE, FIELD(struct store_config, profile.field)
 
 static const struct key keys[] = {
 	{ DAEMON(socket_path), "socket", path_set, 0, SOCKET_PATH_BYTES - 1, SOCKET_SYSTEM, NULL,
 	  "The path of the socket: absolute, at most 107 bytes." },
 	{ DAEMON(pool_size), "pool_size", size_set, POOL_MIN, POOL_MAX, NULL, "64G",
 	  "Limit on the pinned memory of all clients together." },
-	{ DAEMON(client_pool_max), "client_pool_max", size_set, POOL_MIN, POOL_MAX, NULL, "32G",
-	  "Limit on the pinned memory of one client." },
-	{ DAEMON(user_pool_max), "user_pool_max", size_set, POOL_MIN, POOL_MAX, NULL, "32G",
-	  "Limit on the pinned memory of all clients of one user." },
-	{ DAEMON(lock), "lock", lock_set, 0, 0, NULL, "yes",
+	{ DAEMON(client_limit[QUOTA_POOL_BYTES]), "client_pool_max", size_set, POOL_MIN, POOL_MAX,
+	  NULL, "32G", "Limit on the pinned memory of one client." },
+	{ DAEMON(user_limit[QUOTA_POOL_BYTES]), "user_pool_max", size_set, POOL_MIN, POOL_MAX, NULL,
+	  "32G", "Limit on the pinned memory of all clients of one user." },
+	{ DAEMON(lock), "lock", word_set, 0, 0, NULL, "yes",
 	  "Whether memory that cannot be locked is refused (yes) or served unlocked (auto)." },
-	{ DAEMON(huge_pages), "huge_pages", pages_set, 0, 0, "auto", NULL,
+	{ DAEMON(huge_pages), "huge_pages", word_set, 0, 0, "auto", NULL,
 	  "Whether pinned memory consists of huge pages of 2 MiB." },
-	{ DAEMON(spin_usec), "spin_usec", u32_set, 0, SPIN_USEC_MAX, "20", NULL,
+	{ DAEMON(spin_usec), "spin_usec", number_set, 0, SPIN_USEC_MAX, "20", NULL,
 	  "Longest time in microseconds that daemon and client spin before they sleep, up to "
 	  "1000000." },
 	{ DAEMON(auto_stores), "auto_stores", bool_set, 0, 0, "yes", NULL,
@@ -313,73 +273,73 @@ static const struct key keys[] = {
 	  "A group whose members are administrators, like root and the daemon's own user." },
 	{ DAEMON(state_dir), "state_dir", path_set, 0, PATH_MAX - 1, NULL, "/var/lib/dsaiod",
 	  "The absolute path of the directory for profiles that an administrator has saved." },
-	{ DAEMON(engine), "engine", gpu_engine_set, 0, 0, "auto", NULL,
+	{ DAEMON(engine), "engine", word_set, 0, 0, "auto", NULL,
 	  "How GPU memory is read and written: by cuFile (gds), by copies (libaio), or auto." },
-	{ DAEMON(client_device_max), "client_device_max", size_set, 0, POOL_MAX, "0", NULL,
-	  "Limit on the GPU memory of one client that the daemon uses; 0: no limit." },
+	{ DAEMON(client_limit[QUOTA_GPU_BYTES]), "client_device_max", size_set, 0, POOL_MAX, "0",
+	  NULL, "Limit on the GPU memory of one client that the daemon uses; 0: no limit." },
 	{ DAEMON(cuda_library), "cuda_library", path_set, 0, PATH_MAX - 1, NULL,
 	  "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
 	  "The absolute path of NVIDIA's libcuda, which finds the host's GPUs." },
 	{ DAEMON(cufile_library), "cufile_library", path_set, 0, PATH_MAX - 1, NULL,
 	  "/usr/local/cuda/lib64/libcufile.so.0",
 	  "The absolute path of NVIDIA's libcufile, which moves bytes between storage and GPUs." },
-	{ DAEMON(idle_exit_sec), "idle_exit_sec", u32_set, 0, IDLE_EXIT_SEC_MAX, "0", NULL,
+	{ DAEMON(idle_exit_sec), "idle_exit_sec", number_set, 0, IDLE_EXIT_SEC_MAX, "0", NULL,
 	  "Exit this number of seconds after the last client has disconnected, up to 86400; 0: never." },
-	{ DAEMON(client_limit[QUOTA_SLABS]), "client_slabs", count_set, 1, CLIENT_OBJECTS_MAX,
+	{ DAEMON(client_limit[QUOTA_SLABS]), "client_slabs", number_set, 1, CLIENT_OBJECTS_MAX,
 	  "1024", NULL, "Limit on the slabs of one client, imported memory included." },
-	{ DAEMON(client_limit[QUOTA_FILES]), "client_files", count_set, 1, CLIENT_OBJECTS_MAX,
+	{ DAEMON(client_limit[QUOTA_FILES]), "client_files", number_set, 1, CLIENT_OBJECTS_MAX,
 	  "16384", NULL, "Limit on the files that one client has open or cached." },
-	{ DAEMON(client_limit[QUOTA_HANDLES]), "client_handles", count_set, 1, CLIENT_OBJECTS_MAX,
+	{ DAEMON(client_limit[QUOTA_HANDLES]), "client_handles", number_set, 1, CLIENT_OBJECTS_MAX,
 	  "256", NULL, "Limit on the handles of one client." },
-	{ DAEMON(client_limit[QUOTA_CHANNELS]), "client_channels", count_set, 1, CLIENT_OBJECTS_MAX,
-	  "1024", NULL,
+	{ DAEMON(client_limit[QUOTA_CHANNELS]), "client_channels", number_set, 1,
+	  CLIENT_OBJECTS_MAX, "1024", NULL,
 	  "Limit on the channels of one client; a handle has one for each store that it uses." },
-	{ DAEMON(client_limit[QUOTA_ENTRIES]), "client_entries", count_set, 1, ENTRIES_MAX,
+	{ DAEMON(client_limit[QUOTA_ENTRIES]), "client_entries", number_set, 1, ENTRIES_MAX,
 	  "262144", NULL,
 	  "Limit on the submission entries of one client: ops that may be open at the same time." },
-	{ DAEMON(client_limit[QUOTA_CALLS]), "client_requests", count_set, 1, USER_OBJECTS_MAX,
+	{ DAEMON(client_limit[QUOTA_CALLS]), "client_requests", number_set, 1, USER_OBJECTS_MAX,
 	  "64", NULL,
 	  "Limit on the unanswered requests of one client; further requests wait in its socket." },
-	{ DAEMON(user_limit[QUOTA_SESSIONS]), "user_clients", count_set, 1, USER_OBJECTS_MAX,
+	{ DAEMON(user_limit[QUOTA_SESSIONS]), "user_clients", number_set, 1, USER_OBJECTS_MAX,
 	  "1024", NULL, "Limit on the clients of one user." },
-	{ DAEMON(user_limit[QUOTA_SLABS]), "user_slabs", count_set, 1, USER_OBJECTS_MAX, "4096",
+	{ DAEMON(user_limit[QUOTA_SLABS]), "user_slabs", number_set, 1, USER_OBJECTS_MAX, "4096",
 	  NULL, "Limit on the slabs of all clients of one user." },
-	{ DAEMON(user_limit[QUOTA_FILES]), "user_files", count_set, 1, USER_OBJECTS_MAX, "262144",
+	{ DAEMON(user_limit[QUOTA_FILES]), "user_files", number_set, 1, USER_OBJECTS_MAX, "262144",
 	  NULL, "Limit on the files that all clients of one user have open or cached." },
-	{ DAEMON(user_limit[QUOTA_HANDLES]), "user_handles", count_set, 1, USER_OBJECTS_MAX, "1024",
-	  NULL, "Limit on the handles of all clients of one user." },
-	{ DAEMON(user_limit[QUOTA_CHANNELS]), "user_channels", count_set, 1, USER_OBJECTS_MAX,
+	{ DAEMON(user_limit[QUOTA_HANDLES]), "user_handles", number_set, 1, USER_OBJECTS_MAX,
+	  "1024", NULL, "Limit on the handles of all clients of one user." },
+	{ DAEMON(user_limit[QUOTA_CHANNELS]), "user_channels", number_set, 1, USER_OBJECTS_MAX,
 	  "4096", NULL, "Limit on the channels of all clients of one user." },
-	{ DAEMON(user_limit[QUOTA_ENTRIES]), "user_entries", count_set, 1, ENTRIES_MAX, "1048576",
+	{ DAEMON(user_limit[QUOTA_ENTRIES]), "user_entries", number_set, 1, ENTRIES_MAX, "1048576",
 	  NULL, "Limit on the submission entries of all clients of one user." },
-	{ DAEMON(user_limit[QUOTA_CALLS]), "user_requests", count_set, 1, USER_OBJECTS_MAX, "256",
+	{ DAEMON(user_limit[QUOTA_CALLS]), "user_requests", number_set, 1, USER_OBJECTS_MAX, "256",
 	  NULL, "Limit on the unanswered requests of all clients of one user." },
 	{ STORE(path), "path", path_set, 0, PATH_MAX - 1, NULL, "/mnt/nvme0",
 	  "A directory on the file system, which names all of it, or a block device: an absolute path." },
-	{ STORE(engine), "engine", engine_set, 0, 0, "libaio", NULL,
+	{ STORE(engine), "engine", word_set, 0, 0, "libaio", NULL,
 	  "The engine for host memory: libaio." },
-	{ STORE(max_lanes), "lanes", u32_set, 1, STORE_LANES_MAX, NULL, "4",
+	{ STORE(max_lanes), "lanes", number_set, 1, STORE_LANES_MAX, NULL, "4",
 	  "Largest number of I/O threads, 1 to 64." },
 	{ STORE(window_bytes), "window_bytes", size_set, WINDOW_MIN, WINDOW_MAX, NULL, "8M",
 	  "Limit on the window: bytes in flight while several clients use the store." },
-	{ STORE(spin_usec), "spin_usec", u32_set, 0, SPIN_USEC_MAX, NULL, "20",
+	{ STORE(spin_usec), "spin_usec", number_set, 0, SPIN_USEC_MAX, NULL, "20",
 	  "As in [daemon], for this store's lanes." },
-	{ STORE(access), "users", users_set, 0, 0, NULL, "root, 1001",
+	{ STORE(access), "users", ids_set, 0, 0, NULL, "root, 1001",
 	  "Names or numbers of the users that the store serves, with commas between them." },
-	{ STORE(access), "groups", groups_set, 0, 0, NULL, "users",
+	{ STORE(access), "groups", ids_set, 0, 0, NULL, "users",
 	  "Names or numbers of the groups whose members the store serves, with commas between "
 	  "them." },
-	{ PROFILE(block_size), "block_size", size32_set, PROFILE_BLOCK_SIZE_MIN,
+	{ PROFILE(block_size), "block_size", size_set, PROFILE_BLOCK_SIZE_MIN,
 	  PROFILE_BLOCK_SIZE_MAX, "1M", NULL,
 	  "Bytes of one request to the device (a block), 512 to 64M in steps of 512." },
-	{ PROFILE(queue_depth), "queue_depth", u32_set, 1, PROFILE_QUEUE_DEPTH_MAX, "128", NULL,
+	{ PROFILE(queue_depth), "queue_depth", number_set, 1, PROFILE_QUEUE_DEPTH_MAX, "128", NULL,
 	  "Requests of a handle in flight in one lane, 1 to 4096." },
 	{ PROFILE(single_submit), "single_submit", bool_set, 0, 0, "no", NULL,
 	  "Whether requests are handed to the kernel one by one." },
 	{ PROFILE(overlap_events), "overlap_events", bool_set, 0, 0, "yes", NULL,
 	  "Whether the queue is refilled while requests are in flight, instead of after all have "
 	  "completed." },
-	{ PROFILE(intra_op_parallelism), "intra_op_parallelism", u32_set, 1,
+	{ PROFILE(intra_op_parallelism), "intra_op_parallelism", number_set, 1,
 	  PROFILE_PARALLELISM_MAX, "1", NULL, "Parts that an op is cut into, 1 to 64." },
 };
 #define N_KEYS ((unsigned)(sizeof(keys) / sizeof(*keys)))

@@ -26,7 +26,7 @@ enum key_section {
 
 struct key {
 	enum key_section section;
-	size_t offset; /* of its field */
+	size_t offset, field_bytes; /* where its field is */
 	const char *name;
 	int (*set)(void *field, const struct key *key, const char *text, struct error *error);
 	uint64_t min, max;

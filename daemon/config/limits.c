@@ -141,19 +141,18 @@ static void rule_settle(struct config *config, const struct rule *rule, uint64_t
 
 static void pool_settle(struct config *config)
 {
+	const uint64_t half = config->pool_size / 2;
+
 	if (!config_key_line(config, "client_pool_max"))
-		config->client_pool_max = config->pool_size / 2;
+		config->client_limit[QUOTA_POOL_BYTES] = half;
 	if (!config_key_line(config, "user_pool_max"))
-		config->user_pool_max = config->is_user ? config->pool_size : config->pool_size / 2;
+		config->user_limit[QUOTA_POOL_BYTES] = config->is_user ? config->pool_size : half;
 	pair_settle(config, "user_pool_max", "pool_size");
 	pair_settle(config, "client_pool_max", "pool_size");
 	pair_settle(config, "client_pool_max", "user_pool_max");
-	config->client_limit[QUOTA_POOL_BYTES] = config->client_pool_max;
-	config->user_limit[QUOTA_POOL_BYTES] = config->user_pool_max;
 	config->user_limit[QUOTA_GPU_BYTES] = UINT64_MAX;
-	config->client_limit[QUOTA_GPU_BYTES] = config->client_device_max
-							? config->client_device_max
-							: UINT64_MAX;
+	if (!config->client_limit[QUOTA_GPU_BYTES]) /* client_device_max = 0 */
+		config->client_limit[QUOTA_GPU_BYTES] = UINT64_MAX;
 }
 
 void limits_settle(struct config *config)

@@ -251,9 +251,9 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.features = hello->features & hello_features(hello, &path);
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
-	ours.client_pool_max = service->client_limit[QUOTA_POOL_BYTES];
+	ours.client_pool_max = service->config->client_limit[QUOTA_POOL_BYTES];
 	ours.max_entries = RING_ENTRIES_MAX;
-	ours.spin_usec = service->spin_usec;
+	ours.spin_usec = service->config->spin_usec;
 	ours.max_files = session_max_files(session);
 	ours.gpu_way = path.path;
 	ours.gpu_why = (char *)(uintptr_t)hello_gpu_why(hello, &path);	  /* only read */

@@ -191,6 +191,7 @@ static int server_init_service(struct server *server, struct event_base *base)
 	struct service *service = &server->service;
 
 	*service = (struct service){
+		.config = config,
 		.mailbox = &server->mailbox,
 		.pool = { .quota = { .name = "the daemon" },
 			  .lock = config->lock,
@@ -198,7 +199,6 @@ static int server_init_service(struct server *server, struct event_base *base)
 			  .follows_limit = !config_key_line(config, "pool_size"),
 			  .is_locked = true,
 			  .main_mailbox = &server->mailbox },
-		.spin_usec = config->spin_usec,
 		.started_nsec = clock_nsec(),
 		.on_frame = serve_frame,
 		.on_garbage = serve_garbage,
@@ -210,8 +210,6 @@ static int server_init_service(struct server *server, struct event_base *base)
 	service->pool.quota.n_descriptors = config->n_descriptors;
 	memcpy(service->pool.quota.follows_descriptors, config->follows_descriptors,
 	       sizeof(config->follows_descriptors));
-	memcpy(service->client_limit, config->client_limit, sizeof(service->client_limit));
-	memcpy(service->user_limit, config->user_limit, sizeof(service->user_limit));
 	service->max_closing_sockets = config->n_descriptors / SERVICE_CLOSING_DIVISOR + 1;
 	return service_init(service, base);
 }

@@ -95,7 +95,7 @@ int service_init(struct service *service, struct event_base *base)
 	service->base = base;
 	service->users = (struct users){
 		.quota = &service->pool.quota,
-		.limit = service->user_limit,
+		.limit = service->config->user_limit,
 		.mailbox = service->mailbox,
 		.on_room = on_room,
 		.arg = service,

@@ -39,14 +39,13 @@ struct session;
 
 struct service {
 	/* The server sets these before the first session. */
+	const struct config *config; /* borrowed */
 	struct event_base *base;
 	struct mailbox *mailbox; /* the main thread's */
 	struct pool pool;
 	struct registry registry;
-	uint64_t client_limit[N_QUOTA_KINDS], user_limit[N_QUOTA_KINDS];
 	uint64_t max_closing_sockets; /* see service_may_accept() */
-	uint32_t spin_usec;
-	uint64_t started_nsec; /* CLOCK_MONOTONIC */
+	uint64_t started_nsec;	      /* CLOCK_MONOTONIC */
 	struct gpu_requests gpu;
 	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD; the
 	   rest is closed on the user's worker threads. */

@@ -310,7 +310,7 @@ int session_new(struct service *service, int fd, struct error *error)
 	(void)snprintf(session->quota.name, sizeof(session->quota.name), "client %" PRIu32,
 		       session->id);
 	session->quota.parent = &session->user->quota;
-	memcpy(session->quota.limit, service->client_limit, sizeof(session->quota.limit));
+	memcpy(session->quota.limit, service->config->client_limit, sizeof(session->quota.limit));
 	session->gpu = (struct gpu_client){ .requests = &service->gpu,
 					    .user = &session->user->gpu,
 					    .pool = &service->pool,

@@ -93,6 +93,7 @@ static void control_setup(void)
 				    control_on_mailbox, NULL);
 	ck_assert_int_eq(event_add(c.mailbox_event, NULL), 0);
 	c.service = (struct service){
+		.config = &c.config,
 		.mailbox = &c.mailbox,
 		.pool = { .quota = { .name = "the daemon", .n_descriptors = 1024 },
 			  .lock = POOL_LOCK_AUTO,
@@ -105,10 +106,9 @@ static void control_setup(void)
 	};
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++) {
 		c.service.pool.quota.limit[i] = UINT64_MAX;
-		c.service.client_limit[i] = c.service.user_limit[i] = 1000;
+		c.config.client_limit[i] = c.config.user_limit[i] = 1000;
 	}
-	c.service.client_limit[QUOTA_POOL_BYTES] = c.service.user_limit[QUOTA_POOL_BYTES] = 64
-											    << 20;
+	c.config.client_limit[QUOTA_POOL_BYTES] = c.config.user_limit[QUOTA_POOL_BYTES] = 64 << 20;
 	ck_assert_msg(registry_init(&c.service.registry, &c.config, c.base, &c.mailbox, &c.error) ==
 			      0,
 		      "%s", c.error.text);

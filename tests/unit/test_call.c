@@ -6,7 +6,7 @@ START_TEST(a_call_is_charged_until_it_is_freed)
 	struct session *session;
 	int fd;
 
-	c.service.client_limit[QUOTA_CALLS] = 2;
+	c.config.client_limit[QUOTA_CALLS] = 2;
 	session = control_connect(&fd);
 	ck_assert_int_eq(call_new(session, 1, &calls[0], &c.error), 0);
 	ck_assert_int_eq(call_new(session, 2, &calls[1], &c.error), 0);
@@ -39,8 +39,8 @@ START_TEST(at_a_limit_requests_stay_in_the_socket_until_a_call_is_freed)
 	struct call *call;
 	int fds[2];
 
-	c.service.client_limit[QUOTA_CALLS] = limits[_i].client_limit;
-	c.service.user_limit[QUOTA_CALLS] = limits[_i].user_limit;
+	c.config.client_limit[QUOTA_CALLS] = limits[_i].client_limit;
+	c.config.user_limit[QUOTA_CALLS] = limits[_i].user_limit;
 	for (int i = 0; i < 2; i++)
 		sessions[i] = control_connect(&fds[i]);
 	ck_assert_int_eq(call_new(sessions[limits[_i].of], 1, &call, &c.error), 0);

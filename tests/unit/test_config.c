@@ -49,8 +49,8 @@ START_TEST(the_defaults_are_those_of_the_manual)
 	ck_assert_int_eq(config_check(&config, &error), 0);
 	ck_assert_str_eq(config.socket_path, "/run/dsaiod/dsaiod.sock");
 	ck_assert_uint_eq(config.pool_size, memory / 2);
-	ck_assert_uint_eq(config.client_pool_max, memory / 2 / 2);
-	ck_assert_uint_eq(config.user_pool_max, memory / 2 / 2);
+	ck_assert_uint_eq(config.client_limit[QUOTA_POOL_BYTES], memory / 2 / 2);
+	ck_assert_uint_eq(config.user_limit[QUOTA_POOL_BYTES], memory / 2 / 2);
 	ck_assert_uint_eq(config.spin_usec, 20);
 	ck_assert(config.auto_stores);
 	ck_assert(!config.has_admin_group);
@@ -132,7 +132,7 @@ START_TEST(a_whole_file_is_taken)
 			 0);
 	ck_assert_str_eq(config.socket_path, "/tmp/s.sock");
 	ck_assert_uint_eq(config.pool_size, UINT64_C(3) << 30);
-	ck_assert_uint_eq(config.client_pool_max, 512u << 20);
+	ck_assert_uint_eq(config.client_limit[QUOTA_POOL_BYTES], 512u << 20);
 	ck_assert_int_eq(config.lock, POOL_LOCK_AUTO);
 	ck_assert_uint_eq(config.spin_usec, 0);
 	ck_assert_uint_eq(config.user_limit[QUOTA_POOL_BYTES], 1u << 30);

@@ -14,7 +14,7 @@ static uint32_t ids[N_FILES];
 /* A client with as many files as the user may have, of which the first n are idle. */
 static void fill(unsigned n_idle)
 {
-	c.service.user_limit[QUOTA_FILES] = N_FILES;
+	c.config.user_limit[QUOTA_FILES] = N_FILES;
 	cache = control_client(&fds[0]);
 	other = control_client(&fds[1]);
 	for (unsigned i = 0; i < N_FILES; i++) {

@@ -23,7 +23,7 @@ START_TEST(a_client_too_many_is_refused_and_its_socket_stays_the_callers)
 {
 	int fds[2], fd;
 
-	c.service.user_limit[QUOTA_SESSIONS] = 1;
+	c.config.user_limit[QUOTA_SESSIONS] = 1;
 	(void)control_connect(&fd);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
 	ck_assert_int_eq(session_new(&c.service, fds[0], &c.error), -EUSERS);
