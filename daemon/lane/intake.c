@@ -14,18 +14,6 @@
 /* The least of each user, and of a client or channel as far as it is left: a guess. */
 #define TAKES_LEAST 8
 
-void intake_init(struct intake *intake, const struct intake_config *config)
-{
-	*intake = (struct intake){ .store = config->store,
-				   .turn = config->turn,
-				   .admit = config->admit,
-				   .ready = config->ready,
-				   .publish = config->publish,
-				   .transfer = config->transfer,
-				   .poller = config->poller,
-				   .park_nsec = config->park_nsec };
-}
-
 /* ---- channels awake and parked ---- */
 
 static void awake_add(struct intake *intake, struct channel *channel)

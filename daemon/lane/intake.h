@@ -16,7 +16,8 @@
 
 struct lane_cancel;
 
-struct intake_config {
+/* The lane sets the first ones; the others start as zeroes. */
+struct intake {
 	struct lane_store *store; /* all pointers are borrowed */
 	const struct lane_turn *turn;
 	struct admit *admit;
@@ -25,27 +26,14 @@ struct intake_config {
 	struct transfer *transfer;
 	struct poller *poller;
 	uint64_t park_nsec; /* a channel that was quiet for so long is parked */
-};
-
-struct intake {
-	struct lane_store *store;
-	const struct lane_turn *turn;
-	struct admit *admit;
-	struct ready *ready;
-	struct publish *publish;
-	struct transfer *transfer;
-	struct poller *poller;
 
 	struct list awake; /* channels that are not parked */
 	uint32_t n_channels, n_parked, n_closing;
 	uint32_t n_awake_users;
 	uint64_t n_turns;
-	uint64_t park_nsec;
 	uint64_t next_park_nsec;     /* when to look for channels to park again */
 	uint64_t next_deadline_nsec; /* 0: none */
 };
-
-void intake_init(struct intake *intake, const struct intake_config *config);
 
 void intake_add_channel(struct intake *intake, struct channel *channel);
 void intake_remove_channel(struct intake *intake, struct channel *channel);

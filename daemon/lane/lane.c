@@ -264,23 +264,23 @@ static int init_home(struct lane *lane, const struct lane_config *config)
 					  .admit = &lane->admit,
 					  .may_start = intake_may_start,
 					  .arg = &lane->intake };
-	intake_init(&lane->intake, &(struct intake_config){ .store = lane->store,
-							    .turn = &lane->turn,
-							    .admit = &lane->admit,
-							    .ready = &lane->ready,
-							    .publish = &lane->publish,
-							    .transfer = &lane->transfer,
-							    .poller = &lane->poller,
-							    .park_nsec = config->park_nsec });
-	return transfer_init(&lane->transfer,
-			     &(struct transfer_config){ .store = lane->store,
-							.turn = &lane->turn,
-							.admit = &lane->admit,
-							.ready = &lane->ready,
-							.publish = &lane->publish,
-							.engine = &lane->engine,
-							.threads = lane->threads,
-							.log_limit = &lane->log_limit });
+	lane->intake = (struct intake){ .store = lane->store,
+					.turn = &lane->turn,
+					.admit = &lane->admit,
+					.ready = &lane->ready,
+					.publish = &lane->publish,
+					.transfer = &lane->transfer,
+					.poller = &lane->poller,
+					.park_nsec = config->park_nsec };
+	lane->transfer = (struct transfer){ .store = lane->store,
+					    .turn = &lane->turn,
+					    .admit = &lane->admit,
+					    .ready = &lane->ready,
+					    .publish = &lane->publish,
+					    .engine = &lane->engine,
+					    .threads = lane->threads,
+					    .log_limit = &lane->log_limit };
+	return transfer_init(&lane->transfer);
 }
 
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error)

@@ -4,20 +4,12 @@
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 
-int transfer_init(struct transfer *transfer, const struct transfer_config *config)
+int transfer_init(struct transfer *transfer)
 {
 	int r = bounces_init(&transfer->bounces);
 
 	if (r < 0)
 		return r;
-	transfer->store = config->store;
-	transfer->turn = config->turn;
-	transfer->admit = config->admit;
-	transfer->ready = config->ready;
-	transfer->publish = config->publish;
-	transfer->engine = config->engine;
-	transfer->threads = config->threads;
-	transfer->log_limit = config->log_limit;
 	transfer->blocks.depth = transfer->engine->depth;
 	r = blocks_prepare_lane(&transfer->blocks, 0);
 	if (r < 0)

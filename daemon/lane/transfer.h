@@ -39,19 +39,9 @@
 #include "daemon/lane/side_lane.h"
 #include "daemon/object/unaligned.h"
 
-struct transfer_config {
-	struct lane_store *store; /* all are borrowed */
-	const struct lane_turn *turn;
-	struct admit *admit;
-	struct ready *ready;
-	struct publish *publish;
-	struct engine_queue *engine;
-	struct engine *threads;
-	struct log_limit *log_limit;
-};
-
+/* The lane sets the pointers before transfer_init(); the others start as zeroes. */
 struct transfer {
-	struct lane_store *store;
+	struct lane_store *store; /* all are borrowed */
 	const struct lane_turn *turn;
 	struct admit *admit;
 	struct ready *ready;
@@ -76,7 +66,7 @@ struct transfer {
 	uint64_t blocks_timed_nsec; /* the store's blocks_nsec is of then */
 };
 
-int transfer_init(struct transfer *transfer, const struct transfer_config *config); /* 0, -errno */
+int transfer_init(struct transfer *transfer);	 /* 0, -errno */
 void transfer_deinit(struct transfer *transfer); /* zeroes are fine */
 
 /* Main thread: sets blocks aside for a further side lane, number index from 1.  0 or -ENOMEM. */

@@ -234,23 +234,22 @@ static void parts_setup(void)
 				      .admit = &p.admit,
 				      .may_start = intake_may_start,
 				      .arg = &p.intake };
-	ck_assert_int_eq(
-		transfer_init(&p.transfer, &(struct transfer_config){ .store = &p.store,
-								      .turn = &p.turn,
-								      .admit = &p.admit,
-								      .ready = &p.ready,
-								      .publish = &p.publish,
-								      .engine = &p.engine,
-								      .threads = &p.workers.engine,
-								      .log_limit = &p.log_limit }),
-		0);
-	intake_init(&p.intake, &(struct intake_config){ .store = &p.store,
-							.turn = &p.turn,
-							.admit = &p.admit,
-							.ready = &p.ready,
-							.publish = &p.publish,
-							.transfer = &p.transfer,
-							.park_nsec = 10000000 });
+	p.transfer = (struct transfer){ .store = &p.store,
+					.turn = &p.turn,
+					.admit = &p.admit,
+					.ready = &p.ready,
+					.publish = &p.publish,
+					.engine = &p.engine,
+					.threads = &p.workers.engine,
+					.log_limit = &p.log_limit };
+	ck_assert_int_eq(transfer_init(&p.transfer), 0);
+	p.intake = (struct intake){ .store = &p.store,
+				    .turn = &p.turn,
+				    .admit = &p.admit,
+				    .ready = &p.ready,
+				    .publish = &p.publish,
+				    .transfer = &p.transfer,
+				    .park_nsec = 10000000 };
 
 	memset(&p.objects.files, 0, sizeof(p.objects.files));
 	memset(&p.objects.slabs, 0, sizeof(p.objects.slabs));
