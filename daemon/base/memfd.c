@@ -4,11 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U /* Linux 6.3 */
-#endif
 
 int memfd_new(const char *name, uint64_t size_bytes, unsigned flags)
 {

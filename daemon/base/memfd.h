@@ -8,6 +8,11 @@
 #define DSAIO_DAEMON_BASE_MEMFD_H
 
 #include <stdint.h>
+#include <sys/mman.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
 
 /* flags: MFD_HUGETLB and a size, or 0.  A descriptor, or -errno. */
 int memfd_new(const char *name, uint64_t size_bytes, unsigned flags);

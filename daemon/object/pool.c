@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/falloc.h>
+#include <linux/memfd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,22 +20,6 @@
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
-#endif
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14 */
-#endif
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24 /* Linux 5.18 */
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1 */
-#endif
-#ifndef MFD_HUGE_2MB
-#define MFD_HUGE_2MB (21U << 26)
-#endif
 
 /* The processor time that huge pages may take: 2.5 s a GiB.  Those that the kernel has take 0.1 s, small pages
    0.7 s.  Where a hypervisor has to find the memory first, both take 1 to 2 s, and reads into small ones have three

@@ -6,6 +6,11 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/mman.h>
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; glibc 2.37 */
+#endif
 
 /* The size that x86-64 and arm64 have beside their base page. */
 #define MAP_HUGE_BYTES ((size_t)2 << 20)

@@ -1,5 +1,6 @@
 /* huge pages: found in a mapping that is not aligned as they are, as a client's is. */
 #include "client/ctl/bench/huge_pages.h"
+#include "proto/util/map.h"
 #include "tests/unit/suite.h"
 
 #include <stdbool.h>
@@ -10,10 +11,6 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 #define BYTES (4 * HUGE_BYTES)
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1 */
-#endif
 
 /* A mapping that begins 4 KiB before or behind a huge page's address. */
 static char *map_unaligned(int fd)

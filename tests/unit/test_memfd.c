@@ -14,9 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U
-#endif
 #ifndef F_SEAL_EXEC
 #define F_SEAL_EXEC 0x20
 #endif

@@ -1,6 +1,7 @@
 #include "daemon/object/pool.h"
 
 #include "proto/util/clock.h"
+#include "proto/util/map.h"
 #include "tests/huge_pages.h"
 #include "tests/unit/slab_reports.h"
 
@@ -17,9 +18,6 @@
 #include <unistd.h>
 
 #define MIB (1u << 20)
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1 */
-#endif
 
 static void setup(void)
 {
