@@ -185,7 +185,8 @@ TEST(threads, "threads allocate and free GPU memory at the same addresses, and g
 	}
 	for (unsigned i = 0; i < N_USERS; i++)
 		CHECK_EQ(pthread_join(users[i].thread, NULL), 0);
-	CHECK(n_imported(rig.daemon) <= 2 * N_USERS);
+	while (n_imported(rig.daemon) > 2 * N_USERS)
+		(void)usleep(1000); /* releases are posted; the test's time limit ends it */
 	rig_gone(&rig);
 }
 

@@ -113,6 +113,7 @@ START_TEST(memory_that_is_mapped_anew_is_other_memory)
 	ck_assert_uint_eq(seen().last_freed, 1);
 	gpu_map(memory, false); /* not to be exported */
 	ck_assert_int_eq(use(memory), 0);
+	settle();
 	ck_assert_uint_eq(seen().n_imports, 2);
 	ck_assert_uint_eq(seen().last_freed, 2);
 }
