@@ -67,38 +67,6 @@ static void begin(struct destination *d, struct side *side)
 	ck_assert_int_eq(write(side->fd, "new", 3), 3);
 }
 
-START_TEST(a_placed_file_replaces_the_old_one_with_its_mode)
-{
-	struct destination d = DESTINATION_INIT;
-	struct side side = { .fd = -1 };
-	struct stat st;
-
-	make_old(0640);
-	begin(&d, &side);
-	ck_assert_int_eq(size_of_file(), 11);
-	ck_assert_int_eq(destination_sync(&d, NULL, text), 0);
-	ck_assert_int_eq(destination_place(&d, &ctl, true, text), 0);
-	destination_deinit(&d);
-	ck_assert_int_eq(stat(path, &st), 0);
-	ck_assert_int_eq(st.st_size, 3);
-	ck_assert_int_eq(st.st_mode & 0777, 0640);
-	(void)close(side.fd);
-}
-END_TEST
-
-START_TEST(a_failure_leaves_the_old_file)
-{
-	struct destination d = DESTINATION_INIT;
-	struct side side = { .fd = -1 };
-
-	make_old(0600);
-	begin(&d, &side);
-	destination_deinit(&d);
-	ck_assert_int_eq(size_of_file(), 11);
-	(void)close(side.fd);
-}
-END_TEST
-
 START_TEST(a_file_that_appeared_meanwhile_stays)
 {
 	struct destination d = DESTINATION_INIT;
@@ -152,75 +120,6 @@ START_TEST(a_temporary_file_that_is_removed_meanwhile_is_an_error_with_a_message
 }
 END_TEST
 
-START_TEST(paths_that_are_no_destination_are_refused_unchanged)
-{
-	struct destination d = DESTINATION_INIT;
-	struct side side = { .path = path, .fd = -1 };
-	struct stat st;
-	char other[PATH_MAX + 8];
-
-	make_old(0600);
-	ck_assert_int_eq(stat(path, &st), 0);
-	ck_assert_int_eq(destination_check(&d, &side, path, &st, text), -EINVAL);
-	ck_assert_ptr_nonnull(strstr(text, "are the same file"));
-	side.path = dir;
-	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), -EISDIR);
-	side.path = "/dev/null";
-	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), -EINVAL);
-	(void)snprintf(other, sizeof(other), "%s.new/", path);
-	side.path = other;
-	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), -ENOENT);
-	ck_assert_ptr_nonnull(strstr(text, "no such directory: make it first"));
-	(void)snprintf(other, sizeof(other), "%s.link", path);
-	ck_assert_int_eq(symlink("nothing", other), 0);
-	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), -ENOENT);
-	ck_assert_ptr_nonnull(strstr(text, "is a symbolic link to nothing"));
-	ck_assert_int_eq(unlink(other), 0);
-	destination_deinit(&d);
-}
-END_TEST
-
-START_TEST(a_link_stays_and_its_file_is_replaced)
-{
-	struct destination d = DESTINATION_INIT;
-	struct side side = { .fd = -1 };
-	char link_path[PATH_MAX + 8];
-	struct stat st;
-
-	make_old(0600);
-	(void)snprintf(link_path, sizeof(link_path), "%s.link", path);
-	ck_assert_int_eq(symlink("file", link_path), 0);
-	side.path = link_path;
-	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), 0);
-	ck_assert_int_eq(destination_open(&d, 0666, text), 0);
-	ck_assert_int_eq(destination_place(&d, &ctl, false, text), 0);
-	destination_deinit(&d);
-	ck_assert_int_eq(size_of_file(), 0);
-	ck_assert_int_eq(lstat(link_path, &st), 0);
-	ck_assert(S_ISLNK(st.st_mode));
-	ck_assert_int_eq(unlink(link_path), 0);
-	(void)close(side.fd);
-}
-END_TEST
-
-START_TEST(a_file_of_several_names_is_refused)
-{
-	struct destination d = DESTINATION_INIT;
-	struct side side = { .path = path, .fd = -1 };
-	char other[PATH_MAX + 8];
-
-	make_old(0600);
-	(void)snprintf(other, sizeof(other), "%s.2", path);
-	ck_assert_int_eq(link(path, other), 0);
-	ck_assert_int_eq(destination_check(&d, &side, "source", &no_source, text), 0);
-	ck_assert_int_eq(destination_open(&d, 0666, text), -EMLINK);
-	ck_assert_ptr_nonnull(strstr(text, "has 2 names"));
-	ck_assert_ptr_nonnull(strstr(text, "cp(1) or dd(1)"));
-	destination_deinit(&d);
-	ck_assert_int_eq(unlink(other), 0);
-}
-END_TEST
-
 START_TEST(a_full_disk_is_refused_with_advice)
 {
 	struct destination d = DESTINATION_INIT;
@@ -241,15 +140,10 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_placed_file_replaces_the_old_one_with_its_mode);
-	tcase_add_test(tcase, a_failure_leaves_the_old_file);
 	tcase_add_test(tcase, a_file_that_appeared_meanwhile_stays);
 	tcase_add_test(tcase, a_file_that_became_a_link_after_the_check_is_refused);
 	tcase_add_test(tcase,
 		       a_temporary_file_that_is_removed_meanwhile_is_an_error_with_a_message);
-	tcase_add_test(tcase, paths_that_are_no_destination_are_refused_unchanged);
-	tcase_add_test(tcase, a_link_stays_and_its_file_is_replaced);
-	tcase_add_test(tcase, a_file_of_several_names_is_refused);
 	tcase_add_test(tcase, a_full_disk_is_refused_with_advice);
 }
 

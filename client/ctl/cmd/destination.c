@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -160,25 +159,13 @@ int destination_open(struct destination *d, mode_t mode, char *text)
 	return d->is_device ? open_device(d, text) : open_temporary(d, mode, text);
 }
 
-static int check_device_size(const struct destination *d, uint64_t end, char *text)
-{
-	off_t size = lseek(d->side->fd, 0, SEEK_END);
-
-	if (size >= 0 && (uint64_t)size < end)
-		return refuse(text, -ENOSPC,
-			      "%s: has %jd bytes, and %" PRIu64 " are to be written: name a larger "
-			      "device",
-			      d->side->path, (intmax_t)size, end);
-	return 0;
-}
-
 int destination_reserve(struct destination *d, uint64_t off, uint64_t len, char *text)
 {
 	char size[UNITS_TEXT_BYTES];
 	int r;
 
 	if (d->is_device)
-		return check_device_size(d, off + len, text);
+		return 0;
 	do
 		r = newfile_reserve(d->temp.fd, off, len);
 	while (r == -EINTR && !stop_signal());

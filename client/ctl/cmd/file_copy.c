@@ -42,7 +42,7 @@ static void await_writes(struct file_copy *copy)
 
 int file_copy_fail(struct file_copy *copy, const char *format, ...)
 {
-	char done[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES] = "";
+	char done[UNITS_TEXT_BYTES];
 	_cleanup_(freep) char *text = NULL;
 	const char *why;
 	va_list args;
@@ -57,12 +57,8 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 	(void)units_format_size(done, copy->done_bytes);
 	if (copy->to.is_stream)
 		return ctl_fail(copy->ctl, copy->done_bytes ? "%s: after %s" : "%s", why, done);
-	if (copy->destination.is_device) {
-		if (copy->end != UINT64_MAX)
-			(void)units_format_size(size, copy->end);
-		return ctl_fail(copy->ctl, "%s: %s%s%s were written to %s", why, done,
-				size[0] ? " of " : "", size, copy->to.path);
-	}
+	if (copy->destination.is_device)
+		return ctl_fail(copy->ctl, "%s: %s were written to %s", why, done, copy->to.path);
 	if (copy->done_bytes == 0)
 		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
 	return ctl_fail(copy->ctl, "%s: %s %s", why, copy->to.path,
