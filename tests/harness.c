@@ -162,21 +162,6 @@ void test_needs_root(void)
 		test_skip("needs root");
 }
 
-void test_needs_plain_threads(const char *why)
-{
-	bool is_sanitized = false;
-
-#if defined(__SANITIZE_THREAD__)
-	is_sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-	is_sanitized = true;
-#endif
-#endif
-	if (is_sanitized)
-		test_skip("with the thread sanitizer %s", why);
-}
-
 bool test_is_slow(void)
 {
 	return test_time_factor() > 1;

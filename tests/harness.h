@@ -81,8 +81,6 @@ void test_time_limit(unsigned seconds);
 _Noreturn void test_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void test_needs_root(void);
-/* Skips with the thread sanitizer, for that reason. */
-void test_needs_plain_threads(const char *why);
 /*
  * Reserves further huge pages (2 MiB) on this host until the test has ended.  No other test changes
  * or compares their number meanwhile.  Skips where it cannot; needs root.

@@ -155,7 +155,6 @@ static struct daemon *start(bool is_alone)
 	struct daemon *daemon;
 
 	test_needs_root();
-	test_needs_plain_threads("480,000 mappings of 4 MiB take it more than 10 minutes");
 	daemon = daemon_start(NULL);
 	daemon_open_to_all(daemon);
 	if (!is_alone)

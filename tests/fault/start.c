@@ -349,7 +349,6 @@ TEST(dying, "a start waits for a dying daemon that is no zombie yet")
 	pid_t holder, releaser;
 
 	test_needs_root();
-	test_needs_plain_threads("the close hangs in its thread, and the process is a zombie");
 	fuse_start(&fs, 0);
 	holder = dying_holder_start(&fs);
 	releaser = (pid_t)CHECK_SYS(fork());
