@@ -281,8 +281,7 @@ check: deps-check ## run all tests
 
 check-python: deps-python ## run the tests of the Python package [PYTHON=/usr/bin/python3]
 	@$(MAKE) --no-print-directory all $(BUILD)/bench $(GPU_LIBS)
-	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache \
-		$(strip $(PYTHON)) -m pytest -q -p no:cacheprovider tests/python
+	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache PYTHON=$(strip $(PYTHON)) tests/python/run.sh
 
 # DEEPSPEED_PACKAGES chooses other versions; TORCH_EXTENSIONS_DIR is where DeepSpeed compiles its ops.
 check-deepspeed: deps-deepspeed ## run them with torch and DeepSpeed of PyPI: 5 GB, once [DEEPSPEED_VENV=DIR]
