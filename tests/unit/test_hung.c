@@ -128,12 +128,13 @@ START_TEST(calls_that_are_due_together_are_reported_in_turns_of_their_own)
 	log_take();
 	for (unsigned i = 0; i < 3; i++)
 		begin(&calls[i], names[i], -1, (9 - i) * SECOND);
-	for (unsigned i = 0; i < 3; i++) {
-		turn();
+	turn();
+	for (unsigned i = 0; i < 3; i++) { /* the next turns do not wait */
+		look();
 		ck_assert_uint_eq(n, i + 1);
 		ck_assert_str_eq(list[i]->file, names[i]);
+		ck_assert_int_eq(event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK), 0);
 	}
-	turn();
 	ck_assert_uint_eq(log_count("has not come back for"), 3);
 	hung_stopping();
 	ck_assert_uint_eq(log_count("delays the daemon's exit"), 3);
@@ -276,8 +277,9 @@ START_TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_
 	hung_enter(&lane, &who, clock_nsec());
 	look();
 	ck_assert_uint_eq(n, 0);
-	while (!n) /* the timer may be a little early */
+	for (int i = 0; i < 2 && !n; i++) /* a timer may be a little early */
 		turn();
+	ck_assert_uint_eq(n, 1);
 	ck_assert_uint_ge(clock_nsec(), lane.since_nsec + HUNG_LANE_NSEC);
 	ck_assert_str_eq(list[0]->file, "lane 0");
 	ck_assert_uint_eq(list[0]->about.who.uid, 77);
