@@ -307,8 +307,8 @@ static int lock_fail(const struct socket_dir *dir, int lock_fd)
 	return error_fail(
 		-ETIMEDOUT,
 		"connect: nobody listens on %s, but its start lock %s.lock is held: the "
-		"daemon that was there (pid %d) does not end: is it stopped, or its device "
-		"stuck?",
+		"daemon that was there (pid %d) does not end: is it stopped, or does a call "
+		"of it hang?",
 		dir->path, dir->path, pid);
 }
 
