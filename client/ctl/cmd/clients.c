@@ -60,7 +60,7 @@ static void add_handle(struct table *table, const Wire__StatusReply *status,
 	show_handle(table, client, handle);
 	table_add(table, "%s", client->name);
 	table_add(table, "%s", store ? store->name : "-");
-	table_add(table, "%s", show_enum(class, &wire__class__descriptor, handle->io_class));
+	table_add(table, "%s", show_enum(class, &wire__class__descriptor, (int)handle->io_class));
 	table_add(table, "%" PRIu32, handle->weight);
 	show_profile(table, handle->profile);
 	if (channel)

@@ -84,7 +84,8 @@ static void add_handle(struct table *table, const Wire__StatusReply *status,
 	show_handle(table, client, handle);
 	table_add(table, "%s", store ? store->name : "-");
 	table_add(table, "%s %" PRIu32,
-		  show_enum(class, &wire__class__descriptor, handle->io_class), handle->weight);
+		  show_enum(class, &wire__class__descriptor, (int)handle->io_class),
+		  handle->weight);
 	show_profile(table, handle->profile);
 	show_counters(table, channel ? channel->counters : NULL);
 }
