@@ -3,7 +3,6 @@
 #include "daemon/base/mount.h"
 #include "proto/util/cleanup.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -21,16 +20,6 @@
 #define ALIGN_PROBE_MAX 65536u
 
 /* ---- inodes ---- */
-
-void inodes_init(struct inodes *inodes)
-{
-	inodes->root = NULL;
-}
-
-void inodes_deinit(struct inodes *inodes)
-{
-	assert(!inodes->root);
-}
 
 static int inodes_take(struct inodes *inodes, dev_t dev, ino_t ino, struct inode **ret_inode)
 {

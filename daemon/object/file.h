@@ -38,10 +38,8 @@ struct inode {
 
 /* The inodes of one store.  Main thread. */
 struct inodes {
-	void *root; /* tsearch(3) tree by id */
+	void *root; /* tsearch(3) tree by id; NULL: empty */
 };
-void inodes_init(struct inodes *inodes);
-void inodes_deinit(struct inodes *inodes); /* asserts that it is empty */
 
 /* The result of the check. */
 struct file_facts {

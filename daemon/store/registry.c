@@ -275,7 +275,7 @@ int registry_start(struct registry *registry, struct error *error)
 	int r = work_queue_new("stores", 1, &registry->work_queue);
 
 	if (r == 0 && registry->saved.dir)
-		r = saved_start(&registry->saved);
+		r = work_queue_new("saved", 1, &registry->saved.work_queue);
 	if (r == 0 &&
 	    registry->stores.first) /* a thread for each store: a hung one delays no other */
 		r = work_queue_new("probe", registry->config->n_stores, &registry->prober);

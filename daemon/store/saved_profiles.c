@@ -176,11 +176,6 @@ int saved_init(struct saved_profiles *saved, const char *dir_path, struct mailbo
 	return 0;
 }
 
-int saved_start(struct saved_profiles *saved)
-{
-	return work_queue_new("saved", 1, &saved->work_queue);
-}
-
 void saved_deinit(struct saved_profiles *saved)
 {
 	work_queue_free(saved->work_queue);

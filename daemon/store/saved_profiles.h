@@ -30,15 +30,13 @@ struct work_queue;
 struct saved_profiles {
 	char *dir;
 	struct mailbox *main_mailbox;  /* borrowed */
-	struct work_queue *work_queue; /* writes */
+	struct work_queue *work_queue; /* writes; the caller makes it before saved_set() */
 	struct list profiles;	       /* struct saved_profile */
 };
 
 /* Reads the files in dir, which need not exist.  Returns 0 or -ENOMEM. */
 int saved_init(struct saved_profiles *saved, const char *dir, struct mailbox *main_mailbox,
 	       struct error *error);
-int saved_start(
-	struct saved_profiles *saved); /* before saved_set(), which needs a thread; 0 or -errno */
 void saved_deinit(struct saved_profiles *saved); /* after all calls of on_done; zeroes are fine */
 
 /*

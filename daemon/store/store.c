@@ -66,7 +66,6 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 
 	if (!store)
 		return error_set(error, -ENOMEM, "store %s", config->name);
-	inodes_init(&store->inodes);
 	store->id = id;
 	store->dev = dev;
 	store->profile = store->given_profile = config->profile;
@@ -177,7 +176,7 @@ void store_free(struct store *store)
 		lane_stop(store->lanes[i]);
 	for (uint32_t i = 0; i < store->n_lanes; i++)
 		lane_free(store->lanes[i]);
-	inodes_deinit(&store->inodes);
+	assert(!store->inodes.root);
 	free(store->saved_key);
 	free(store->name);
 	free(store->path);

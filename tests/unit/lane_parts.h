@@ -276,7 +276,7 @@ static inline void setup_engine(struct profile profile, uint32_t spin_usec, bool
 	ck_assert_msg(store_start_lanes(t.store, &profile, INT64_MAX, &error) == 0, "%s",
 		      error.text);
 	sched_client_init(&t.client);
-	inodes_init(&t.inodes);
+	t.inodes.root = NULL;
 	memset(&t.objects.files, 0, sizeof(t.objects.files));
 	memset(&t.objects.slabs, 0, sizeof(t.objects.slabs));
 

@@ -188,12 +188,12 @@ static void setup(void)
 	client.limit[QUOTA_FILES] = 4;
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(work_queue_new("file", 2, &work_queue), 0);
-	inodes_init(&inodes);
+	inodes.root = NULL;
 }
 
 static void teardown(void)
 {
-	inodes_deinit(&inodes);
+	ck_assert_ptr_null(inodes.root);
 	work_queue_free(work_queue);
 	mailbox_deinit(&mailbox);
 	ck_assert(quota_is_zero(&client));

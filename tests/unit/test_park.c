@@ -125,7 +125,7 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	t.store->n_lanes = 1;
 	t.board = mmap(NULL, 4096, PROT_READ, MAP_SHARED, lane_board_fd(t.store->lanes[0]), 0);
 	ck_assert_ptr_ne(t.board, MAP_FAILED);
-	inodes_init(&t.inodes);
+	t.inodes.root = NULL;
 	memset(&t.objects.files, 0, sizeof(t.objects.files));
 	memset(&t.objects.slabs, 0, sizeof(t.objects.slabs));
 

@@ -1,3 +1,4 @@
+#include "daemon/base/work_queue.h"
 #include "daemon/store/saved_profiles.h"
 
 #include "proto/util/cleanup.h"
@@ -30,7 +31,7 @@ static void setup(void)
 	(void)snprintf(state, sizeof(state), "%s/a/state", dir);
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(saved_init(&saved, state, &mailbox, &error), 0);
-	ck_assert_int_eq(saved_start(&saved), 0);
+	ck_assert_int_eq(work_queue_new("saved", 1, &saved.work_queue), 0);
 }
 
 static void teardown(void)
@@ -44,7 +45,7 @@ static void restart(void)
 {
 	saved_deinit(&saved);
 	ck_assert_int_eq(saved_init(&saved, state, &mailbox, &error), 0);
-	ck_assert_int_eq(saved_start(&saved), 0);
+	ck_assert_int_eq(work_queue_new("saved", 1, &saved.work_queue), 0);
 }
 
 static void on_done(void *arg, int result, const struct error *why)
