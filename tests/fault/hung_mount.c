@@ -186,7 +186,8 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 	before = others_ratio(&others, ROUNDS_BEFORE, 0);
 	most = RATIO_MAX * (before > 1 ? before : 1);
 
-	atomic_store(&fs.control->is_hung, true);
+	/* The second victim closes the files that it has from here, and must not wait for the server. */
+	atomic_store(&fs.control->hung_pid, rig.daemon->pid);
 	raw_put(&channel,
 		&(struct ring_entry){
 			.opcode = RING_OP_READ, .file = file.id, .slab = slab.id, .len = 4096 });
