@@ -92,8 +92,8 @@ static const char help[] =
 	"count, from the time when each should have begun; a rate that was missed is reported.\n"
 	"A percentile that needs more transfers than there were is printed as -.\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted (what was measured\n"
-	"until then is printed)\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted (what was\n"
+	"measured until then is printed)\n";
 
 /* ---- in the process ---- */
 
