@@ -90,29 +90,26 @@
  * exec() of a process with several threads a child may only call what signal-safety(7) allows, and so
  * nothing of the library.
  *
- * GPUs.  Ops take CUDA device pointers where they take any other; the library uses the libcuda that the
- * program has opened.  Where the daemon can use GPU memory itself, it imports an allocation at the first op
- * on it, by CUDA's interprocess calls, and from then on its engine moves the bytes, whatever the
- * alignment of the address.  The first such op of an open file asks the daemon whether cuFile takes the
- * file.  Else, and for an allocation that the driver does not export or a file that cuFile does not take,
- * ops copy through the pool as for private memory, each piece by the GPU and on streams of the library's own
- * (or they fail with -EOPNOTSUPP, if the daemon is configured so, or the client asks for it: DSAIO_GPU_DIRECT).
- * Where both ways work, and neither configuration nor client demands one of them, some of the first ops of a
- * store, a GPU, a direction and a class of lengths (up to 1 MiB, up to 16 MiB, longer) try the other way, one
- * at a time, and later ones take the faster way; the order of ops is the same.  dsaiod.conf(5) has the rules.
- * An op that fails one way is not repeated the other way; after two such ops in a row the other way is taken.
- * dsaio_op_way() and dsaio_op_why() tell.
+ * GPUs (not yet run on a GPU: tested with stand-ins for NVIDIA's libraries).  Ops take CUDA device pointers
+ * where they take any other; the library uses the libcuda that the program has opened.  Where the daemon
+ * can use GPU memory itself, it imports an allocation at the first op on it, by CUDA's interprocess calls,
+ * and from then on its engine moves the bytes, whatever the alignment of the address.  The first such op of
+ * an open file asks the daemon whether cuFile takes the file.  Else, and for an allocation that the driver
+ * does not export or a file that cuFile does not take, ops copy through the pool as for private memory,
+ * each piece by the GPU and on streams of the library's own (or they fail with -EOPNOTSUPP, if the daemon
+ * is configured so, or the client asks for it: DSAIO_GPU_DIRECT).
+ * An op that fails one way is not repeated the other way.  dsaio_op_way() and dsaio_op_why() tell.
+ * dsaiod.conf(5), engine, has the rules.
  * Neither waits for the program's streams: work that writes the memory, or reads what an op is to
  * overwrite, must have ended before the op is submitted.  An error of libcuda is -EIO, a range beyond its
  * allocation -EFAULT, each with a sentence.
  * GPU memory that was imported so may be freed when no op uses it.  A later op notices, within a second or with the
  * next allocation; until then the GPU keeps the memory.  dsaio_memory_unregister() gives registered
  * memory back at once.  CUDA's documentation calls it undefined to free memory while another process has
- * it mapped by an IPC handle, and this version has not run on a GPU: a program that must be sure registers
+ * it mapped by an IPC handle: a program that must be sure registers
  * its memory before the first op, and unregisters it before it frees it.
  * Memory of dsaio_alloc() is a shared mapping of a memfd, as cudaHostRegister() takes it; it is
- * to be unregistered there before dsaio_free() and dsaio_disconnect(), which unmap it.  (Both have been
- * tested without a GPU alone in this version.)
+ * to be unregistered there before dsaio_free() and dsaio_disconnect(), which unmap it.
  *
  * The daemon goes away.  Every open op ends with -ECONNRESET, once, when no block of it can
  * still touch memory or file; later calls return -ENOTCONN.  These two, -EPERM after a fork,
@@ -483,7 +480,7 @@ enum dsaio_memory_kind {
 	DSAIO_MEMORY_POOL = 1,	  /* of dsaio_alloc() */
 	DSAIO_MEMORY_FD = 2,	  /* shared memory that has a descriptor */
 	DSAIO_MEMORY_PRIVATE = 3, /* private memory: cannot be registered, and need not be */
-	DSAIO_MEMORY_CUDA = 4,	  /* GPU memory */
+	DSAIO_MEMORY_CUDA = 4,	  /* GPU memory (not yet run on a GPU) */
 	DSAIO_MEMORY_VIEW = 5,	  /* read-only memory that several clients map: later */
 };
 

@@ -37,7 +37,7 @@ static struct {
 		 .lock = PTHREAD_MUTEX_INITIALIZER,
 		 .change = PTHREAD_COND_INITIALIZER };
 
-/* After one that went first another one may run, else large slabs could wait for ever. */
+/* After one that went first another one may run, else large slabs could wait forever. */
 static bool may_run(bool is_first)
 {
 	const unsigned n_cores = cpu_count();
