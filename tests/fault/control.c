@@ -178,6 +178,7 @@ static void send_linger(int socket_fd, struct lingering *linger, unsigned n, int
 static void too_many(struct daemon *daemon, struct raw *raw, struct lingering *linger)
 {
 	raw_open(raw, daemon);
+	process_stop(daemon->pid); /* else our close(2) may be the last one, and wait */
 	send_linger(raw->fd, linger, FRAME_FDS_MAX + 1, 0);
 }
 

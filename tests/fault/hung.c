@@ -201,7 +201,7 @@ TEST(crash, "a crash did not log how many clients and open ops it cut off")
 	daemon = hung.rig.daemon;
 	await_hung(&hung, 1);
 	daemon_log_wait(daemon, " has not come back for"); /* and how to free it, for hung_free() */
-	CHECK_SYS(kill(daemon->pid, SIGABRT)); /* no sanitizer's own */
+	CHECK_SYS(kill(daemon->pid, SIGABRT));		   /* no sanitizer's own */
 	daemon_log_wait(daemon, "crashed (SIGABRT): cuts off 1 client and 1 open op");
 	hung_free(&hung);
 	daemon_kill(daemon); /* it is gone */

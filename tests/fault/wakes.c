@@ -19,7 +19,7 @@
 #define USERS_MAX 3u
 #define COPIES 1000u		  /* of a socket */
 #define EPOLLS 120u		  /* that watch each copy: a wake-up takes about 10 ms */
-#define EPOLLS_PIECE (3 * EPOLLS) /* a wake-up for room to write takes less */
+#define EPOLLS_PIECE (6 * EPOLLS) /* a wake-up for room to write takes less */
 #define EPOLLS_CALM 1u
 
 enum way { BY_LANE, BY_REPLY, BY_PIECE, N_WAYS };
@@ -152,7 +152,7 @@ TEST_TABLE(costly, attacks, "clients that are costly to wake took the time of al
 		victim_start(daemon);
 	for (unsigned i = 0; i < attacks[row].n_users; i++)
 		pids[i] = sleeper_start(daemon, FIRST_UID + i, attacks[row].way,
-					attacks[row].way == BY_PIECE ? EPOLLS_PIECE : EPOLLS, 100);
+					attacks[row].way == BY_PIECE ? EPOLLS_PIECE : EPOLLS, 1000);
 	for (unsigned i = 0; i < attacks[row].n_users; i++)
 		child_wait_ok(pids[i]);
 	CHECK(daemon_log_has(daemon, "costly to wake"));

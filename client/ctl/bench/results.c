@@ -252,11 +252,6 @@ const char *bench_results_kind(const struct bench_results *results)
 	return json_text(results->root, "kind");
 }
 
-bool bench_results_is_complete(const struct bench_results *results)
-{
-	return json_object_get_boolean(bench_results_get(results, "is_complete"));
-}
-
 /* Members are put before the points, so that the head of the file shows them. */
 void bench_results_set(struct bench_results *results, const char *key, struct json_object *value)
 {

@@ -85,7 +85,6 @@ int bench_rows_write(int fd, const char *key, struct json_object *object);
 
 /* "sweep" */
 const char *bench_results_kind(const struct bench_results *results);
-bool bench_results_is_complete(const struct bench_results *results);
 
 /* A member of the root, and back: takes value; get: borrowed, NULL if it is not there. */
 void bench_results_set(struct bench_results *results, const char *key, struct json_object *value);

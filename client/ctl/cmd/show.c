@@ -233,6 +233,9 @@ static bool is_null(const ProtobufCMessage *message, const ProtobufCFieldDescrip
 	       field->type == PROTOBUF_C_TYPE_STRING && !**(const char *const *)value;
 }
 
+static struct json_object *part_json(const Wire__StatusReply *status,
+				     const ProtobufCMessage *message);
+
 static struct json_object *value_json(const Wire__StatusReply *status,
 				      const ProtobufCFieldDescriptor *field, const void *value)
 {
@@ -252,11 +255,13 @@ static struct json_object *value_json(const Wire__StatusReply *status,
 		return json_object_new_string(*(const char *const *)value);
 	default:
 		assert(field->type == PROTOBUF_C_TYPE_MESSAGE); /* a status has no others */
-		return show_json(status, *(const ProtobufCMessage *const *)value);
+		return part_json(status, *(const ProtobufCMessage *const *)value);
 	}
 }
 
-struct json_object *show_json(const Wire__StatusReply *status, const ProtobufCMessage *message)
+/* A part of a status.  NULL: null. */
+static struct json_object *part_json(const Wire__StatusReply *status,
+				     const ProtobufCMessage *message)
 {
 	struct json_object *object, *array;
 
@@ -303,13 +308,13 @@ struct json_object *show_stores_json(Wire__Store *const *stores, size_t n)
 	struct json_object *array = json_object_new_array();
 
 	for (size_t i = 0; i < n; i++)
-		(void)json_object_array_add(array, show_json(NULL, &stores[i]->base));
+		(void)json_object_array_add(array, part_json(NULL, &stores[i]->base));
 	return array;
 }
 
 struct json_object *show_status_json(const Wire__StatusReply *status, const char *const *names)
 {
-	struct json_object *whole = show_json(status, &status->base), *object;
+	struct json_object *whole = part_json(status, &status->base), *object;
 
 	if (!names)
 		return whole;

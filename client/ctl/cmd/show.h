@@ -79,8 +79,7 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 
 /* ---- JSON ---- */
 
-/* A part of a status: its fields by their names in dsaio.proto.  NULL: null. */
-struct json_object *show_json(const Wire__StatusReply *status, const ProtobufCMessage *message);
+/* Fields have their names in dsaio.proto. */
 struct json_object *show_stores_json(Wire__Store *const *stores, size_t n);
 /* The fields with these names, up to a NULL; names NULL: all. */
 struct json_object *show_status_json(const Wire__StatusReply *status, const char *const *names);
