@@ -22,11 +22,9 @@ for fence in SUBMIT SLEEP PARK COMPLETE WAIT; do
 	fi
 
 	sources=(tests/unit/test_ring_stress.c)
-	run_case=ring_stress
 	if [ "$fence" = PARK ]; then # what is compiled here comes before what the archive has
 		sources=(tests/unit/test_park.c daemon/lane/intake.c "$BUILD/daemon.a" "$BUILD/libdsaio-client.a"
 			-levent_core -laio -lprotobuf-c -lsystemd)
-		run_case=park
 	fi
 	program=$BUILD/test_mutant$number
 	mkdir -p "$BUILD" && ${CC:-gcc} -std=gnu17 -D_GNU_SOURCE -I. -I"$BUILD" -O2 -pthread \
@@ -34,7 +32,7 @@ for fence in SUBMIT SLEEP PARK COMPLETE WAIT; do
 	hardware="not caught in $limit s by the stress test"
 	start=$SECONDS
 	while [ $((SECONDS - start)) -lt "$limit" ]; do
-		if said=$(CK_RUN_CASE=$run_case timeout 60 "$program" 2>&1); then
+		if said=$(timeout 60 "$program" 2>&1); then
 			continue
 		fi
 		hardware="$(sed -n 's/^.*[0-9]: \(.*is lost\)$/\1/p' <<<"$said" | head -n 1)"

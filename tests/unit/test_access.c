@@ -29,16 +29,10 @@ static const struct {
 	{ "root is on no list", { .uid = 0 }, { .users = user_5, .n_users = 2 }, false },
 };
 
-START_TEST(a_store_serves_its_users_and_groups)
+TEST_TABLE(a_store_serves_its_users_and_groups, peers)
 {
 	ck_assert_msg(access_allows(&peers[_i].access, &peers[_i].peer) == peers[_i].is_allowed,
 		      "%s", peers[_i].what);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_store_serves_its_users_and_groups, 0, N_ROWS(peers));
-}
-
-SUITE("access", add_tests)
+TEST_MAIN

@@ -143,7 +143,7 @@ static const struct decision_row {
 	  0 },
 };
 
-START_TEST(the_decision_is)
+TEST_TABLE(the_decision_is, decision_rows)
 {
 	const struct decision_row *row = &decision_rows[_i];
 	struct admit_decision decision;
@@ -178,9 +178,8 @@ START_TEST(the_decision_is)
 		close_op(i);
 	teardown();
 }
-END_TEST
 
-START_TEST(a_channel_has_its_depth_in_each_lane)
+TEST(a_channel_has_its_depth_in_each_lane)
 {
 	setup();
 	open_op(0, 0);
@@ -206,9 +205,8 @@ START_TEST(a_channel_has_its_depth_in_each_lane)
 	close_op(0);
 	teardown();
 }
-END_TEST
 
-START_TEST(without_overlap_all_of_a_full_queue_is_awaited)
+TEST(without_overlap_all_of_a_full_queue_is_awaited)
 {
 	setup();
 	sides[0].channel.overlap = false;
@@ -226,9 +224,8 @@ START_TEST(without_overlap_all_of_a_full_queue_is_awaited)
 	close_op(0);
 	teardown();
 }
-END_TEST
 
-START_TEST(half_of_the_pages_are_for_one_client_and_waiters_keep_their_order)
+TEST(half_of_the_pages_are_for_one_client_and_waiters_keep_their_order)
 {
 	setup();
 	for (int i = 0; i < 2; i++) {
@@ -271,9 +268,8 @@ START_TEST(half_of_the_pages_are_for_one_client_and_waiters_keep_their_order)
 	close_op(1);
 	teardown();
 }
-END_TEST
 
-START_TEST(a_channel_that_waits_for_a_page_is_not_looked_at_again_before_one_is_back)
+TEST(a_channel_that_waits_for_a_page_is_not_looked_at_again_before_one_is_back)
 {
 	struct sched_queue *queue = &sides[0].channel.queue;
 
@@ -299,9 +295,8 @@ START_TEST(a_channel_that_waits_for_a_page_is_not_looked_at_again_before_one_is_
 	close_op(0);
 	teardown();
 }
-END_TEST
 
-START_TEST(clients_share_while_both_are_active)
+TEST(clients_share_while_both_are_active)
 {
 	setup();
 	open_op(0, 0);
@@ -342,10 +337,9 @@ START_TEST(clients_share_while_both_are_active)
 	close_op(1);
 	teardown();
 }
-END_TEST
 
 /* A new client is no other client of one that has gone, wherever its memory is. */
-START_TEST(a_client_that_has_gone_shares_nothing)
+TEST(a_client_that_has_gone_shares_nothing)
 {
 	setup();
 	open_op(0, 0);
@@ -358,9 +352,8 @@ START_TEST(a_client_that_has_gone_shares_nothing)
 	admit_add_channel(&sides[0].channel);
 	teardown();
 }
-END_TEST
 
-START_TEST(a_block_that_is_given_up_counts_for_its_client_only)
+TEST(a_block_that_is_given_up_counts_for_its_client_only)
 {
 	bool is_guarded;
 
@@ -391,10 +384,9 @@ START_TEST(a_block_that_is_given_up_counts_for_its_client_only)
 	close_op(1);
 	teardown();
 }
-END_TEST
 
 /* The first is at the limit, and the second has nothing in flight in an engine. */
-START_TEST(a_small_block_keeps_to_depth_and_pages_beyond_the_limit)
+TEST(a_small_block_keeps_to_depth_and_pages_beyond_the_limit)
 {
 	setup();
 	open_op(0, 0);
@@ -423,20 +415,5 @@ START_TEST(a_small_block_keeps_to_depth_and_pages_beyond_the_limit)
 	close_op(1);
 	teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, the_decision_is, 0, N_ROWS(decision_rows));
-	tcase_add_test(tcase, a_channel_has_its_depth_in_each_lane);
-	tcase_add_test(tcase, without_overlap_all_of_a_full_queue_is_awaited);
-	tcase_add_test(tcase, half_of_the_pages_are_for_one_client_and_waiters_keep_their_order);
-	tcase_add_test(tcase,
-		       a_channel_that_waits_for_a_page_is_not_looked_at_again_before_one_is_back);
-	tcase_add_test(tcase, clients_share_while_both_are_active);
-	tcase_add_test(tcase, a_client_that_has_gone_shares_nothing);
-	tcase_add_test(tcase, a_small_block_keeps_to_depth_and_pages_beyond_the_limit);
-	tcase_add_test(tcase, a_block_that_is_given_up_counts_for_its_client_only);
-}
-
-SUITE("admit", add_tests)
+TEST_MAIN

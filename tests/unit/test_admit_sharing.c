@@ -347,7 +347,7 @@ static const struct share_row {
 	  0.8 },
 };
 
-START_TEST(clients_share_by_weight_however_many_ops_they_keep_open)
+TEST_TABLE(clients_share_by_weight_however_many_ops_they_keep_open, share_rows)
 {
 	const struct share_row *row = &share_rows[_i];
 
@@ -358,9 +358,8 @@ START_TEST(clients_share_by_weight_however_many_ops_they_keep_open)
 	ck_assert_msg(busy() > 0.95, "%s: %f busy", row->name, busy());
 	sim_teardown();
 }
-END_TEST
 
-START_TEST(sixteen_clients_share_alike)
+TEST(sixteen_clients_share_alike)
 {
 	struct party_config configs[16];
 
@@ -374,7 +373,6 @@ START_TEST(sixteen_clients_share_alike)
 	ck_assert_msg(busy() > 0.95, "%f busy", busy());
 	sim_teardown();
 }
-END_TEST
 
 static const struct {
 	const char *name;
@@ -415,7 +413,7 @@ static const struct {
 };
 
 /* 64 MiB x 128 had 8 GiB in flight, and a newcomer's first block waited behind them. */
-START_TEST(a_client_that_is_alone_has_what_the_device_moves_in_10_msec)
+TEST_TABLE(a_client_that_is_alone_has_what_the_device_moves_in_10_msec, alone_rows)
 {
 	sim_setup(&alone_rows[_i].device, &alone_rows[_i].party, 1);
 	sim_run(SEC, SEC);
@@ -425,7 +423,6 @@ START_TEST(a_client_that_is_alone_has_what_the_device_moves_in_10_msec)
 	ck_assert_msg(busy() > 0.95, "%s: %f busy", alone_rows[_i].name, busy());
 	sim_teardown();
 }
-END_TEST
 
 static const struct {
 	const char *name;
@@ -438,7 +435,7 @@ static const struct {
 	{ "a slow one", KIB(256), { 1, 200 * USEC, false } },
 };
 
-START_TEST(clients_that_share_have_2_to_4_mib_queued_at_the_device)
+TEST_TABLE(clients_that_share_have_2_to_4_mib_queued_at_the_device, queued_rows)
 {
 	const struct party_config configs[] = {
 		{ MIB(16), queued_rows[_i].block_bytes, 8, 1, SCHED_NORMAL },
@@ -452,7 +449,6 @@ START_TEST(clients_that_share_have_2_to_4_mib_queued_at_the_device)
 	ck_assert_msg(busy() > 0.97, "%s: %f busy", queued_rows[_i].name, busy());
 	sim_teardown();
 }
-END_TEST
 
 static const struct {
 	const char *name;
@@ -466,7 +462,7 @@ static const struct {
 	{ "one that serves large blocks first", { 3, 100 * USEC, true }, 8 * MSEC, 0.5 },
 };
 
-START_TEST(a_4_kib_reader_does_not_wait_behind_400_mib_reads)
+TEST_TABLE(a_4_kib_reader_does_not_wait_behind_400_mib_reads, reader_rows)
 {
 	static const struct party_config configs[] = {
 		{ KIB(4), MIB(1), 1, 1, SCHED_NORMAL },
@@ -485,7 +481,6 @@ START_TEST(a_4_kib_reader_does_not_wait_behind_400_mib_reads)
 		      (uintmax_t)admit.window.bytes);
 	sim_teardown();
 }
-END_TEST
 
 static const struct {
 	const char *name;
@@ -499,7 +494,7 @@ static const struct {
 };
 
 /* A reader with one op open had a fifth of it, and less beside the class background than beside its own. */
-START_TEST(a_reader_with_one_op_open_keeps_its_speed_beside_background)
+TEST_TABLE(a_reader_with_one_op_open_keeps_its_speed_beside_background, guest_rows)
 {
 	const int n_readers = guest_rows[_i].n_readers;
 	struct party_config configs[PARTIES_MAX];
@@ -529,10 +524,9 @@ START_TEST(a_reader_with_one_op_open_keeps_its_speed_beside_background)
 				  MIB(12) / (uint64_t)guest_rows[_i].n_guests / 2);
 	sim_teardown();
 }
-END_TEST
 
 /* It had what clients that share get for 100 ms, and then for as long as the window took to grow. */
-START_TEST(background_has_the_whole_device_50_msec_after_the_last_op_of_others)
+TEST(background_has_the_whole_device_50_msec_after_the_last_op_of_others)
 {
 	static const struct device far = { 3, 4 * MSEC, false };
 	static const struct party_config configs[] = {
@@ -550,22 +544,5 @@ START_TEST(background_has_the_whole_device_50_msec_after_the_last_op_of_others)
 	ck_assert_msg(busy() > 0.95, "%f busy", busy());
 	sim_teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, clients_share_by_weight_however_many_ops_they_keep_open, 0,
-			    N_ROWS(share_rows));
-	tcase_add_test(tcase, sixteen_clients_share_alike);
-	tcase_add_loop_test(tcase, a_client_that_is_alone_has_what_the_device_moves_in_10_msec, 0,
-			    N_ROWS(alone_rows));
-	tcase_add_loop_test(tcase, clients_that_share_have_2_to_4_mib_queued_at_the_device, 0,
-			    N_ROWS(queued_rows));
-	tcase_add_loop_test(tcase, a_reader_with_one_op_open_keeps_its_speed_beside_background, 0,
-			    N_ROWS(guest_rows));
-	tcase_add_test(tcase, background_has_the_whole_device_50_msec_after_the_last_op_of_others);
-	tcase_add_loop_test(tcase, a_4_kib_reader_does_not_wait_behind_400_mib_reads, 0,
-			    N_ROWS(reader_rows));
-}
-
-SUITE("admit_sharing", add_tests)
+TEST_MAIN

@@ -4,7 +4,7 @@
 #include "tests/unit/admit_parts.h"
 
 /* Once when they begin to share, the window measures the latency of an almost empty device. */
-START_TEST(the_window_opens_when_clients_begin_to_share)
+TEST(the_window_opens_when_clients_begin_to_share)
 {
 	setup();
 	admit_note_done(&admit, false, 4096, 1000, 0); /* alone: the window forgets it */
@@ -21,7 +21,6 @@ START_TEST(the_window_opens_when_clients_begin_to_share)
 	close_op(1);
 	teardown();
 }
-END_TEST
 
 static const struct {
 	const char *name;
@@ -41,7 +40,7 @@ static const struct {
 	{ "nobody else", 4096, false, SCHED_NORMAL, false, UINT32_MAX },
 };
 
-START_TEST(blocks_are_cut_where_that_spares_a_wait)
+TEST_TABLE(blocks_are_cut_where_that_spares_a_wait, cut_rows)
 {
 	setup();
 	sides[1].channel.queue.io_class = cut_rows[_i].io_class;
@@ -65,9 +64,8 @@ START_TEST(blocks_are_cut_where_that_spares_a_wait)
 	close_op(1);
 	teardown();
 }
-END_TEST
 
-START_TEST(larger_blocks_wait_while_a_small_one_is_late)
+TEST(larger_blocks_wait_while_a_small_one_is_late)
 {
 	struct admit_decision decision;
 	bool is_guarded;
@@ -111,7 +109,6 @@ START_TEST(larger_blocks_wait_while_a_small_one_is_late)
 	close_op(1);
 	teardown();
 }
-END_TEST
 
 /* The window is of 2 MiB.  The first client's blocks are of GPU memory, and its turns come first. */
 static void gpu_start(uint64_t now)
@@ -156,7 +153,7 @@ static void teardown_gpu(void)
 	teardown();
 }
 
-START_TEST(beside_host_memory_gpu_memory_has_half_of_the_window)
+TEST(beside_host_memory_gpu_memory_has_half_of_the_window)
 {
 	const uint64_t now = 10 * SEC;
 
@@ -184,9 +181,8 @@ START_TEST(beside_host_memory_gpu_memory_has_half_of_the_window)
 	gpu_end(1, now + 2 * MSEC);
 	teardown_gpu();
 }
-END_TEST
 
-START_TEST(without_host_memory_gpu_memory_has_all_of_the_window)
+TEST(without_host_memory_gpu_memory_has_all_of_the_window)
 {
 	const uint64_t now = 10 * SEC;
 
@@ -206,19 +202,17 @@ START_TEST(without_host_memory_gpu_memory_has_all_of_the_window)
 	gpu_end(2, now + ADMIT_ACTIVE_NSEC);
 	teardown_gpu();
 }
-END_TEST
 
-START_TEST(the_window_keeps_to_the_administrators_limit)
+TEST(the_window_keeps_to_the_administrators_limit)
 {
 	admit_init(&admit, MIB(1), N_PAGES, look, NULL);
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(1));
 	admit_init(&admit, 0, N_PAGES, look, NULL);
 	ck_assert_uint_eq(admit.window.most_bytes, UINT64_MAX);
 }
-END_TEST
 
 /* A block of the class background is small while a higher class is active, and nobody waits for one that is late. */
-START_TEST(background_has_small_blocks_and_is_not_guarded_beside_a_higher_class)
+TEST(background_has_small_blocks_and_is_not_guarded_beside_a_higher_class)
 {
 	struct admit_channel *channel = &sides[1].channel;
 	bool is_guarded;
@@ -244,7 +238,6 @@ START_TEST(background_has_small_blocks_and_is_not_guarded_beside_a_higher_class)
 	close_op(1);
 	teardown();
 }
-END_TEST
 
 /* Two clients share, and a block of 512 KiB of the second is in flight.  The first pays for what that was
    more than its share; then each of its turns is to the credit of the second, which is away. */
@@ -283,7 +276,7 @@ static enum admit_what next_after_another(uint64_t now)
 	return next_is(0, now);
 }
 
-START_TEST(room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away)
+TEST(room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away)
 {
 	setup_away(MIB(3));
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING); /* 1.5 MiB: over 3 MiB less 4 * 512 KiB */
@@ -292,9 +285,8 @@ START_TEST(room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_awa
 	ck_assert_int_eq(next_after_another(MSEC + SCHED_AWAY_NSEC), ADMIT_START);
 	teardown_away(4);
 }
-END_TEST
 
-START_TEST(a_client_is_away_while_workers_do_its_blocks)
+TEST(a_client_is_away_while_workers_do_its_blocks)
 {
 	setup_away(MIB(3));
 	admit_worker_start(&sides[1].channel);
@@ -305,9 +297,8 @@ START_TEST(a_client_is_away_while_workers_do_its_blocks)
 	ck_assert_int_eq(next_after_another(5 * MSEC + SCHED_AWAY_NSEC), ADMIT_START);
 	teardown_away(4);
 }
-END_TEST
 
-START_TEST(the_lowest_limit_is_not_reserved)
+TEST(the_lowest_limit_is_not_reserved)
 {
 	setup_away(MIB(2));
 	end(1, 0, KIB(512), 0);
@@ -320,9 +311,8 @@ START_TEST(the_lowest_limit_is_not_reserved)
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START); /* its half is in 512 KiB beside another */
 	teardown_away(1);
 }
-END_TEST
 
-START_TEST(a_client_that_goes_is_owed_nothing)
+TEST(a_client_that_goes_is_owed_nothing)
 {
 	setup_away(MIB(3));
 	end(1, 0, KIB(512), 0);
@@ -334,22 +324,5 @@ START_TEST(a_client_that_goes_is_owed_nothing)
 	admit_open_op(&admit, &sides[1].channel);
 	teardown_away(4);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, the_window_opens_when_clients_begin_to_share);
-	tcase_add_loop_test(tcase, blocks_are_cut_where_that_spares_a_wait, 0, N_ROWS(cut_rows));
-	tcase_add_test(tcase, larger_blocks_wait_while_a_small_one_is_late);
-	tcase_add_test(tcase,
-		       room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away);
-	tcase_add_test(tcase, a_client_is_away_while_workers_do_its_blocks);
-	tcase_add_test(tcase, the_lowest_limit_is_not_reserved);
-	tcase_add_test(tcase, a_client_that_goes_is_owed_nothing);
-	tcase_add_test(tcase, beside_host_memory_gpu_memory_has_half_of_the_window);
-	tcase_add_test(tcase, without_host_memory_gpu_memory_has_all_of_the_window);
-	tcase_add_test(tcase, the_window_keeps_to_the_administrators_limit);
-	tcase_add_test(tcase, background_has_small_blocks_and_is_not_guarded_beside_a_higher_class);
-}
-
-SUITE("admit_window", add_tests)
+TEST_MAIN

@@ -10,7 +10,7 @@
 
 #include "proto/util/cleanup.h"
 
-START_TEST(slices_follow_each_other_and_cover_the_op)
+TEST(slices_follow_each_other_and_cover_the_op)
 {
 	static const unsigned parallelisms[] = { 1, 2, 4, 8 };
 
@@ -28,9 +28,8 @@ START_TEST(slices_follow_each_other_and_cover_the_op)
 		ck_assert_uint_eq(end, UINT64_C(400) << 20);
 	}
 }
-END_TEST
 
-START_TEST(requests_cover_a_slice_and_the_last_is_shorter)
+TEST(requests_cover_a_slice_and_the_last_is_shorter)
 {
 	const struct slice s = { .off = 10000, .len = 2500 };
 	struct slice r = deepnvme_request(s, 1000, 0);
@@ -42,7 +41,6 @@ START_TEST(requests_cover_a_slice_and_the_last_is_shorter)
 	ck_assert_uint_eq(deepnvme_request(s, 1000, 4).len, 0);
 	ck_assert_uint_eq(deepnvme_request(s, 4096, 0).len, 2500);
 }
-END_TEST
 
 static unsigned n_different(uint64_t op_bytes)
 {
@@ -62,7 +60,7 @@ static unsigned n_different(uint64_t op_bytes)
 	return n;
 }
 
-START_TEST(points_that_make_the_same_requests_are_one)
+TEST(points_that_make_the_same_requests_are_one)
 {
 	ck_assert_uint_eq(n_different(4096), 4); /* the parallelism alone */
 	ck_assert_uint_eq(n_different(UINT64_C(1) << 20), 4);
@@ -72,7 +70,6 @@ START_TEST(points_that_make_the_same_requests_are_one)
 	ck_assert_uint_eq(tune_candidate(3).intra_op_parallelism, 8);
 	ck_assert_uint_eq(tune_candidate(63).block_size, 8u << 20);
 }
-END_TEST
 
 #define FILE_BYTES 65536u
 
@@ -84,7 +81,7 @@ static const struct dsaio_profile profiles[] = {
 	{ sizeof(struct dsaio_profile), 1u << 20, 32, DSAIO_NO, DSAIO_YES, 8, 0 },
 };
 
-START_TEST(what_was_written_is_read_back)
+TEST_TABLE(what_was_written_is_read_back, profiles)
 {
 	static char in[FILE_BYTES] __attribute__((aligned(4096)));
 	static char back[FILE_BYTES] __attribute__((aligned(4096)));
@@ -110,14 +107,5 @@ START_TEST(what_was_written_is_read_back)
 	deepnvme_free(handle);
 	(void)unlink(path);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, slices_follow_each_other_and_cover_the_op);
-	tcase_add_test(tcase, requests_cover_a_slice_and_the_last_is_shorter);
-	tcase_add_test(tcase, points_that_make_the_same_requests_are_one);
-	tcase_add_loop_test(tcase, what_was_written_is_read_back, 0, N_ROWS(profiles));
-}
-
-SUITE("bench deepnvme", add_tests)
+TEST_MAIN

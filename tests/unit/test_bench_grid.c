@@ -28,7 +28,7 @@ static void fill(struct grid_row *row, double last)
 	}
 }
 
-START_TEST(ratios_are_those_of_a_round_and_their_median_counts)
+TEST(ratios_are_those_of_a_round_and_their_median_counts)
 {
 	struct grid_row row;
 	struct figures f;
@@ -44,9 +44,8 @@ START_TEST(ratios_are_those_of_a_round_and_their_median_counts)
 	ck_assert_double_eq_tol(row_ratio(&row, "fio-uring", "ours"), 0.5, 1e-9);
 	ck_assert_double_eq(row_ratio(&row, "fio-libaio", "ours"), 0);
 }
-END_TEST
 
-START_TEST(a_side_without_rounds_has_no_figures)
+TEST(a_side_without_rounds_has_no_figures)
 {
 	struct grid_row row;
 	struct figures f;
@@ -57,9 +56,8 @@ START_TEST(a_side_without_rounds_has_no_figures)
 	ck_assert_double_eq(f.ratio, 0);
 	ck_assert_double_eq(f.bytes_per_sec, 0);
 }
-END_TEST
 
-START_TEST(files_that_got_cold_or_hot_are_noticed)
+TEST(files_that_got_cold_or_hot_are_noticed)
 {
 	struct grid_row row;
 
@@ -76,9 +74,8 @@ START_TEST(files_that_got_cold_or_hot_are_noticed)
 	row.cells[0].results[4].seconds *= 10;
 	ck_assert(!row_got_cold(&row));
 }
-END_TEST
 
-START_TEST(quantiles_of_a_histogram_are_within_a_hundredth)
+TEST(quantiles_of_a_histogram_are_within_a_hundredth)
 {
 	static struct histogram h, other;
 
@@ -96,9 +93,8 @@ START_TEST(quantiles_of_a_histogram_are_within_a_hundredth)
 	histogram_add(&h, INT64_MAX);
 	ck_assert_double_gt(histogram_quantile(&h, 1), 1e12);
 }
-END_TEST
 
-START_TEST(small_values_of_a_histogram_are_exact)
+TEST(small_values_of_a_histogram_are_exact)
 {
 	for (int64_t i = 0; i < 256; i++) {
 		static struct histogram h;
@@ -109,9 +105,8 @@ START_TEST(small_values_of_a_histogram_are_exact)
 		ck_assert_double_le(histogram_quantile(&h, 0.5), (double)i + 1);
 	}
 }
-END_TEST
 
-START_TEST(the_devices_line_is_read)
+TEST(the_devices_line_is_read)
 {
 	struct device_counters c;
 
@@ -121,16 +116,5 @@ START_TEST(the_devices_line_is_read)
 	ck_assert_uint_eq(c.waited_msec, 61);
 	ck_assert_int_eq(device_parse("1 2 3\n", &c), -EBADMSG);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, ratios_are_those_of_a_round_and_their_median_counts);
-	tcase_add_test(tcase, a_side_without_rounds_has_no_figures);
-	tcase_add_test(tcase, files_that_got_cold_or_hot_are_noticed);
-	tcase_add_test(tcase, quantiles_of_a_histogram_are_within_a_hundredth);
-	tcase_add_test(tcase, small_values_of_a_histogram_are_exact);
-	tcase_add_test(tcase, the_devices_line_is_read);
-}
-
-SUITE("bench grid", add_tests)
+TEST_MAIN

@@ -30,7 +30,7 @@ static const struct {
 	{ "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", -E2BIG, 0, 0, 0 },
 };
 
-START_TEST(a_list_is_sizes_with_commas_and_nothing_else)
+TEST_TABLE(a_list_is_sizes_with_commas_and_nothing_else, lists)
 {
 	struct list list = { .n = 99 };
 	const int r = list_parse(lists[_i].text, &list);
@@ -44,9 +44,8 @@ START_TEST(a_list_is_sizes_with_commas_and_nothing_else)
 	ck_assert_uint_eq(list.values[0], lists[_i].first);
 	ck_assert_uint_eq(list.values[list.n - 1], lists[_i].last);
 }
-END_TEST
 
-START_TEST(names_are_found_whole)
+TEST(names_are_found_whole)
 {
 	static const char *const names[] = { "ours", "ours-private", "fio-uring", NULL };
 	struct list list;
@@ -61,7 +60,6 @@ START_TEST(names_are_found_whole)
 	ck_assert_int_eq(list_parse_names("ours,,ours", names, &list), -EINVAL);
 	ck_assert_int_eq(list_parse_names("", names, &list), -EINVAL);
 }
-END_TEST
 
 static struct matrix small_matrix(void)
 {
@@ -77,7 +75,7 @@ static struct matrix small_matrix(void)
 	return m;
 }
 
-START_TEST(every_point_comes_once_and_groups_stand_together)
+TEST(every_point_comes_once_and_groups_stand_together)
 {
 	const struct matrix m = small_matrix();
 	struct point points[48];
@@ -99,9 +97,8 @@ START_TEST(every_point_comes_once_and_groups_stand_together)
 	/* 2 places, 2 numbers of processes, files of 256M and of 400M: 8 groups. */
 	ck_assert_uint_eq(n_changes, 7);
 }
-END_TEST
 
-START_TEST(what_is_in_flight_follows_from_depth_and_size)
+TEST(what_is_in_flight_follows_from_depth_and_size)
 {
 	static const struct {
 		uint64_t op_bytes;
@@ -125,9 +122,8 @@ START_TEST(what_is_in_flight_follows_from_depth_and_size)
 		ck_assert_uint_eq(point_memory_bytes(&p), cases[i].memory);
 	}
 }
-END_TEST
 
-START_TEST(a_side_with_huge_pages_differs_in_nothing_else)
+TEST(a_side_with_huge_pages_differs_in_nothing_else)
 {
 	static const char *const engines[] = { "fio-libaio", "fio-uring" };
 	struct point p = { .dir = "/disk",
@@ -155,9 +151,8 @@ START_TEST(a_side_with_huge_pages_differs_in_nothing_else)
 		ck_assert(kind->is_on_request);
 	}
 }
-END_TEST
 
-START_TEST(processes_have_a_file_each_or_one_together)
+TEST(processes_have_a_file_each_or_one_together)
 {
 	const struct side_kind *kind = side_kind_find("fio-uring");
 	struct point p = { .dir = "/disk", .op_bytes = 4096, .file_bytes = 4096, .n_processes = 4 };
@@ -174,16 +169,5 @@ START_TEST(processes_have_a_file_each_or_one_together)
 	ck_assert_int_eq(kind->command(&p, command, sizeof(command)), 0);
 	ck_assert_ptr_nonnull(strstr(command, "=$jobname.0 "));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_list_is_sizes_with_commas_and_nothing_else, 0, N_ROWS(lists));
-	tcase_add_test(tcase, names_are_found_whole);
-	tcase_add_test(tcase, every_point_comes_once_and_groups_stand_together);
-	tcase_add_test(tcase, a_side_with_huge_pages_differs_in_nothing_else);
-	tcase_add_test(tcase, processes_have_a_file_each_or_one_together);
-	tcase_add_test(tcase, what_is_in_flight_follows_from_depth_and_size);
-}
-
-SUITE("bench matrix", add_tests)
+TEST_MAIN

@@ -14,7 +14,7 @@
 /* Longer names would move the table's columns. */
 #define NAME_WIDTH 46
 
-START_TEST(each_point_comes_once_and_is_read_and_written)
+TEST(each_point_comes_once_and_is_read_and_written)
 {
 	struct point points[SMALL_POINTS];
 	unsigned n_writes = 0, n_large = 0;
@@ -37,9 +37,8 @@ START_TEST(each_point_comes_once_and_is_read_and_written)
 	ck_assert_uint_eq(n_writes, SMALL_POINTS / 2);
 	ck_assert_uint_eq(n_large, 4);
 }
-END_TEST
 
-START_TEST(rows_have_names_of_their_own_and_fit_into_the_table)
+TEST(rows_have_names_of_their_own_and_fit_into_the_table)
 {
 	static char names[SMALL_ROWS + 1][SMALL_NAME_BYTES];
 	unsigned n = 0;
@@ -67,14 +66,12 @@ START_TEST(rows_have_names_of_their_own_and_fit_into_the_table)
 	ck_assert_uint_eq(n, SMALL_ROWS);
 	ck_assert_str_eq(names[0], "4K read, 1 x 1: IOPS");
 }
-END_TEST
 
-START_TEST(each_way_has_a_side)
+TEST(each_way_has_a_side)
 {
 	for (unsigned way = 0; way < SMALL_WAYS; way++)
 		ck_assert_ptr_nonnull(side_kind_find(small_side(way)));
 }
-END_TEST
 
 static const struct {
 	unsigned n_clients, depth;
@@ -95,7 +92,7 @@ static const struct {
 	{ 1, 8, SMALL_URING, SMALL_CPU, 0 },	     { 1, 8, SMALL_OURS, SMALL_SLEEPS, 0 },
 };
 
-START_TEST(bars_follow_from_the_point_and_the_way)
+TEST_TABLE(bars_follow_from_the_point_and_the_way, bars)
 {
 	const struct point point = { .op_bytes = 4096,
 				     .n_processes = bars[_i].n_clients,
@@ -108,9 +105,8 @@ START_TEST(bars_follow_from_the_point_and_the_way)
 	ck_assert_msg(row.bar == bars[_i].bar, "%s: %f", name, row.bar);
 	ck_assert_msg(row.is_higher_better == (bars[_i].figure == SMALL_IOPS), "%s", name);
 }
-END_TEST
 
-START_TEST(only_one_client_with_one_op_spins_and_sleeps_on_request)
+TEST(only_one_client_with_one_op_spins_and_sleeps_on_request)
 {
 	struct point point = { .n_processes = 1, .depth = 1 };
 
@@ -122,9 +118,8 @@ START_TEST(only_one_client_with_one_op_spins_and_sleeps_on_request)
 	ck_assert(!small_has_way(&point, SMALL_SPINNING));
 	ck_assert(small_has_way(&point, SMALL_OURS) && small_has_way(&point, SMALL_URING));
 }
-END_TEST
 
-START_TEST(figures_are_of_an_op)
+TEST(figures_are_of_an_op)
 {
 	const struct result result = { .ops = 500,
 				       .bytes = 500 * 4096,
@@ -147,9 +142,8 @@ START_TEST(figures_are_of_an_op)
 	ck_assert_double_eq(small_value(&nothing, SMALL_CPU), 0);
 	ck_assert_double_eq(small_value(&nothing, SMALL_SLEEPS), 0);
 }
-END_TEST
 
-START_TEST(the_table_names_the_reference_of_a_row)
+TEST(the_table_names_the_reference_of_a_row)
 {
 	struct row row = { .name = "small", .unit = "us", .bar = 1.2, .beside = "io_uring" };
 	_cleanup_(freep) char *text = NULL;
@@ -162,7 +156,6 @@ START_TEST(the_table_names_the_reference_of_a_row)
 	ck_assert_int_eq(fclose(f), 0);
 	ck_assert_ptr_nonnull(strstr(text, "NO beside io_uring\n"));
 }
-END_TEST
 
 /* ---- the engines in this process ---- */
 
@@ -209,7 +202,7 @@ static bool engine_run(const char *engine, const struct point *point, struct res
 	return true;
 }
 
-START_TEST(an_engine_writes_each_block_of_its_range)
+TEST_TABLE(an_engine_writes_each_block_of_its_range, engines)
 {
 	const struct point point = file_point(true);
 	static const char empty[BLOCK];
@@ -229,9 +222,8 @@ START_TEST(an_engine_writes_each_block_of_its_range)
 		ck_assert_int_eq(pread(fd, block, BLOCK, (off_t)BLOCKS * BLOCK), 0);
 	}
 }
-END_TEST
 
-START_TEST(an_engine_counts_the_ops_of_all_processes_on_one_file)
+TEST_TABLE(an_engine_counts_the_ops_of_all_processes_on_one_file, engines)
 {
 	struct point point = file_point(false);
 	struct result result;
@@ -247,9 +239,8 @@ START_TEST(an_engine_counts_the_ops_of_all_processes_on_one_file)
 		ck_assert_uint_eq(result.daemon_sleeps, 0);
 	}
 }
-END_TEST
 
-START_TEST(a_process_without_its_file_fails)
+TEST_TABLE(a_process_without_its_file_fails, engines)
 {
 	struct point point = file_point(false);
 	struct side side;
@@ -260,9 +251,8 @@ START_TEST(a_process_without_its_file_fails)
 	ck_assert_int_eq(side_open(&side, side_kind_find(engines[_i]), &point), -ENOENT);
 	ck_assert_ptr_nonnull(strstr(side.why, FILES_NAME ".1"));
 }
-END_TEST
 
-START_TEST(io_uring_refuses_ops_of_several_blocks)
+TEST(io_uring_refuses_ops_of_several_blocks)
 {
 	struct point point = file_point(false);
 	struct side side;
@@ -270,23 +260,6 @@ START_TEST(io_uring_refuses_ops_of_several_blocks)
 	point.profile.block_size = BLOCK / 2;
 	ck_assert_int_eq(side_open(&side, side_kind_find("io_uring"), &point), -EOPNOTSUPP);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, make_dir, remove_dir);
-	tcase_add_test(tcase, each_point_comes_once_and_is_read_and_written);
-	tcase_add_test(tcase, rows_have_names_of_their_own_and_fit_into_the_table);
-	tcase_add_test(tcase, each_way_has_a_side);
-	tcase_add_loop_test(tcase, bars_follow_from_the_point_and_the_way, 0, N_ROWS(bars));
-	tcase_add_test(tcase, only_one_client_with_one_op_spins_and_sleeps_on_request);
-	tcase_add_test(tcase, figures_are_of_an_op);
-	tcase_add_test(tcase, the_table_names_the_reference_of_a_row);
-	tcase_add_loop_test(tcase, an_engine_writes_each_block_of_its_range, 0, N_ROWS(engines));
-	tcase_add_loop_test(tcase, an_engine_counts_the_ops_of_all_processes_on_one_file, 0,
-			    N_ROWS(engines));
-	tcase_add_loop_test(tcase, a_process_without_its_file_fails, 0, N_ROWS(engines));
-	tcase_add_test(tcase, io_uring_refuses_ops_of_several_blocks);
-}
-
-SUITE("bench small", add_tests)
+FIXTURE(make_dir, remove_dir)
+TEST_MAIN

@@ -18,7 +18,7 @@ static const struct {
 	{ "close to the greatest", 2, { 0, 100 }, 0.99, 99 },
 };
 
-START_TEST(quantiles_are_interpolated)
+TEST_TABLE(quantiles_are_interpolated, quantiles)
 {
 	double values[5];
 
@@ -28,7 +28,6 @@ START_TEST(quantiles_are_interpolated)
 	ck_assert_msg(quantile(values, quantiles[_i].n, quantiles[_i].q) == quantiles[_i].result,
 		      "%s", quantiles[_i].what);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -48,18 +47,11 @@ static const struct {
 	{ "nothing was done", 0, { 0 }, 100, 300, 0 },
 };
 
-START_TEST(an_op_under_way_counts_by_its_time)
+TEST_TABLE(an_op_under_way_counts_by_its_time, progresses)
 {
 	ck_assert_msg(ops_by(progresses[_i].ends, progresses[_i].n, progresses[_i].start,
 			     progresses[_i].time) == progresses[_i].result,
 		      "%s", progresses[_i].what);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, quantiles_are_interpolated, 0, N_ROWS(quantiles));
-	tcase_add_loop_test(tcase, an_op_under_way_counts_by_its_time, 0, N_ROWS(progresses));
-}
-
-SUITE("bench statistics", add_tests)
+TEST_MAIN

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-START_TEST(the_blocks_of_a_lane_are_used_when_it_runs)
+TEST(the_blocks_of_a_lane_are_used_when_it_runs)
 {
 	struct blocks blocks = { .depth = 2 };
 	struct block *taken[4];
@@ -30,9 +30,8 @@ START_TEST(the_blocks_of_a_lane_are_used_when_it_runs)
 	ck_assert_ptr_eq(block_take(&blocks), taken[0]);
 	blocks_deinit(&blocks);
 }
-END_TEST
 
-START_TEST(blocks_for_workers_are_used_again_before_fresh_ones)
+TEST(blocks_for_workers_are_used_again_before_fresh_ones)
 {
 	struct worker_block array[3] = { 0 };
 	struct worker_blocks blocks = { .blocks = array, .n_max = 3 };
@@ -44,12 +43,5 @@ START_TEST(blocks_for_workers_are_used_again_before_fresh_ones)
 	ck_assert_ptr_eq(worker_block_take(&blocks), &array[1].block);
 	ck_assert_uint_eq(blocks.n_fresh, 2);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, the_blocks_of_a_lane_are_used_when_it_runs);
-	tcase_add_test(tcase, blocks_for_workers_are_used_again_before_fresh_ones);
-}
-
-SUITE("blocks", add_tests)
+TEST_MAIN

@@ -1,6 +1,6 @@
 #include "tests/unit/control_parts.h"
 
-START_TEST(a_call_is_charged_until_it_is_freed)
+TEST(a_call_is_charged_until_it_is_freed)
 {
 	struct call *calls[3];
 	struct session *session;
@@ -21,7 +21,6 @@ START_TEST(a_call_is_charged_until_it_is_freed)
 	ck_assert_uint_eq(session->quota.used[QUOTA_CALLS], 0);
 	(void)close(fd);
 }
-END_TEST
 
 /* Which limit is reached, and by a call of which session. */
 static const struct {
@@ -33,7 +32,7 @@ static const struct {
 	{ "the user's, by another client", 100, 1, 0 },
 };
 
-START_TEST(at_a_limit_requests_stay_in_the_socket_until_a_call_is_freed)
+TEST_TABLE(at_a_limit_requests_stay_in_the_socket_until_a_call_is_freed, limits)
 {
 	struct session *sessions[2];
 	struct call *call;
@@ -52,9 +51,8 @@ START_TEST(at_a_limit_requests_stay_in_the_socket_until_a_call_is_freed)
 	for (int i = 0; i < 2; i++)
 		(void)close(fds[i]);
 }
-END_TEST
 
-START_TEST(a_reply_has_copies_of_descriptors_which_go_with_the_call)
+TEST(a_reply_has_copies_of_descriptors_which_go_with_the_call)
 {
 	struct session *session;
 	struct call *call;
@@ -73,9 +71,8 @@ START_TEST(a_reply_has_copies_of_descriptors_which_go_with_the_call)
 	ck_assert(control_is_open(fd));
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(a_session_that_ends_waits_for_its_calls)
+TEST(a_session_that_ends_waits_for_its_calls)
 {
 	struct session *session;
 	struct call *call;
@@ -91,16 +88,6 @@ START_TEST(a_session_that_ends_waits_for_its_calls)
 	ck_assert_uint_eq(c.service.n_sessions, 0);
 	(void)close(fd);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, control_setup, control_teardown);
-	tcase_add_test(tcase, a_call_is_charged_until_it_is_freed);
-	tcase_add_loop_test(tcase, at_a_limit_requests_stay_in_the_socket_until_a_call_is_freed, 0,
-			    N_ROWS(limits));
-	tcase_add_test(tcase, a_reply_has_copies_of_descriptors_which_go_with_the_call);
-	tcase_add_test(tcase, a_session_that_ends_waits_for_its_calls);
-}
-
-SUITE("call", add_tests)
+FIXTURE(control_setup, control_teardown)
+TEST_MAIN

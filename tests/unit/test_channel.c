@@ -94,7 +94,7 @@ static const struct {
 	{ "a sync with a slab", S, READABLE, 0, 0, 0, false, false, EINVAL },
 };
 
-START_TEST(an_entry_is_checked_before_it_is_an_op)
+TEST_TABLE(an_entry_is_checked_before_it_is_an_op, entries)
 {
 	struct ring_entry entry = {
 		.id = 7,
@@ -123,7 +123,6 @@ START_TEST(an_entry_is_checked_before_it_is_an_op)
 		      "%s: holds", entries[_i].what);
 	ck_assert(r ? !op.file : op.file != NULL);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -140,7 +139,7 @@ static const struct {
 	{ "for a sync", S, 0, 0, 1024, EINVAL },
 };
 
-START_TEST(a_write_may_say_how_long_the_file_may_become)
+TEST_TABLE(a_write_may_say_how_long_the_file_may_become, grown)
 {
 	struct ring_entry entry = { .opcode = grown[_i].opcode,
 				    .off = grown[_i].off,
@@ -157,9 +156,8 @@ START_TEST(a_write_may_say_how_long_the_file_may_become)
 	if (r == 0)
 		ck_assert(op.may_grow == (grown[_i].grow_end != 0));
 }
-END_TEST
 
-START_TEST(tmpfs_and_devices_are_not_extended_before)
+TEST(tmpfs_and_devices_are_not_extended_before)
 {
 	struct ring_entry entry = { .opcode = W, .len = 512, .grow_end = 512 };
 	struct op op = { 0 };
@@ -176,9 +174,8 @@ START_TEST(tmpfs_and_devices_are_not_extended_before)
 	ck_assert(!op.may_grow);
 	writable.facts.is_block_device = false;
 }
-END_TEST
 
-START_TEST(an_id_of_a_removed_object_finds_nothing)
+TEST(an_id_of_a_removed_object_finds_nothing)
 {
 	struct ring_entry entry = { .opcode = R, .len = 512 };
 	struct op op = { 0 };
@@ -191,19 +188,17 @@ START_TEST(an_id_of_a_removed_object_finds_nothing)
 	id_table_release(&objects.slabs, slab_id);
 	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EBADF);
 }
-END_TEST
 
-START_TEST(a_block_is_never_smaller_than_a_sector)
+TEST(a_block_is_never_smaller_than_a_sector)
 {
 	struct op op = { .file = &big_sectors, .len = 65536 };
 
 	setup();
 	ck_assert_uint_eq(channel_split(&channel, &op).block_size, 8192);
 }
-END_TEST
 
 /* The parts of the op; the table of unaligned_cut() has the cuts. */
-START_TEST(an_op_knows_its_ragged_ends)
+TEST(an_op_knows_its_ragged_ends)
 {
 	struct ring_entry entry = {
 		.opcode = W, .off = 100, .len = 80000, .slab_off = 100, .slab = 0
@@ -231,7 +226,6 @@ START_TEST(an_op_knows_its_ragged_ends)
 	ck_assert(!op.is_misaligned);
 	ck_assert_uint_eq(op.head + op.tail + op.unaligned_left, 0);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -247,7 +241,7 @@ static const struct {
 	{ "a write without a buffered description", W, WRITABLE, 512, 81920, 0, 0 },
 };
 
-START_TEST(a_direct_write_ends_in_no_page_that_others_may_write)
+TEST_TABLE(a_direct_write_ends_in_no_page_that_others_may_write, whole_sectors)
 {
 	struct ring_entry entry = { .opcode = whole_sectors[_i].opcode,
 				    .off = whole_sectors[_i].off,
@@ -264,9 +258,8 @@ START_TEST(a_direct_write_ends_in_no_page_that_others_may_write)
 		      "%s: head %u, tail %u", whole_sectors[_i].what, (unsigned)op.head,
 		      (unsigned)op.tail);
 }
-END_TEST
 
-START_TEST(tmpfs_has_no_unit_of_writes)
+TEST(tmpfs_has_no_unit_of_writes)
 {
 	struct ring_entry entry = { .opcode = W, .off = 1, .len = 80000 };
 	struct op op = { 0 };
@@ -279,7 +272,6 @@ START_TEST(tmpfs_has_no_unit_of_writes)
 	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
 	ck_assert(!op.head && !op.tail && !op.is_misaligned);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -293,7 +285,7 @@ static const struct {
 	{ "an odd address of GPU memory", true, 3, false },
 };
 
-START_TEST(memory_has_an_alignment_of_its_own_and_gpu_memory_has_none)
+TEST_TABLE(memory_has_an_alignment_of_its_own_and_gpu_memory_has_none, addresses)
 {
 	struct ring_entry entry = {
 		.opcode = W, .off = 4096, .len = 81920, .slab_off = addresses[_i].slab_off
@@ -317,21 +309,5 @@ START_TEST(memory_has_an_alignment_of_its_own_and_gpu_memory_has_none)
 		      "%s: %d, %u, %u", addresses[_i].what, op.is_misaligned, (unsigned)op.head,
 		      (unsigned)op.tail);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, an_entry_is_checked_before_it_is_an_op, 0, N_ROWS(entries));
-	tcase_add_loop_test(tcase, a_write_may_say_how_long_the_file_may_become, 0, N_ROWS(grown));
-	tcase_add_test(tcase, tmpfs_and_devices_are_not_extended_before);
-	tcase_add_test(tcase, an_id_of_a_removed_object_finds_nothing);
-	tcase_add_test(tcase, an_op_knows_its_ragged_ends);
-	tcase_add_loop_test(tcase, a_direct_write_ends_in_no_page_that_others_may_write, 0,
-			    N_ROWS(whole_sectors));
-	tcase_add_test(tcase, tmpfs_has_no_unit_of_writes);
-	tcase_add_loop_test(tcase, memory_has_an_alignment_of_its_own_and_gpu_memory_has_none, 0,
-			    N_ROWS(addresses));
-	tcase_add_test(tcase, a_block_is_never_smaller_than_a_sector);
-}
-
-SUITE("channel", add_tests)
+TEST_MAIN

@@ -58,7 +58,7 @@ static void thread_teardown(void)
 	channel_teardown();
 }
 
-START_TEST(a_deferred_op_goes_into_its_ring_when_the_earlier_one_has_ended)
+TEST(a_deferred_op_goes_into_its_ring_when_the_earlier_one_has_ended)
 {
 	ck_assert(!bounce_turn(&bounce)); /* nothing to do: it may sleep */
 	ck_assert_int_eq(op_state(deferred), OP_WAITING);
@@ -68,9 +68,8 @@ START_TEST(a_deferred_op_goes_into_its_ring_when_the_earlier_one_has_ended)
 	ck_assert_uint_eq(take(), atomic_load(&deferred->ring_id));
 	ck_assert(!bounce_turn(&bounce));
 }
-END_TEST
 
-START_TEST(a_deferred_op_that_is_cancelled_ends_at_once)
+TEST(a_deferred_op_that_is_cancelled_ends_at_once)
 {
 	op_set_cancelled(deferred);
 	bounce.must_look = true;
@@ -80,9 +79,8 @@ START_TEST(a_deferred_op_that_is_cancelled_ends_at_once)
 	ck_assert(!op_has_ended(earlier));
 	end_op(earlier, 100, 100);
 }
-END_TEST
 
-START_TEST(a_deferred_op_ends_when_the_daemon_is_gone)
+TEST(a_deferred_op_ends_when_the_daemon_is_gone)
 {
 	atomic_store(&conn.n_gone, 1);
 	(void)bounce_turn(&bounce);
@@ -90,14 +88,6 @@ START_TEST(a_deferred_op_ends_when_the_daemon_is_gone)
 	end_op(earlier, -ECONNRESET, 0);
 	atomic_store(&conn.n_gone, 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, thread_setup, thread_teardown);
-	tcase_add_test(tcase, a_deferred_op_goes_into_its_ring_when_the_earlier_one_has_ended);
-	tcase_add_test(tcase, a_deferred_op_that_is_cancelled_ends_at_once);
-	tcase_add_test(tcase, a_deferred_op_ends_when_the_daemon_is_gone);
-}
-
-SUITE("client_bounce_thread", add_tests)
+FIXTURE(thread_setup, thread_teardown)
+TEST_MAIN

@@ -23,7 +23,7 @@ static void buffers_teardown(void)
 	buffers_deinit(&buffers);
 }
 
-START_TEST(a_reference_names_slab_and_offset)
+TEST(a_reference_names_slab_and_offset)
 {
 	struct buffer_place place;
 
@@ -36,9 +36,8 @@ START_TEST(a_reference_names_slab_and_offset)
 	ck_assert_uint_eq(place.slab->id, 7);
 	buffer_unref(place.piece);
 }
-END_TEST
 
-START_TEST(a_range_that_leaves_its_piece_is_not_referenced)
+TEST(a_range_that_leaves_its_piece_is_not_referenced)
 {
 	struct buffer_place place;
 
@@ -46,9 +45,8 @@ START_TEST(a_range_that_leaves_its_piece_is_not_referenced)
 	ck_assert(buffers_have(&buffers, low, BYTES, NULL));
 	ck_assert(!buffers_have(&buffers, low + 1, BYTES, NULL));
 }
-END_TEST
 
-START_TEST(memory_that_an_op_uses_is_not_forgotten)
+TEST(memory_that_an_op_uses_is_not_forgotten)
 {
 	struct buffer_place place;
 	uint32_t slab = 0;
@@ -62,9 +60,8 @@ START_TEST(memory_that_an_op_uses_is_not_forgotten)
 	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab, &is_last), -EINVAL);
 	ck_assert(!buffers_overlap(&buffers, low, BYTES));
 }
-END_TEST
 
-START_TEST(memory_is_imported_once)
+TEST(memory_is_imported_once)
 {
 	bool is_last;
 
@@ -73,9 +70,8 @@ START_TEST(memory_is_imported_once)
 	ck_assert_int_eq(buffers_free(&buffers, low, &is_last),
 			 -EINVAL); /* not from dsaio_alloc() */
 }
-END_TEST
 
-START_TEST(memory_stays_until_it_is_freed_after_the_session)
+TEST(memory_stays_until_it_is_freed_after_the_session)
 {
 	uint32_t slab;
 	bool is_last = false;
@@ -88,15 +84,6 @@ START_TEST(memory_stays_until_it_is_freed_after_the_session)
 	ck_assert(is_last);
 	ck_assert(!buffers_leave(&buffers));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, buffers_setup, buffers_teardown);
-	tcase_add_test(tcase, memory_stays_until_it_is_freed_after_the_session);
-	tcase_add_test(tcase, a_reference_names_slab_and_offset);
-	tcase_add_test(tcase, a_range_that_leaves_its_piece_is_not_referenced);
-	tcase_add_test(tcase, memory_that_an_op_uses_is_not_forgotten);
-	tcase_add_test(tcase, memory_is_imported_once);
-}
-SUITE("client_buffers", add_tests)
+FIXTURE(buffers_setup, buffers_teardown)
+TEST_MAIN

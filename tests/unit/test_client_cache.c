@@ -40,7 +40,7 @@ static const struct {
 	{ "no path", { "", -1, O_RDONLY }, { NULL, -1, O_RDONLY }, false },
 };
 
-START_TEST(an_entry_is_found_by_its_key_alone) /* _i: the row */
+TEST_TABLE(an_entry_is_found_by_its_key_alone, keys) /* _i: the row */
 {
 	char path[16] = "";
 	struct cache_key key = keys[_i].b;
@@ -57,9 +57,8 @@ START_TEST(an_entry_is_found_by_its_key_alone) /* _i: the row */
 	cache_remove(&cache, &b);
 	ck_assert_uint_eq(cache.n_entries, 0);
 }
-END_TEST
 
-START_TEST(one_that_is_open_for_both_serves_reads_and_writes)
+TEST(one_that_is_open_for_both_serves_reads_and_writes)
 {
 	struct cache_entry both = { .key = { "x", -1, O_RDWR } };
 	struct cache_entry other = { .key = { "y", -1, O_WRONLY } };
@@ -76,9 +75,8 @@ START_TEST(one_that_is_open_for_both_serves_reads_and_writes)
 	ck_assert(cache_add(&cache, &exact)); /* a key of its own */
 	ck_assert_ptr_eq(cache_find(&cache, &write, false), &exact);
 }
-END_TEST
 
-START_TEST(an_empty_cache_finds_nothing_and_what_is_not_listed_can_be_removed)
+TEST(an_empty_cache_finds_nothing_and_what_is_not_listed_can_be_removed)
 {
 	struct cache_entry entry = { .key = { "x", -1, O_RDONLY } };
 
@@ -86,9 +84,8 @@ START_TEST(an_empty_cache_finds_nothing_and_what_is_not_listed_can_be_removed)
 	cache_remove(&cache, &entry);
 	ck_assert_uint_eq(cache.n_entries, 0);
 }
-END_TEST
 
-START_TEST(thousands_are_found_and_each_can_go)
+TEST(thousands_are_found_and_each_can_go)
 {
 	static struct cache_entry entries[2 * MANY];
 	static char paths[MANY][16];
@@ -109,7 +106,6 @@ START_TEST(thousands_are_found_and_each_can_go)
 		cache_remove(&cache, &entries[i]);
 	ck_assert_uint_eq(cache.n_entries, 0);
 }
-END_TEST
 
 /* The idle ones, oldest first, by their numbers. */
 static void check_idle(const char *wanted)
@@ -125,7 +121,7 @@ static void check_idle(const char *wanted)
 	ck_assert_str_eq(back, wanted);
 }
 
-START_TEST(the_one_idle_longest_is_the_oldest)
+TEST(the_one_idle_longest_is_the_oldest)
 {
 	struct cache_entry e[5];
 
@@ -157,7 +153,6 @@ START_TEST(the_one_idle_longest_is_the_oldest)
 	cache_set_idle(&cache, &e[0]);
 	check_idle("0");
 }
-END_TEST
 
 #define BORN                                       \
 	{                                          \
@@ -180,7 +175,7 @@ static const bool is_another[N_CHANGES] = {
 	[LINKS] = false,   [RDEV] = false, /* of a regular file it says nothing */
 };
 
-START_TEST(an_inode_is_the_same_until_what_never_changes_has_changed) /* _i: the change */
+TEST_LOOP(an_inode_is_the_same_until_what_never_changes_has_changed, N_CHANGES) /* _i: the change */
 {
 	struct statx stx = file_stx;
 	struct cache_identity before = cache_identity_of(&file_stx), now;
@@ -222,9 +217,8 @@ START_TEST(an_inode_is_the_same_until_what_never_changes_has_changed) /* _i: the
 	now = cache_identity_of(&stx);
 	ck_assert_int_eq(cache_is_same(&before, &now), !is_another[_i]);
 }
-END_TEST
 
-START_TEST(a_block_device_is_told_by_its_number_too)
+TEST(a_block_device_is_told_by_its_number_too)
 {
 	struct statx stx = file_stx;
 	struct cache_identity before, now;
@@ -237,19 +231,6 @@ START_TEST(a_block_device_is_told_by_its_number_too)
 	now = cache_identity_of(&stx);
 	ck_assert(!cache_is_same(&before, &now));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, cache_setup, cache_teardown);
-	tcase_add_loop_test(tcase, an_entry_is_found_by_its_key_alone, 0, N_ROWS(keys));
-	tcase_add_test(tcase, one_that_is_open_for_both_serves_reads_and_writes);
-	tcase_add_test(tcase, an_empty_cache_finds_nothing_and_what_is_not_listed_can_be_removed);
-	tcase_add_test(tcase, thousands_are_found_and_each_can_go);
-	tcase_add_test(tcase, the_one_idle_longest_is_the_oldest);
-	tcase_add_loop_test(tcase, an_inode_is_the_same_until_what_never_changes_has_changed, 0,
-			    N_CHANGES);
-	tcase_add_test(tcase, a_block_device_is_told_by_its_number_too);
-}
-
-SUITE("client cache", add_tests)
+FIXTURE(cache_setup, cache_teardown)
+TEST_MAIN

@@ -124,7 +124,7 @@ static void callers_join(struct caller *callers, unsigned n, int result)
 	}
 }
 
-START_TEST(replies_in_another_order_reach_their_calls_with_their_descriptors)
+TEST(replies_in_another_order_reach_their_calls_with_their_descriptors)
 {
 	struct caller callers[N_CALLS] = { 0 };
 	uint64_t seqs[N_CALLS], bytes[N_CALLS];
@@ -136,9 +136,8 @@ START_TEST(replies_in_another_order_reach_their_calls_with_their_descriptors)
 		daemon_reply(seqs[i], bytes[i]);
 	callers_join(callers, N_CALLS, 0);
 }
-END_TEST
 
-START_TEST(a_call_returns_while_an_earlier_one_hangs)
+TEST(a_call_returns_while_an_earlier_one_hangs)
 {
 	struct caller hung = { .bytes = 1 }, other = { .bytes = 2 };
 	uint64_t hung_seq, bytes;
@@ -153,9 +152,8 @@ START_TEST(a_call_returns_while_an_earlier_one_hangs)
 	daemon_reply(hung_seq, 1);
 	callers_join(&hung, 1, 0);
 }
-END_TEST
 
-START_TEST(a_thread_that_stops_polling_leaves_that_to_another)
+TEST(a_thread_that_stops_polling_leaves_that_to_another)
 {
 	struct caller polling = { .bytes = 1 }, following = { .bytes = 2 };
 	uint64_t polling_seq, following_seq, bytes;
@@ -175,9 +173,8 @@ START_TEST(a_thread_that_stops_polling_leaves_that_to_another)
 	daemon_reply(following_seq, 2);
 	callers_join(&following, 1, 0);
 }
-END_TEST
 
-START_TEST(the_daemons_end_ends_all_calls)
+TEST(the_daemons_end_ends_all_calls)
 {
 	struct caller callers[N_CALLS] = { 0 };
 
@@ -189,9 +186,8 @@ START_TEST(the_daemons_end_ends_all_calls)
 	callers_join(callers, N_CALLS, -ENOTCONN);
 	ck_assert(conn_is_gone(&conn));
 }
-END_TEST
 
-START_TEST(a_reply_that_nobody_asked_for_breaks_the_connection)
+TEST(a_reply_that_nobody_asked_for_breaks_the_connection)
 {
 	struct caller caller = { .bytes = 1 };
 	char byte;
@@ -202,7 +198,6 @@ START_TEST(a_reply_that_nobody_asked_for_breaks_the_connection)
 	ck_assert(atomic_load(&conn.is_broken));
 	ck_assert_int_eq(recv(daemon_fd, &byte, 1, 0), 0); /* it was asked to end */
 }
-END_TEST
 
 /* ---- replies that nobody waits for ---- */
 
@@ -216,7 +211,7 @@ static void post(void)
 	conn_post(&conn, &request);
 }
 
-START_TEST(posts_never_wait_and_their_replies_disturb_no_call)
+TEST(posts_never_wait_and_their_replies_disturb_no_call)
 {
 	struct caller caller = { .bytes = 1 };
 	uint64_t seqs[8], seq, bytes;
@@ -237,10 +232,9 @@ START_TEST(posts_never_wait_and_their_replies_disturb_no_call)
 	ck_assert_uint_eq(conn_posts_answered(&conn), 8);
 	ck_assert(!conn_await_post(&conn, 8));
 }
-END_TEST
 
 /* Read by the next post: who waits for it must not wait for the one that hangs. */
-START_TEST(an_answer_that_came_already_is_not_waited_for)
+TEST(an_answer_that_came_already_is_not_waited_for)
 {
 	post(); /* hangs */
 	post();
@@ -249,10 +243,9 @@ START_TEST(an_answer_that_came_already_is_not_waited_for)
 	post();
 	ck_assert(conn_await_post(&conn, 0));
 }
-END_TEST
 
 /* More than the socket takes: the rest goes out when the daemon reads again. */
-START_TEST(posts_that_the_socket_does_not_take_go_out_later)
+TEST(posts_that_the_socket_does_not_take_go_out_later)
 {
 	enum { N = 4000 };
 	struct caller caller = { .bytes = 1 };
@@ -267,11 +260,10 @@ START_TEST(posts_that_the_socket_does_not_take_go_out_later)
 	daemon_reply(daemon_receive(&bytes), 1);
 	callers_join(&caller, 1, 0);
 }
-END_TEST
 
 /* ---- a daemon that says nothing ---- */
 
-START_TEST(a_silent_daemon_is_given_up_after_it_was_asked)
+TEST(a_silent_daemon_is_given_up_after_it_was_asked)
 {
 	struct caller caller = { .bytes = 0 };
 
@@ -284,9 +276,8 @@ START_TEST(a_silent_daemon_is_given_up_after_it_was_asked)
 	conn.silence.limit_msec = UINT32_MAX; /* it is not waited for once more */
 	ck_assert(!conn_await_end(&conn, true));
 }
-END_TEST
 
-START_TEST(a_daemon_that_lives_is_waited_for)
+TEST(a_daemon_that_lives_is_waited_for)
 {
 	struct caller caller = { .bytes = 0 };
 	uint64_t seq;
@@ -299,7 +290,6 @@ START_TEST(a_daemon_that_lives_is_waited_for)
 	daemon_reply(seq, 0);
 	callers_join(&caller, 1, 0);
 }
-END_TEST
 
 /* ---- another session ---- */
 
@@ -334,7 +324,7 @@ static void check_one_call(void)
 	callers_join(&caller, 1, 0);
 }
 
-START_TEST(a_replacement_of_a_silent_session_is_not_silent)
+TEST(a_replacement_of_a_silent_session_is_not_silent)
 {
 	conn.silence.limit_msec = 1;
 	atomic_store(&conn.is_broken, true);
@@ -345,9 +335,8 @@ START_TEST(a_replacement_of_a_silent_session_is_not_silent)
 	ck_assert_uint_eq(conn.silence.limit_msec, 1);
 	check_one_call();
 }
-END_TEST
 
-START_TEST(a_call_after_a_replacement_goes_to_the_new_daemon)
+TEST(a_call_after_a_replacement_goes_to_the_new_daemon)
 {
 	struct dsaio_client client = { .conn = &conn };
 	const int number = conn.fd;
@@ -372,9 +361,8 @@ START_TEST(a_call_after_a_replacement_goes_to_the_new_daemon)
 	ck_assert(!conn_is_gone(&conn));
 	check_one_call();
 }
-END_TEST
 
-START_TEST(a_replacement_ends_calls_in_progress)
+TEST(a_replacement_ends_calls_in_progress)
 {
 	struct caller callers[N_CALLS] = { 0 };
 
@@ -387,9 +375,8 @@ START_TEST(a_replacement_ends_calls_in_progress)
 	ck_assert(!conn_is_gone(&conn));
 	check_one_call();
 }
-END_TEST
 
-START_TEST(sleeps_and_watches_see_the_end_of_the_session_that_is)
+TEST(sleeps_and_watches_see_the_end_of_the_session_that_is)
 {
 	_cleanup_(closep) int watch_fd = epoll_create1(EPOLL_CLOEXEC);
 	struct epoll_event event;
@@ -412,9 +399,8 @@ START_TEST(sleeps_and_watches_see_the_end_of_the_session_that_is)
 	conn_unwatch(&conn, watch_fd);
 	ck_assert_uint_eq(conn.n_watches, 0);
 }
-END_TEST
 
-START_TEST(the_file_board_has_a_word_for_as_many_files_as_the_daemon_says)
+TEST(the_file_board_has_a_word_for_as_many_files_as_the_daemon_says)
 {
 	_Alignas(4096) _Atomic uint32_t board[1024] = { 0 };
 	const uint32_t file = 5u << 16 | 1023u;
@@ -429,26 +415,6 @@ START_TEST(the_file_board_has_a_word_for_as_many_files_as_the_daemon_says)
 	ck_assert(!conn_file_use(&conn, file));
 	conn.file_board = NULL;
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, conn_setup, conn_teardown);
-	tcase_add_test(tcase, replies_in_another_order_reach_their_calls_with_their_descriptors);
-	tcase_add_test(tcase, a_call_returns_while_an_earlier_one_hangs);
-	tcase_add_test(tcase, a_thread_that_stops_polling_leaves_that_to_another);
-	tcase_add_test(tcase, the_daemons_end_ends_all_calls);
-	tcase_add_test(tcase, a_reply_that_nobody_asked_for_breaks_the_connection);
-	tcase_add_test(tcase, posts_never_wait_and_their_replies_disturb_no_call);
-	tcase_add_test(tcase, an_answer_that_came_already_is_not_waited_for);
-	tcase_add_test(tcase, posts_that_the_socket_does_not_take_go_out_later);
-	tcase_add_test(tcase, a_silent_daemon_is_given_up_after_it_was_asked);
-	tcase_add_test(tcase, a_daemon_that_lives_is_waited_for);
-	tcase_add_test(tcase, a_replacement_of_a_silent_session_is_not_silent);
-	tcase_add_test(tcase, a_call_after_a_replacement_goes_to_the_new_daemon);
-	tcase_add_test(tcase, a_replacement_ends_calls_in_progress);
-	tcase_add_test(tcase, sleeps_and_watches_see_the_end_of_the_session_that_is);
-	tcase_add_test(tcase, the_file_board_has_a_word_for_as_many_files_as_the_daemon_says);
-}
-
-SUITE("client_conn", add_tests)
+FIXTURE(conn_setup, conn_teardown)
+TEST_MAIN

@@ -23,7 +23,7 @@ static const struct {
 	{ "an older program's struct", { 32, "/nowhere", NULL, 0, 2 }, -ENOENT, "/nowhere" },
 };
 
-START_TEST(options_are_checked_first)
+TEST_TABLE(options_are_checked_first, wrong)
 {
 	struct dsaio_client *client = NULL;
 	int r = dsaio_connect_with(&wrong[_i].options, &client);
@@ -33,9 +33,8 @@ START_TEST(options_are_checked_first)
 		      dsaio_error());
 	ck_assert_ptr_null(client);
 }
-END_TEST
 
-START_TEST(what_a_newer_program_sets_is_refused)
+TEST(what_a_newer_program_sets_is_refused)
 {
 	struct {
 		struct dsaio_connect_options options;
@@ -50,20 +49,11 @@ START_TEST(what_a_newer_program_sets_is_refused)
 	ck_assert_int_eq(dsaio_connect_with(&newer.options, &client), -E2BIG);
 	ck_assert_ptr_nonnull(strstr(dsaio_error(), DSAIO_VERSION));
 }
-END_TEST
 
-START_TEST(a_null_client_has_no_state)
+TEST(a_null_client_has_no_state)
 {
 	ck_assert_int_eq(dsaio_client_state(NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_client_fd(NULL), -EINVAL);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, options_are_checked_first, 0, N_ROWS(wrong));
-	tcase_add_test(tcase, what_a_newer_program_sets_is_refused);
-	tcase_add_test(tcase, a_null_client_has_no_state);
-}
-
-SUITE("client_connect", add_tests)
+TEST_MAIN

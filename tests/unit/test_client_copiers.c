@@ -55,7 +55,7 @@ static unsigned count_threads(void)
 	return n;
 }
 
-START_TEST(as_many_threads_as_allowed_take_copies_and_no_signals)
+TEST(as_many_threads_as_allowed_take_copies_and_no_signals)
 {
 	struct task tasks[COPIERS_MAX + 1] = { 0 };
 	sem_t begun, go;
@@ -86,9 +86,8 @@ START_TEST(as_many_threads_as_allowed_take_copies_and_no_signals)
 	}
 	copiers_deinit(&copiers);
 }
-END_TEST
 
-START_TEST(an_owner_makes_what_no_copier_has_begun_with)
+TEST(an_owner_makes_what_no_copier_has_begun_with)
 {
 	struct task held = { 0 }, queued[3] = { 0 };
 	sem_t begun, go;
@@ -121,9 +120,8 @@ START_TEST(an_owner_makes_what_no_copier_has_begun_with)
 	ck_assert_int_eq(held.n_runs, 2);
 	copiers_deinit(&copiers);
 }
-END_TEST
 
-START_TEST(idle_threads_end_and_others_start)
+TEST(idle_threads_end_and_others_start)
 {
 	copiers_init(&copiers, 2, 1);
 	for (int i = 0; i < 50; i++) {
@@ -137,9 +135,8 @@ START_TEST(idle_threads_end_and_others_start)
 	}
 	copiers_deinit(&copiers); /* joins those that ended */
 }
-END_TEST
 
-START_TEST(where_no_thread_may_be_there_nothing_is_posted)
+TEST(where_no_thread_may_be_there_nothing_is_posted)
 {
 	struct task task = { 0 };
 
@@ -148,9 +145,8 @@ START_TEST(where_no_thread_may_be_there_nothing_is_posted)
 	copiers_deinit(&copiers);
 	ck_assert_int_eq(task.n_runs, 0);
 }
-END_TEST
 
-START_TEST(where_no_thread_can_start_nothing_is_posted_until_one_can)
+TEST_LOOP(where_no_thread_can_start_nothing_is_posted_until_one_can, HAS_SHADOW_MEMORY ? 0 : 1)
 {
 	struct rlimit before, none = { 0, 0 };
 	struct task task = { 0 };
@@ -170,9 +166,8 @@ START_TEST(where_no_thread_can_start_nothing_is_posted_until_one_can)
 	ck_assert_int_eq(task.n_runs, 1);
 	copiers_deinit(&copiers);
 }
-END_TEST
 
-START_TEST(two_cpus_of_those_that_this_process_has_are_left_to_others)
+TEST(two_cpus_of_those_that_this_process_has_are_left_to_others)
 {
 	cpu_set_t set, all;
 	int n = 0;
@@ -191,7 +186,6 @@ START_TEST(two_cpus_of_those_that_this_process_has_are_left_to_others)
 		ck_assert_uint_eq(copiers_wanted(), wanted < COPIERS_MAX ? wanted : COPIERS_MAX);
 	}
 }
-END_TEST
 
 #define N_OWNERS 4
 #define N_EACH 20000
@@ -221,7 +215,7 @@ static void *owner_main(void *arg)
 	return NULL;
 }
 
-START_TEST(many_owners_have_each_copy_made_once)
+TEST(many_owners_have_each_copy_made_once)
 {
 	pthread_t owners[N_OWNERS];
 	void *failed;
@@ -235,21 +229,5 @@ START_TEST(many_owners_have_each_copy_made_once)
 	}
 	copiers_deinit(&copiers);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, as_many_threads_as_allowed_take_copies_and_no_signals);
-	tcase_add_test(tcase, an_owner_makes_what_no_copier_has_begun_with);
-	tcase_add_test(tcase, idle_threads_end_and_others_start);
-	tcase_add_test(tcase, where_no_thread_may_be_there_nothing_is_posted);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	tcase_add_test(tcase, where_no_thread_can_start_nothing_is_posted_until_one_can);
-#else /* shadow memory needs room */
-	(void)where_no_thread_can_start_nothing_is_posted_until_one_can;
-#endif
-	tcase_add_test(tcase, two_cpus_of_those_that_this_process_has_are_left_to_others);
-	tcase_add_test(tcase, many_owners_have_each_copy_made_once);
-}
-
-SUITE("copiers", add_tests)
+TEST_MAIN

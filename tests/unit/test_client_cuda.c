@@ -23,7 +23,7 @@ static void *look_main(void *arg)
 	return arg;
 }
 
-START_TEST(a_child_that_is_forked_while_threads_look_can_look_too)
+TEST(a_child_that_is_forked_while_threads_look_can_look_too)
 {
 	pthread_t threads[N_THREADS];
 	int status = 0;
@@ -45,11 +45,5 @@ START_TEST(a_child_that_is_forked_while_threads_look_can_look_too)
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 	ck_assert_int_eq(status, 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_child_that_is_forked_while_threads_look_can_look_too);
-}
-
-SUITE("client_cuda", add_tests)
+TEST_MAIN

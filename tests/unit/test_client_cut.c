@@ -58,7 +58,7 @@ static void check_pieces(void)
 	ck_assert_uint_eq(retired, cut.retired_bytes);
 }
 
-START_TEST(pieces_are_whole_pages_one_after_the_other)
+TEST(pieces_are_whole_pages_one_after_the_other)
 {
 	struct cut_piece *one = take(1), *page = take(CUT_PAGE), *more = take(CUT_PAGE + 1);
 
@@ -70,9 +70,8 @@ START_TEST(pieces_are_whole_pages_one_after_the_other)
 	ck_assert_uint_eq(more->len, 2 * CUT_PAGE);
 	check_pieces();
 }
-END_TEST
 
-START_TEST(a_full_slab_says_so)
+TEST(a_full_slab_says_so)
 {
 	struct cut_piece *all = take(PAGES * CUT_PAGE), *none = NULL;
 
@@ -82,9 +81,8 @@ START_TEST(a_full_slab_says_so)
 	ck_assert_ptr_null(none);
 	check_pieces();
 }
-END_TEST
 
-START_TEST(what_is_given_back_grows_together_with_both_neighbours)
+TEST(what_is_given_back_grows_together_with_both_neighbours)
 {
 	struct cut_piece *a = take(CUT_PAGE), *b = take(CUT_PAGE), *c = take(CUT_PAGE);
 
@@ -98,9 +96,8 @@ START_TEST(what_is_given_back_grows_together_with_both_neighbours)
 	ck_assert_uint_eq(cut.n, 3);
 	ck_assert_uint_eq(cut.pieces[0]->len, 3 * CUT_PAGE);
 }
-END_TEST
 
-START_TEST(only_what_was_used_before_is_dirty)
+TEST(only_what_was_used_before_is_dirty)
 {
 	struct cut_piece *a = take(CUT_PAGE), *b;
 
@@ -111,9 +108,8 @@ START_TEST(only_what_was_used_before_is_dirty)
 	give(b);
 	check_pieces();
 }
-END_TEST
 
-START_TEST(retired_pieces_are_taken_only_after_their_revival)
+TEST(retired_pieces_are_taken_only_after_their_revival)
 {
 	struct cut_piece *a = take(CUT_PAGE), *b = take(CUT_PAGE), *c = take(CUT_PAGE),
 			 *none = NULL;
@@ -132,9 +128,8 @@ START_TEST(retired_pieces_are_taken_only_after_their_revival)
 	ck_assert_uint_eq(take(CUT_PAGE)->off, 0);
 	check_pieces();
 }
-END_TEST
 
-START_TEST(the_piece_of_each_byte_is_found)
+TEST(the_piece_of_each_byte_is_found)
 {
 	struct cut_piece *a = take(3 * CUT_PAGE), *b = take(CUT_PAGE);
 
@@ -144,9 +139,8 @@ START_TEST(the_piece_of_each_byte_is_found)
 	ck_assert_ptr_eq(cut.pieces[cut_find(&cut, 4 * CUT_PAGE - 1)], b);
 	ck_assert(cut.pieces[cut_find(&cut, PAGES * CUT_PAGE - 1)]->is_free);
 }
-END_TEST
 
-START_TEST(any_order_of_taking_and_giving_keeps_the_pieces_whole)
+TEST(any_order_of_taking_and_giving_keeps_the_pieces_whole)
 {
 	struct cut_piece *taken[PAGES];
 	size_t n = 0;
@@ -181,7 +175,6 @@ START_TEST(any_order_of_taking_and_giving_keeps_the_pieces_whole)
 	check_pieces();
 	ck_assert_uint_eq(cut.n, 1);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -197,25 +190,11 @@ static const struct {
 	{ "after a request beyond the bound", 1, 512u << 20, 256u << 20 },
 };
 
-START_TEST(a_new_slab_is_twice_the_last_or_as_large_as_need_be)
+TEST_TABLE(a_new_slab_is_twice_the_last_or_as_large_as_need_be, slabs)
 {
 	ck_assert_msg(buffer_slab_bytes(slabs[_i].bytes, slabs[_i].last) == slabs[_i].slab, "%s",
 		      slabs[_i].what);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, cut_setup, cut_teardown);
-	tcase_add_test(tcase, pieces_are_whole_pages_one_after_the_other);
-	tcase_add_test(tcase, a_full_slab_says_so);
-	tcase_add_test(tcase, what_is_given_back_grows_together_with_both_neighbours);
-	tcase_add_test(tcase, only_what_was_used_before_is_dirty);
-	tcase_add_test(tcase, retired_pieces_are_taken_only_after_their_revival);
-	tcase_add_test(tcase, the_piece_of_each_byte_is_found);
-	tcase_add_test(tcase, any_order_of_taking_and_giving_keeps_the_pieces_whole);
-	tcase_add_loop_test(tcase, a_new_slab_is_twice_the_last_or_as_large_as_need_be, 0,
-			    N_ROWS(slabs));
-}
-
-SUITE("client_cut", add_tests)
+FIXTURE(cut_setup, cut_teardown)
+TEST_MAIN

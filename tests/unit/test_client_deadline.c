@@ -2,7 +2,7 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(no_limit_is_never_over)
+TEST(no_limit_is_never_over)
 {
 	ck_assert_uint_eq(deadline_in_usec(-1), DEADLINE_NEVER);
 	ck_assert_uint_eq(deadline_in_usec(INT64_MAX),
@@ -11,9 +11,8 @@ START_TEST(no_limit_is_never_over)
 	ck_assert(!deadline_is_over(DEADLINE_NEVER));
 	ck_assert_uint_eq(deadline_left_msec(DEADLINE_NEVER), 0);
 }
-END_TEST
 
-START_TEST(what_is_left_is_rounded_up_and_never_nothing)
+TEST(what_is_left_is_rounded_up_and_never_nothing)
 {
 	ck_assert(deadline_is_over(deadline_in_usec(0)));
 	ck_assert_uint_eq(deadline_left_msec(1), 1);
@@ -22,12 +21,5 @@ START_TEST(what_is_left_is_rounded_up_and_never_nothing)
 	ck_assert_int_eq(timespec_of(3000000007).tv_sec, 3);
 	ck_assert_int_eq(timespec_of(3000000007).tv_nsec, 7);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, no_limit_is_never_over);
-	tcase_add_test(tcase, what_is_left_is_rounded_up_and_never_nothing);
-}
-
-SUITE("client_deadline", add_tests)
+TEST_MAIN

@@ -40,7 +40,7 @@ static size_t file_read(char *text, size_t size)
 	return n;
 }
 
-START_TEST(a_line_has_time_process_and_thread)
+TEST(a_line_has_time_process_and_thread)
 {
 	char text[4096], tail[64], want[64];
 	struct stat st;
@@ -61,9 +61,8 @@ START_TEST(a_line_has_time_process_and_thread)
 	ck_assert_int_eq(stat(file, &st), 0);
 	ck_assert_uint_eq(st.st_mode & 0777, 0600);
 }
-END_TEST
 
-START_TEST(an_error_is_an_event)
+TEST(an_error_is_an_event)
 {
 	char text[4096];
 
@@ -71,9 +70,8 @@ START_TEST(an_error_is_an_event)
 	(void)file_read(text, sizeof(text));
 	ck_assert_ptr_nonnull(strstr(text, "error: no luck\n"));
 }
-END_TEST
 
-START_TEST(a_long_event_is_one_line_that_was_cut)
+TEST(a_long_event_is_one_line_that_was_cut)
 {
 	char text[8192], event[4096];
 	size_t n;
@@ -85,9 +83,8 @@ START_TEST(a_long_event_is_one_line_that_was_cut)
 	ck_assert_uint_le(n, 2048);
 	ck_assert_ptr_eq(strchr(text, '\n'), text + n - 1);
 }
-END_TEST
 
-START_TEST(no_symbolic_link_is_followed)
+TEST(no_symbolic_link_is_followed)
 {
 	char other[80];
 	struct stat st;
@@ -97,16 +94,14 @@ START_TEST(no_symbolic_link_is_followed)
 	debug_log("lost");
 	ck_assert_int_eq(stat(other, &st), -1);
 }
-END_TEST
 
-START_TEST(a_pipe_that_nobody_reads_holds_up_nobody)
+TEST(a_pipe_that_nobody_reads_holds_up_nobody)
 {
 	ck_assert_int_eq(mkfifo(file, 0600), 0);
 	debug_log("lost");
 }
-END_TEST
 
-START_TEST(the_standard_error_is_one_too)
+TEST(the_standard_error_is_one_too)
 {
 	char text[4096];
 
@@ -116,9 +111,8 @@ START_TEST(the_standard_error_is_one_too)
 	(void)file_read(text, sizeof(text));
 	ck_assert_ptr_nonnull(strstr(text, " seen\n"));
 }
-END_TEST
 
-START_TEST(a_file_that_may_not_grow_ends_nobody)
+TEST(a_file_that_may_not_grow_ends_nobody)
 {
 	struct rlimit before, limit;
 	char text[4096];
@@ -135,28 +129,14 @@ START_TEST(a_file_that_may_not_grow_ends_nobody)
 	ck_assert_ptr_nonnull(strstr(text, "line 0\n"));
 	ck_assert_ptr_null(strstr(text, "line 4"));
 }
-END_TEST
 
-START_TEST(without_the_variable_it_is_off)
+TEST(without_the_variable_it_is_off)
 {
 	ck_assert_int_eq(unsetenv("DSAIO_DEBUG"), 0);
 	ck_assert(debug_is_on()); /* not known yet */
 	debug_log("nothing");
 	ck_assert(!debug_is_on());
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_line_has_time_process_and_thread);
-	tcase_add_test(tcase, an_error_is_an_event);
-	tcase_add_test(tcase, a_long_event_is_one_line_that_was_cut);
-	tcase_add_test(tcase, no_symbolic_link_is_followed);
-	tcase_add_test(tcase, a_pipe_that_nobody_reads_holds_up_nobody);
-	tcase_add_test(tcase, the_standard_error_is_one_too);
-	tcase_add_test(tcase, a_file_that_may_not_grow_ends_nobody);
-	tcase_add_test(tcase, without_the_variable_it_is_off);
-}
-
-SUITE("client debug", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -53,7 +53,7 @@ static struct dsaio_op *start(bool is_async, uint64_t off)
 	return op;
 }
 
-START_TEST(an_ended_op_lets_its_file_and_buffer_go_and_can_be_reaped)
+TEST(an_ended_op_lets_its_file_and_buffer_go_and_can_be_reaped)
 {
 	struct dsaio_op *op = start(true, 0), *got;
 
@@ -66,16 +66,14 @@ START_TEST(an_ended_op_lets_its_file_and_buffer_go_and_can_be_reaped)
 	ck_assert_int_eq(got->result, 100);
 	op_pool_unref(&handle.pool, got);
 }
-END_TEST
 
-START_TEST(a_blocking_call_s_op_is_gone_with_its_end)
+TEST(a_blocking_call_s_op_is_gone_with_its_end)
 {
 	end_op(start(false, 0), -EIO, 0);
 	ck_assert_uint_eq(handle.ended.n_listed, 0);
 }
-END_TEST
 
-START_TEST(a_failed_op_has_a_sentence)
+TEST(a_failed_op_has_a_sentence)
 {
 	struct dsaio_op *op = start(true, 4096), *got;
 
@@ -85,9 +83,8 @@ START_TEST(a_failed_op_has_a_sentence)
 	ck_assert_ptr_nonnull(strstr(got->text, "after 7 bytes"));
 	op_pool_unref(&handle.pool, got);
 }
-END_TEST
 
-START_TEST(the_buffer_of_an_abandoned_handle_is_kept)
+TEST(the_buffer_of_an_abandoned_handle_is_kept)
 {
 	struct dsaio_op *op = start(true, 0);
 
@@ -95,9 +92,8 @@ START_TEST(the_buffer_of_an_abandoned_handle_is_kept)
 	end_op(op, -ECONNRESET, 0);
 	ck_assert_uint_eq(atomic_load(&piece.n_ops), 1);
 }
-END_TEST
 
-START_TEST(a_vectored_op_ends_with_its_last_part_and_before_later_ops)
+TEST(a_vectored_op_ends_with_its_last_part_and_before_later_ops)
 {
 	struct dsaio_op *whole = handle_op_new(&handle, true, false, NULL), *parts[2], *got[3];
 	struct dsaio_op *later = start(true, 500);
@@ -125,7 +121,6 @@ START_TEST(a_vectored_op_ends_with_its_last_part_and_before_later_ops)
 	op_pool_unref(&handle.pool, whole);
 	op_pool_unref(&handle.pool, later);
 }
-END_TEST
 
 static bool is_readable(int fd)
 {
@@ -134,7 +129,7 @@ static bool is_readable(int fd)
 	return poll(&p, 1, 0) == 1;
 }
 
-START_TEST(an_end_makes_an_armed_descriptor_readable_and_wakes_who_waits_for_it)
+TEST(an_end_makes_an_armed_descriptor_readable_and_wakes_who_waits_for_it)
 {
 	int own_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	int thread_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -154,17 +149,6 @@ START_TEST(an_end_makes_an_armed_descriptor_readable_and_wakes_who_waits_for_it)
 	(void)close(own_fd);
 	(void)close(thread_fd);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, end_setup, end_teardown);
-	tcase_add_test(tcase, an_ended_op_lets_its_file_and_buffer_go_and_can_be_reaped);
-	tcase_add_test(tcase, a_blocking_call_s_op_is_gone_with_its_end);
-	tcase_add_test(tcase, a_failed_op_has_a_sentence);
-	tcase_add_test(tcase, the_buffer_of_an_abandoned_handle_is_kept);
-	tcase_add_test(tcase, a_vectored_op_ends_with_its_last_part_and_before_later_ops);
-	tcase_add_test(tcase, an_end_makes_an_armed_descriptor_readable_and_wakes_who_waits_for_it);
-}
-
-SUITE("client_end", add_tests)
+FIXTURE(end_setup, end_teardown)
+TEST_MAIN

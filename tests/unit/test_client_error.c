@@ -39,30 +39,27 @@ static const struct {
 	  "system is mounted read-only" },
 };
 
-START_TEST(an_op_says_what_failed_on_what_why_and_what_to_do)
+TEST_TABLE(an_op_says_what_failed_on_what_why_and_what_to_do, sentences)
 {
 	char text[ERROR_TEXT_BYTES];
 
 	error_op_text(&sentences[_i].op, text, sizeof(text));
 	ck_assert_str_eq(text, sentences[_i].text);
 }
-END_TEST
 
-START_TEST(there_is_a_sentence_before_anything_failed)
+TEST(there_is_a_sentence_before_anything_failed)
 {
 	ck_assert_str_eq(dsaio_error(), "");
 }
-END_TEST
 
-START_TEST(a_sentence_may_quote_the_one_before)
+TEST(a_sentence_may_quote_the_one_before)
 {
 	ck_assert_int_eq(error_fail(-EIO, "first %d", 1), -EIO);
 	ck_assert_int_eq(error_fail_errno(-EPERM, "then: %s", dsaio_error()), -EPERM);
 	ck_assert_str_eq(dsaio_error(), "then: first 1: Operation not permitted");
 }
-END_TEST
 
-START_TEST(a_sentence_that_is_too_long_is_cut)
+TEST(a_sentence_that_is_too_long_is_cut)
 {
 	char name[2 * ERROR_TEXT_BYTES];
 
@@ -71,7 +68,6 @@ START_TEST(a_sentence_that_is_too_long_is_cut)
 	ck_assert_int_eq(error_fail_errno(-EIO, "open %s", name), -EIO);
 	ck_assert_uint_eq(strlen(dsaio_error()), ERROR_TEXT_BYTES - 1);
 }
-END_TEST
 
 static void *fail_elsewhere(void *arg)
 {
@@ -80,7 +76,7 @@ static void *fail_elsewhere(void *arg)
 	return NULL;
 }
 
-START_TEST(each_thread_has_its_own_sentence)
+TEST(each_thread_has_its_own_sentence)
 {
 	pthread_t thread;
 
@@ -89,7 +85,6 @@ START_TEST(each_thread_has_its_own_sentence)
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	ck_assert_str_eq(dsaio_error(), "mine");
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -101,7 +96,7 @@ static const struct {
 	{ "handle", -EINVAL },
 };
 
-START_TEST(a_null_object_is_refused_by_name)
+TEST_TABLE(a_null_object_is_refused_by_name, nulls)
 {
 	void *memory;
 	struct dsaio_op *op;
@@ -113,27 +108,13 @@ START_TEST(a_null_object_is_refused_by_name)
 	ck_assert_int_eq(r, nulls[_i].r);
 	ck_assert_msg(strstr(dsaio_error(), nulls[_i].what), "%s", dsaio_error());
 }
-END_TEST
 
-START_TEST(null_may_be_freed_and_closed)
+TEST(null_may_be_freed_and_closed)
 {
 	dsaio_op_free(NULL);
 	dsaio_file_close(NULL);
 	dsaio_handle_close(NULL);
 	dsaio_disconnect(NULL);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, an_op_says_what_failed_on_what_why_and_what_to_do, 0,
-			    N_ROWS(sentences));
-	tcase_add_test(tcase, there_is_a_sentence_before_anything_failed);
-	tcase_add_test(tcase, a_sentence_may_quote_the_one_before);
-	tcase_add_test(tcase, a_sentence_that_is_too_long_is_cut);
-	tcase_add_test(tcase, each_thread_has_its_own_sentence);
-	tcase_add_loop_test(tcase, a_null_object_is_refused_by_name, 0, N_ROWS(nulls));
-	tcase_add_test(tcase, null_may_be_freed_and_closed);
-}
-
-SUITE("client_error", add_tests)
+TEST_MAIN

@@ -42,15 +42,14 @@ static void file_teardown(void)
 	inode_drop(&client, file.inode);
 }
 
-START_TEST(a_kept_descriptor_tells_the_size)
+TEST(a_kept_descriptor_tells_the_size)
 {
 	ck_assert_int_eq(file_size(&file), 5000);
 	ck_assert_int_eq(file_size_seen(&file), 5000);
 	ck_assert_uint_eq(file.n_fd_users, 0);
 }
-END_TEST
 
-START_TEST(a_write_beyond_the_end_says_where_it_ends)
+TEST(a_write_beyond_the_end_says_where_it_ends)
 {
 	uint64_t grow_end = 1;
 
@@ -62,9 +61,8 @@ START_TEST(a_write_beyond_the_end_says_where_it_ends)
 	ck_assert_int_eq(file_grow(&file, 5001, &grow_end), 0);
 	ck_assert_uint_eq(grow_end, 5001);
 }
-END_TEST
 
-START_TEST(a_descriptor_in_use_is_not_given_up)
+TEST(a_descriptor_in_use_is_not_given_up)
 {
 	int fd = file_fd_take(&file);
 
@@ -82,9 +80,8 @@ START_TEST(a_descriptor_in_use_is_not_given_up)
 	ck_assert_uint_eq(client.files.n_fds, 0);
 	ck_assert_int_lt(fcntl(fd, F_GETFD), 0); /* closed */
 }
-END_TEST
 
-START_TEST(beyond_the_limit_a_descriptor_goes_after_its_use)
+TEST(beyond_the_limit_a_descriptor_goes_after_its_use)
 {
 	client.files.n_fds_wanted = 0;
 	ck_assert_int_ge(file_fd_take(&file), 0);
@@ -94,9 +91,8 @@ START_TEST(beyond_the_limit_a_descriptor_goes_after_its_use)
 	file_fd_give(&file);
 	ck_assert_int_eq(file.fd, -1);
 }
-END_TEST
 
-START_TEST(the_last_reference_leaves_the_file_on_the_garbage_list)
+TEST(the_last_reference_leaves_the_file_on_the_garbage_list)
 {
 	file_add_ref(&file);
 	file_drop_ref(&file);
@@ -105,7 +101,6 @@ START_TEST(the_last_reference_leaves_the_file_on_the_garbage_list)
 	ck_assert_ptr_eq(atomic_load(&client.garbage), &file.object);
 	ck_assert(file.is_settling);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -117,7 +112,7 @@ static const struct {
 	{ "cutting what is only read", O_RDONLY | O_TRUNC, -EINVAL },
 };
 
-START_TEST(flags_that_cannot_be_served_are_refused_before_the_file_is_opened)
+TEST_TABLE(flags_that_cannot_be_served_are_refused_before_the_file_is_opened, flags)
 {
 	struct dsaio_file *opened = NULL;
 
@@ -126,19 +121,6 @@ START_TEST(flags_that_cannot_be_served_are_refused_before_the_file_is_opened)
 		      "%s", flags[_i].what);
 	ck_assert_ptr_null(opened);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, file_setup, file_teardown);
-	tcase_add_test(tcase, a_kept_descriptor_tells_the_size);
-	tcase_add_test(tcase, a_write_beyond_the_end_says_where_it_ends);
-	tcase_add_test(tcase, a_descriptor_in_use_is_not_given_up);
-	tcase_add_test(tcase, beyond_the_limit_a_descriptor_goes_after_its_use);
-	tcase_add_test(tcase, the_last_reference_leaves_the_file_on_the_garbage_list);
-	tcase_add_loop_test(tcase,
-			    flags_that_cannot_be_served_are_refused_before_the_file_is_opened, 0,
-			    N_ROWS(flags));
-}
-
-SUITE("client_file_fd", add_tests)
+FIXTURE(file_setup, file_teardown)
+TEST_MAIN

@@ -141,7 +141,7 @@ static const struct {
 	{ "a directory", "/", DSAIO_OPEN_READ, 0, 0, -EOPNOTSUPP },
 };
 
-START_TEST(what_cannot_be_opened_never_reaches_the_daemon)
+TEST_TABLE(what_cannot_be_opened_never_reaches_the_daemon, options)
 {
 	struct dsaio_open_options o = DSAIO_OPEN_OPTIONS_INIT;
 	struct dsaio_file *file = NULL;
@@ -155,18 +155,16 @@ START_TEST(what_cannot_be_opened_never_reaches_the_daemon)
 	ck_assert_ptr_null(file);
 	ck_assert_uint_eq(d.n_added, 0);
 }
-END_TEST
 
-START_TEST(a_fifo_is_refused_and_not_waited_for)
+TEST(a_fifo_is_refused_and_not_waited_for)
 {
 	struct dsaio_file *file;
 
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDONLY, &file), -EOPNOTSUPP);
 }
-END_TEST
 
-START_TEST(a_file_is_made_handed_over_once_and_found_in_the_cache)
+TEST(a_file_is_made_handed_over_once_and_found_in_the_cache)
 {
 	struct dsaio_file *file, *again;
 	struct stat st;
@@ -185,9 +183,8 @@ START_TEST(a_file_is_made_handed_over_once_and_found_in_the_cache)
 	ck_assert_int_eq(dsaio_file_size(file), 0);
 	ck_assert_uint_eq(d.n_removed, 0);
 }
-END_TEST
 
-START_TEST(another_file_of_that_name_is_opened_anew)
+TEST(another_file_of_that_name_is_opened_anew)
 {
 	struct dsaio_file *file, *other;
 
@@ -198,9 +195,8 @@ START_TEST(another_file_of_that_name_is_opened_anew)
 	ck_assert_uint_eq(d.n_added, 2);
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_EXCL | O_CREAT, &file), -EEXIST);
 }
-END_TEST
 
-START_TEST(the_daemons_refusal_is_the_callers_error)
+TEST(the_daemons_refusal_is_the_callers_error)
 {
 	struct dsaio_file *file;
 
@@ -209,9 +205,8 @@ START_TEST(the_daemons_refusal_is_the_callers_error)
 	ck_assert_ptr_null(client.objects[CLIENT_FILE].first);
 	ck_assert_ptr_null(client.inodes);
 }
-END_TEST
 
-START_TEST(an_alignment_that_cannot_be_ends_the_session)
+TEST(an_alignment_that_cannot_be_ends_the_session)
 {
 	struct dsaio_file *file;
 
@@ -219,9 +214,8 @@ START_TEST(an_alignment_that_cannot_be_ends_the_session)
 	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), -ENOTCONN);
 	ck_assert(atomic_load(&conn.is_broken));
 }
-END_TEST
 
-START_TEST(the_buffered_description_is_handed_over_once)
+TEST(the_buffered_description_is_handed_over_once)
 {
 	struct dsaio_file *file;
 
@@ -231,7 +225,6 @@ START_TEST(the_buffered_description_is_handed_over_once)
 	ck_assert_uint_eq(d.n_buffered, 1);
 	ck_assert_uint_eq(client.files.n, 2);
 }
-END_TEST
 
 /* ---- cuFile ---- */
 
@@ -243,7 +236,7 @@ static int ask(struct dsaio_file *file, char **ret_why)
 	return file_gpu_register(file, &uuid, ret_why);
 }
 
-START_TEST(the_daemon_is_asked_once_whether_cufile_takes_a_file)
+TEST(the_daemon_is_asked_once_whether_cufile_takes_a_file)
 {
 	struct dsaio_file *file;
 	char *why;
@@ -255,9 +248,8 @@ START_TEST(the_daemon_is_asked_once_whether_cufile_takes_a_file)
 	}
 	ck_assert_uint_eq(d.n_asked, 1);
 }
-END_TEST
 
-START_TEST(a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed)
+TEST(a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed)
 {
 	struct dsaio_file *file;
 	char *why;
@@ -278,14 +270,13 @@ START_TEST(a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed)
 	}
 	ck_assert_uint_eq(d.n_asked, 1);
 }
-END_TEST
 
 static const struct {
 	int error;
 	bool has_pause;
 } for_now[] = { { -EAGAIN, false }, { -ENOMEM, true }, { -ETIMEDOUT, true }, { -EIO, true } };
 
-START_TEST(a_refusal_that_may_end_is_kept_for_a_pause_at_most)
+TEST_TABLE(a_refusal_that_may_end_is_kept_for_a_pause_at_most, for_now)
 {
 	struct dsaio_file *file;
 	char *why;
@@ -305,9 +296,8 @@ START_TEST(a_refusal_that_may_end_is_kept_for_a_pause_at_most)
 	ck_assert_int_eq(ask(file, &why), 0);
 	ck_assert_int_eq(ask(file, &why), 0);
 }
-END_TEST
 
-START_TEST(a_daemon_that_knows_no_such_question_is_not_asked)
+TEST(a_daemon_that_knows_no_such_question_is_not_asked)
 {
 	struct dsaio_file *file;
 	char *why;
@@ -317,7 +307,6 @@ START_TEST(a_daemon_that_knows_no_such_question_is_not_asked)
 	ck_assert_int_eq(ask(file, &why), 0);
 	ck_assert_uint_eq(d.n_asked, 0);
 }
-END_TEST
 
 static void *ask_main(void *arg)
 {
@@ -331,7 +320,7 @@ static void *ask_main(void *arg)
 
 static const int answers[] = { 0, -EOPNOTSUPP };
 
-START_TEST(threads_share_one_answer_where_nothing_is_copied)
+TEST_TABLE(threads_share_one_answer_where_nothing_is_copied, answers)
 {
 	struct dsaio_file *file;
 	pthread_t threads[8];
@@ -352,9 +341,8 @@ START_TEST(threads_share_one_answer_where_nothing_is_copied)
 	}
 	ck_assert_uint_eq(d.n_asked, 1);
 }
-END_TEST
 
-START_TEST(threads_copy_until_another_one_has_the_answer)
+TEST_TABLE(threads_copy_until_another_one_has_the_answer, answers)
 {
 	struct dsaio_file *file;
 	pthread_t thread;
@@ -377,7 +365,6 @@ START_TEST(threads_copy_until_another_one_has_the_answer)
 	free(why);
 	ck_assert_uint_eq(d.n_asked, 1);
 }
-END_TEST
 
 static void *make_room(void *arg)
 {
@@ -387,7 +374,7 @@ static void *make_room(void *arg)
 	return arg;
 }
 
-START_TEST(where_nothing_is_copied_the_daemon_is_asked_until_it_has_room)
+TEST(where_nothing_is_copied_the_daemon_is_asked_until_it_has_room)
 {
 	struct dsaio_file *file;
 	pthread_t thread;
@@ -402,29 +389,6 @@ START_TEST(where_nothing_is_copied_the_daemon_is_asked_until_it_has_room)
 	ck_assert_uint_ge(d.n_asked, 3);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, open_setup, open_teardown);
-	tcase_add_loop_test(tcase, what_cannot_be_opened_never_reaches_the_daemon, 0,
-			    N_ROWS(options));
-	tcase_add_test(tcase, a_fifo_is_refused_and_not_waited_for);
-	tcase_add_test(tcase, a_file_is_made_handed_over_once_and_found_in_the_cache);
-	tcase_add_test(tcase, another_file_of_that_name_is_opened_anew);
-	tcase_add_test(tcase, the_daemons_refusal_is_the_callers_error);
-	tcase_add_test(tcase, an_alignment_that_cannot_be_ends_the_session);
-	tcase_add_test(tcase, the_buffered_description_is_handed_over_once);
-	tcase_add_test(tcase, the_daemon_is_asked_once_whether_cufile_takes_a_file);
-	tcase_add_test(tcase, a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed);
-	tcase_add_loop_test(tcase, a_refusal_that_may_end_is_kept_for_a_pause_at_most, 0,
-			    N_ROWS(for_now));
-	tcase_add_test(tcase, a_daemon_that_knows_no_such_question_is_not_asked);
-	tcase_add_loop_test(tcase, threads_share_one_answer_where_nothing_is_copied, 0,
-			    N_ROWS(answers));
-	tcase_add_loop_test(tcase, threads_copy_until_another_one_has_the_answer, 0,
-			    N_ROWS(answers));
-	tcase_add_test(tcase, where_nothing_is_copied_the_daemon_is_asked_until_it_has_room);
-}
-
-SUITE("client_file_open", add_tests)
+FIXTURE(open_setup, open_teardown)
+TEST_MAIN

@@ -18,7 +18,7 @@ static const struct {
 	{ 0, 0 }, { GPUS_MAX - 1, GPUS_MAX - 1 }, { GPUS_MAX, -1 }, /* one too many */
 };
 
-START_TEST(memory_of_a_gpu_has_its_number) /* _i: the row */
+TEST_TABLE(memory_of_a_gpu_has_its_number, gpus) /* _i: the row */
 {
 	char *memory;
 
@@ -28,9 +28,8 @@ START_TEST(memory_of_a_gpu_has_its_number) /* _i: the row */
 	ck_assert_int_eq(gpus_find(memory + 4095), gpus[_i].found);
 	ck_assert_int_eq(gpus_find(&memory), -1);
 }
-END_TEST
 
-START_TEST(libcuda_is_seen_whenever_the_program_opens_it)
+TEST(libcuda_is_seen_whenever_the_program_opens_it)
 {
 	char *memory = NULL;
 
@@ -43,7 +42,6 @@ START_TEST(libcuda_is_seen_whenever_the_program_opens_it)
 	ck_assert_int_eq(gpus_find(memory), 1);
 	ck_assert_int_eq(gpus_find(&memory), -1);
 }
-END_TEST
 
 /* ---- copies ---- */
 
@@ -95,7 +93,7 @@ static int copy_end(struct gpu_copy *copy, char **ret_why)
 	return r;
 }
 
-START_TEST(a_copy_is_over_when_the_gpu_has_made_it)
+TEST(a_copy_is_over_when_the_gpu_has_made_it)
 {
 	char *bytes, *why = NULL;
 	struct gpu_copy fill, empty;
@@ -121,9 +119,8 @@ START_TEST(a_copy_is_over_when_the_gpu_has_made_it)
 	ck_assert_ptr_null(why);
 	copies_teardown();
 }
-END_TEST
 
-START_TEST(events_are_used_again)
+TEST(events_are_used_again)
 {
 	enum { N = GPU_EVENTS_MAX + 3 };
 	struct gpu_copy copies[N];
@@ -146,14 +143,5 @@ START_TEST(events_are_used_again)
 	ck_assert_uint_eq(gpu.look.standin_counts().n_events, GPU_EVENTS_MAX);
 	copies_teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, memory_of_a_gpu_has_its_number, 0, N_ROWS(gpus));
-	tcase_add_test(tcase, libcuda_is_seen_whenever_the_program_opens_it);
-	tcase_add_test(tcase, a_copy_is_over_when_the_gpu_has_made_it);
-	tcase_add_test(tcase, events_are_used_again);
-}
-
-SUITE("client_gpu_copy", add_tests)
+TEST_MAIN

@@ -5,7 +5,7 @@
 
 #include "client/lib/dsaio.h"
 
-START_TEST(an_allocation_is_imported_once_and_whole)
+TEST(an_allocation_is_imported_once_and_whole)
 {
 	char *memory = gpu_alloc(1);
 	unsigned long long buffer_id = 0;
@@ -30,9 +30,8 @@ START_TEST(an_allocation_is_imported_once_and_whole)
 	ck_assert(seen().has_ipc && !seen().has_fd);
 	ck_assert_uint_eq(seen().n_freed, 0);
 }
-END_TEST
 
-START_TEST(other_memory_is_copied)
+TEST(other_memory_is_copied)
 {
 	char *memory = gpu_alloc(0), buf[16];
 
@@ -45,9 +44,8 @@ START_TEST(other_memory_is_copied)
 	ck_assert_int_eq(use(memory), 0);
 	ck_assert_uint_eq(seen().n_imports, 0);
 }
-END_TEST
 
-START_TEST(a_range_that_passes_its_allocation_is_copied)
+TEST(a_range_that_passes_its_allocation_is_copied)
 {
 	char *memory = gpu_alloc(0);
 	struct buffer_place place;
@@ -57,9 +55,8 @@ START_TEST(a_range_that_passes_its_allocation_is_copied)
 	ck_assert_int_eq(ref(memory + 1, BYTES, &place), -EFAULT);
 	ck_assert_msg(strstr(dsaio_error(), "within one allocation"), "%s", dsaio_error());
 }
-END_TEST
 
-START_TEST(a_program_may_demand_that_nothing_is_copied)
+TEST(a_program_may_demand_that_nothing_is_copied)
 {
 	char *memory = gpu_alloc(0), buf[16];
 
@@ -80,9 +77,8 @@ START_TEST(a_program_may_demand_that_nothing_is_copied)
 	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_COPY);
 	ck_assert_int_eq(use(gpu_alloc(0)), 0);
 }
-END_TEST
 
-START_TEST(an_address_that_comes_again_is_other_memory)
+TEST(an_address_that_comes_again_is_other_memory)
 {
 	char *memory = gpu_alloc(0);
 
@@ -98,9 +94,8 @@ START_TEST(an_address_that_comes_again_is_other_memory)
 	ck_assert_uint_eq(seen().n_freed, 2);
 	ck_assert_uint_eq(seen().last_freed, 2);
 }
-END_TEST
 
-START_TEST(memory_that_is_mapped_anew_is_other_memory)
+TEST(memory_that_is_mapped_anew_is_other_memory)
 {
 	char *memory = gpu_reserve();
 
@@ -117,7 +112,6 @@ START_TEST(memory_that_is_mapped_anew_is_other_memory)
 	ck_assert_uint_eq(seen().n_imports, 2);
 	ck_assert_uint_eq(seen().last_freed, 2);
 }
-END_TEST
 
 /* The daemon has freed the first region, and no other, when it has served all. */
 static void first_is_freed(void)
@@ -127,7 +121,7 @@ static void first_is_freed(void)
 	ck_assert_uint_eq(seen().last_freed, 1);
 }
 
-START_TEST(a_region_stays_while_an_op_uses_it)
+TEST(a_region_stays_while_an_op_uses_it)
 {
 	char *memory = gpu_alloc(0);
 	struct buffer_place place;
@@ -142,9 +136,8 @@ START_TEST(a_region_stays_while_an_op_uses_it)
 	ck_assert_int_eq(use(memory), 2);
 	first_is_freed();
 }
-END_TEST
 
-START_TEST(freed_memory_is_given_back_by_later_ops)
+TEST(freed_memory_is_given_back_by_later_ops)
 {
 	char *memory = gpu_alloc(0), *other = gpu_alloc(0);
 
@@ -158,9 +151,8 @@ START_TEST(freed_memory_is_given_back_by_later_ops)
 	ck_assert_uint_eq(regions.n, 1);
 	first_is_freed();
 }
-END_TEST
 
-START_TEST(freed_memory_is_given_back_before_an_import)
+TEST(freed_memory_is_given_back_before_an_import)
 {
 	char *memory = gpu_alloc(0), *other = gpu_alloc(0);
 
@@ -170,9 +162,8 @@ START_TEST(freed_memory_is_given_back_before_an_import)
 	ck_assert_uint_eq(seen().last_freed, 1);
 	ck_assert_uint_eq(regions.n, 1);
 }
-END_TEST
 
-START_TEST(regions_are_bounded)
+TEST(regions_are_bounded)
 {
 	char *memory[N_MAX + 1];
 
@@ -189,9 +180,8 @@ START_TEST(regions_are_bounded)
 	ck_assert_int_eq(use(memory[0]), 1);
 	ck_assert_uint_eq(regions.n, N_MAX);
 }
-END_TEST
 
-START_TEST(where_nothing_may_be_copied_a_region_goes_at_once)
+TEST(where_nothing_may_be_copied_a_region_goes_at_once)
 {
 	struct buffer_place place;
 
@@ -202,9 +192,8 @@ START_TEST(where_nothing_may_be_copied_a_region_goes_at_once)
 	ck_assert_uint_eq(seen().last_freed, 2); /* not 1: an op uses it */
 	buffer_unref(place.piece);
 }
-END_TEST
 
-START_TEST(registered_memory_stays)
+TEST(registered_memory_stays)
 {
 	char *memory = gpu_alloc(0);
 
@@ -220,9 +209,8 @@ START_TEST(registered_memory_stays)
 	ck_assert_uint_eq(seen().last_freed, 1);
 	ck_assert_int_eq(use(memory), 2 * N_MAX + 2);
 }
-END_TEST
 
-START_TEST(a_connection_that_is_lost_is_an_error)
+TEST(a_connection_that_is_lost_is_an_error)
 {
 	char *memory = gpu_alloc(0);
 
@@ -232,7 +220,6 @@ START_TEST(a_connection_that_is_lost_is_an_error)
 	ck_assert_int_eq(use(memory), -ENOTCONN);
 	ck_assert_msg(strstr(dsaio_error(), "test: "), "%s", dsaio_error());
 }
-END_TEST
 
 static char *shared;
 
@@ -244,7 +231,7 @@ static void *user_main(void *arg)
 	return NULL;
 }
 
-START_TEST(threads_wait_for_an_import_that_is_under_way)
+TEST(threads_wait_for_an_import_that_is_under_way)
 {
 	pthread_t threads[8];
 
@@ -256,25 +243,6 @@ START_TEST(threads_wait_for_an_import_that_is_under_way)
 	ck_assert_uint_eq(seen().n_imports, 1);
 	ck_assert_uint_eq(regions.n, 1);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, an_allocation_is_imported_once_and_whole);
-	tcase_add_test(tcase, other_memory_is_copied);
-	tcase_add_test(tcase, a_range_that_passes_its_allocation_is_copied);
-	tcase_add_test(tcase, a_program_may_demand_that_nothing_is_copied);
-	tcase_add_test(tcase, an_address_that_comes_again_is_other_memory);
-	tcase_add_test(tcase, memory_that_is_mapped_anew_is_other_memory);
-	tcase_add_test(tcase, a_region_stays_while_an_op_uses_it);
-	tcase_add_test(tcase, freed_memory_is_given_back_by_later_ops);
-	tcase_add_test(tcase, freed_memory_is_given_back_before_an_import);
-	tcase_add_test(tcase, regions_are_bounded);
-	tcase_add_test(tcase, where_nothing_may_be_copied_a_region_goes_at_once);
-	tcase_add_test(tcase, registered_memory_stays);
-	tcase_add_test(tcase, a_connection_that_is_lost_is_an_error);
-	tcase_add_test(tcase, threads_wait_for_an_import_that_is_under_way);
-}
-
-SUITE("client_gpu_region", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -17,7 +17,7 @@ static const struct {
 	{ "too many", -EMFILE, true },
 };
 
-START_TEST(a_refusal_is_remembered)
+TEST_TABLE(a_refusal_is_remembered, refusals)
 {
 	char *memory = gpu_alloc(0), *why;
 
@@ -32,9 +32,8 @@ START_TEST(a_refusal_is_remembered)
 	ck_assert_ptr_eq(gpu_alloc(0), memory);
 	ck_assert_int_eq(use(memory), 1);
 }
-END_TEST
 
-START_TEST(a_refusal_for_now_is_forgotten)
+TEST_TABLE(a_refusal_for_now_is_forgotten, refusals)
 {
 	char *memory = gpu_alloc(0);
 
@@ -43,9 +42,8 @@ START_TEST(a_refusal_for_now_is_forgotten)
 	ck_assert_int_eq(use(memory), 0);
 	ck_assert_msg(use(memory) == refusals[_i].is_for_now, "%s", refusals[_i].what);
 }
-END_TEST
 
-START_TEST(imports_that_the_daemon_does_not_take_yet_are_tried_again_where_nothing_may_be_copied)
+TEST(imports_that_the_daemon_does_not_take_yet_are_tried_again_where_nothing_may_be_copied)
 {
 	char *memory = gpu_alloc(0);
 
@@ -59,9 +57,8 @@ START_TEST(imports_that_the_daemon_does_not_take_yet_are_tried_again_where_nothi
 	ck_assert_int_eq(use(memory), 0);
 	ck_assert_uint_eq(seen().n_imports, 4);
 }
-END_TEST
 
-START_TEST(a_refusal_is_an_error_where_nothing_may_be_copied)
+TEST_TABLE(a_refusal_is_an_error_where_nothing_may_be_copied, refusals)
 {
 	char *memory = gpu_alloc(0), buf[16];
 
@@ -75,9 +72,8 @@ START_TEST(a_refusal_is_an_error_where_nothing_may_be_copied)
 		      "%s", dsaio_error());
 	ck_assert_int_eq(use(buf), 0);
 }
-END_TEST
 
-START_TEST(without_the_feature_nothing_is_asked)
+TEST(without_the_feature_nothing_is_asked)
 {
 	char *memory = gpu_alloc(0), buf[16];
 
@@ -87,9 +83,8 @@ START_TEST(without_the_feature_nothing_is_asked)
 	ck_assert_msg(strstr(dsaio_error(), "as the test wants it"), "%s", dsaio_error());
 	ck_assert_uint_eq(seen().n_imports, 0);
 }
-END_TEST
 
-START_TEST(too_much_memory_is_mended_by_less)
+TEST(too_much_memory_is_mended_by_less)
 {
 	char *memory = gpu_alloc(0);
 
@@ -104,7 +99,6 @@ START_TEST(too_much_memory_is_mended_by_less)
 	refuse(5, -ENOMEM);
 	ck_assert_int_eq(use(gpu_alloc(0)), 0);
 }
-END_TEST
 
 /* The daemon grants so many slabs, and takes its time to free one. */
 static void limit(unsigned n_most)
@@ -114,7 +108,7 @@ static void limit(unsigned n_most)
 	(void)pthread_mutex_unlock(&peer.lock);
 }
 
-START_TEST(memory_that_is_being_given_back_is_no_reason_to_refuse_other_memory)
+TEST(memory_that_is_being_given_back_is_no_reason_to_refuse_other_memory)
 {
 	char *first = gpu_alloc(0), *memory = gpu_alloc(0);
 	struct buffer_place place;
@@ -131,7 +125,6 @@ START_TEST(memory_that_is_being_given_back_is_no_reason_to_refuse_other_memory)
 	buffer_unref(place.piece);
 	limit(0);
 }
-END_TEST
 
 static void *unregister_main(void *arg)
 {
@@ -139,7 +132,7 @@ static void *unregister_main(void *arg)
 	return NULL;
 }
 
-START_TEST(memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_memory)
+TEST(memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_memory)
 {
 	char *first = gpu_alloc(0), *memory = gpu_alloc(0);
 	struct buffer_place place;
@@ -156,10 +149,9 @@ START_TEST(memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_me
 	buffer_unref(place.piece);
 	limit(0);
 }
-END_TEST
 
 /* The region was given back with the first range, though the second one was registered still. */
-START_TEST(ranges_that_were_registered_during_a_refusal_count)
+TEST(ranges_that_were_registered_during_a_refusal_count)
 {
 	char *memory = gpu_alloc(0);
 
@@ -173,24 +165,6 @@ START_TEST(ranges_that_were_registered_during_a_refusal_count)
 	unregister(memory + 1);
 	ck_assert_uint_eq(seen().last_freed, 1);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_loop_test(tcase, a_refusal_is_remembered, 0, N_ROWS(refusals));
-	tcase_add_loop_test(tcase, a_refusal_for_now_is_forgotten, 0, N_ROWS(refusals));
-	tcase_add_test(
-		tcase,
-		imports_that_the_daemon_does_not_take_yet_are_tried_again_where_nothing_may_be_copied);
-	tcase_add_loop_test(tcase, a_refusal_is_an_error_where_nothing_may_be_copied, 0,
-			    N_ROWS(refusals));
-	tcase_add_test(tcase, without_the_feature_nothing_is_asked);
-	tcase_add_test(tcase, too_much_memory_is_mended_by_less);
-	tcase_add_test(tcase, memory_that_is_being_given_back_is_no_reason_to_refuse_other_memory);
-	tcase_add_test(tcase,
-		       memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_memory);
-	tcase_add_test(tcase, ranges_that_were_registered_during_a_refusal_count);
-}
-
-SUITE("client_gpu_region_refusal", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -49,7 +49,7 @@ static const struct {
 	{ "all in range", DSAIO_CLASS_BACKGROUND, 16, 64, 1, 0, -ENOTCONN, "test" },
 };
 
-START_TEST(options_are_checked_before_the_daemon_is_asked)
+TEST_TABLE(options_are_checked_before_the_daemon_is_asked, options)
 {
 	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
 	struct dsaio_handle *handle = NULL;
@@ -66,9 +66,8 @@ START_TEST(options_are_checked_before_the_daemon_is_asked)
 		      dsaio_error());
 	ck_assert_ptr_null(handle);
 }
-END_TEST
 
-START_TEST(a_profile_that_cannot_be_is_refused)
+TEST(a_profile_that_cannot_be_is_refused)
 {
 	struct dsaio_profile profile = odd_profile();
 	struct dsaio_handle *handle;
@@ -76,9 +75,8 @@ START_TEST(a_profile_that_cannot_be_is_refused)
 	ck_assert_int_eq(dsaio_handle_open(&client, &profile, &handle), -EINVAL);
 	ck_assert_ptr_nonnull(strstr(dsaio_error(), "12345"));
 }
-END_TEST
 
-START_TEST(null_arguments_and_forked_children_are_refused)
+TEST(null_arguments_and_forked_children_are_refused)
 {
 	_Atomic uint32_t forked_guard = 0;
 	struct dsaio_handle handle = { .client = &client };
@@ -94,9 +92,8 @@ START_TEST(null_arguments_and_forked_children_are_refused)
 	ck_assert_int_eq(dsaio_handle_fd(&handle), -EPERM);
 	dsaio_handle_close(&handle); /* does nothing */
 }
-END_TEST
 
-START_TEST(a_daemon_that_is_gone_is_not_asked)
+TEST(a_daemon_that_is_gone_is_not_asked)
 {
 	struct dsaio_handle *handle;
 
@@ -104,16 +101,6 @@ START_TEST(a_daemon_that_is_gone_is_not_asked)
 	ck_assert_int_eq(dsaio_handle_open(&client, NULL, &handle), -ENOTCONN);
 	ck_assert_ptr_nonnull(strstr(dsaio_error(), "gone away"));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, handle_setup, NULL);
-	tcase_add_loop_test(tcase, options_are_checked_before_the_daemon_is_asked, 0,
-			    N_ROWS(options));
-	tcase_add_test(tcase, a_profile_that_cannot_be_is_refused);
-	tcase_add_test(tcase, null_arguments_and_forked_children_are_refused);
-	tcase_add_test(tcase, a_daemon_that_is_gone_is_not_asked);
-}
-
-SUITE("client_handle", add_tests)
+FIXTURE(handle_setup, NULL)
+TEST_MAIN

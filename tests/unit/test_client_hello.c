@@ -129,7 +129,7 @@ static int connect_to(const char *named, uint32_t version_then, struct dsaio_con
 	return r;
 }
 
-START_TEST(a_daemon_of_another_release_serves_if_the_protocol_agrees)
+TEST_TABLE(a_daemon_of_another_release_serves_if_the_protocol_agrees, daemons)
 {
 	struct dsaio_conn *conn;
 	int r = connect_to(path, daemons[_i].version, &conn);
@@ -142,9 +142,8 @@ START_TEST(a_daemon_of_another_release_serves_if_the_protocol_agrees)
 			      strstr(dsaio_error(), path) && !strstr(dsaio_error(), "minute"),
 		      "%s", dsaio_error());
 }
-END_TEST
 
-START_TEST(of_the_users_own_daemon_the_error_says_when_it_ends)
+TEST(of_the_users_own_daemon_the_error_says_when_it_ends)
 {
 	struct dsaio_conn *conn;
 
@@ -156,14 +155,6 @@ START_TEST(of_the_users_own_daemon_the_error_says_when_it_ends)
 	ck_assert_msg(strstr(dsaio_error(), OTHER_RELEASE) && strstr(dsaio_error(), "minute"), "%s",
 		      dsaio_error());
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_loop_test(tcase, a_daemon_of_another_release_serves_if_the_protocol_agrees, 0,
-			    N_ROWS(daemons));
-	tcase_add_test(tcase, of_the_users_own_daemon_the_error_says_when_it_ends);
-}
-
-SUITE("client_hello", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

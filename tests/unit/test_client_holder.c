@@ -40,7 +40,7 @@ static const char *text_of(pid_t pid, unsigned long long started)
 	return text;
 }
 
-START_TEST(a_held_lock_with_a_living_process_has_a_holder)
+TEST(a_held_lock_with_a_living_process_has_a_holder)
 {
 	const int fd = lock_make(true, text_of(getpid(), self.started));
 
@@ -48,9 +48,8 @@ START_TEST(a_held_lock_with_a_living_process_has_a_holder)
 	ck_assert_int_eq(close(fd), 0);
 	ck_assert_int_eq(holder_find(socket_path), 0); /* free */
 }
-END_TEST
 
-START_TEST(a_look_leaves_a_free_lock_free)
+TEST(a_look_leaves_a_free_lock_free)
 {
 	const int fd = lock_make(false, text_of(getpid(), self.started));
 
@@ -58,9 +57,8 @@ START_TEST(a_look_leaves_a_free_lock_free)
 	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
 	ck_assert_int_eq(close(fd), 0);
 }
-END_TEST
 
-START_TEST(a_name_that_is_no_living_process_is_no_holder)
+TEST_LOOP(a_name_that_is_no_living_process_is_no_holder, 6)
 {
 	static const char *const texts[] = { "", "x", "17", "-1 5\n", "0 0\n", "999999999 1\n" };
 	int fd = lock_make(true, texts[_i]);
@@ -68,18 +66,16 @@ START_TEST(a_name_that_is_no_living_process_is_no_holder)
 	ck_assert_int_eq(holder_find(socket_path), 0);
 	ck_assert_int_eq(close(fd), 0);
 }
-END_TEST
 
-START_TEST(a_pid_that_another_process_has_now_is_no_holder)
+TEST(a_pid_that_another_process_has_now_is_no_holder)
 {
 	const int fd = lock_make(true, text_of(getpid(), self.started + 1));
 
 	ck_assert_int_eq(holder_find(socket_path), 0);
 	ck_assert_int_eq(close(fd), 0);
 }
-END_TEST
 
-START_TEST(a_lock_file_of_one_user_names_no_process_of_another)
+TEST(a_lock_file_of_one_user_names_no_process_of_another)
 {
 	int fd;
 
@@ -90,9 +86,8 @@ START_TEST(a_lock_file_of_one_user_names_no_process_of_another)
 	ck_assert_int_eq(holder_find(socket_path), 0);
 	ck_assert_int_eq(close(fd), 0);
 }
-END_TEST
 
-START_TEST(what_is_no_lock_file_is_not_waited_for)
+TEST(what_is_no_lock_file_is_not_waited_for)
 {
 	char other[192];
 
@@ -107,9 +102,8 @@ START_TEST(what_is_no_lock_file_is_not_waited_for)
 	ck_assert_int_eq(symlink(other, lock_path), 0);
 	ck_assert_int_eq(holder_find(socket_path), 0);
 }
-END_TEST
 
-START_TEST(a_path_without_room_for_the_suffix_has_no_lock)
+TEST(a_path_without_room_for_the_suffix_has_no_lock)
 {
 	char path[512];
 
@@ -117,18 +111,6 @@ START_TEST(a_path_without_room_for_the_suffix_has_no_lock)
 	path[sizeof(path) - 1] = '\0';
 	ck_assert_int_eq(holder_find(path), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tc)
-{
-	tcase_add_checked_fixture(tc, setup, remove_dir);
-	tcase_add_test(tc, a_held_lock_with_a_living_process_has_a_holder);
-	tcase_add_test(tc, a_look_leaves_a_free_lock_free);
-	tcase_add_loop_test(tc, a_name_that_is_no_living_process_is_no_holder, 0, 6);
-	tcase_add_test(tc, a_pid_that_another_process_has_now_is_no_holder);
-	tcase_add_test(tc, a_lock_file_of_one_user_names_no_process_of_another);
-	tcase_add_test(tc, what_is_no_lock_file_is_not_waited_for);
-	tcase_add_test(tc, a_path_without_room_for_the_suffix_has_no_lock);
-}
-
-SUITE("client_holder", add_tests)
+FIXTURE(setup, remove_dir)
+TEST_MAIN

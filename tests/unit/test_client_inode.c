@@ -70,7 +70,7 @@ static int64_t size_now(void)
 	return st.st_size;
 }
 
-START_TEST(files_of_one_inode_share_it)
+TEST(files_of_one_inode_share_it)
 {
 	struct inode *same, *other;
 
@@ -81,7 +81,6 @@ START_TEST(files_of_one_inode_share_it)
 	inode_drop(&client, same);
 	inode_drop(&client, other);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -100,7 +99,7 @@ static const struct {
 	{ "a write behind a sync", RING_OP_FSYNC, RING_OP_WRITE, 0, 0, false, true, false },
 };
 
-START_TEST(who_meets_an_op_off_the_ring_waits_for_it)
+TEST_TABLE(who_meets_an_op_off_the_ring_waits_for_it, meetings)
 {
 	struct dsaio_op first, then, *found;
 	bool is_in_ring = !meetings[_i].is_then_off_ring;
@@ -117,10 +116,9 @@ START_TEST(who_meets_an_op_off_the_ring_waits_for_it)
 	ck_assert_ptr_null(inode_conflict(inode, &then, is_in_ring));
 	end(&then, 0, 0);
 }
-END_TEST
 
 /* The answer for an added op must be right whatever was added and removed before. */
-START_TEST(who_meets_whom_is_the_same_with_and_without_a_look_at_each)
+TEST(who_meets_whom_is_the_same_with_and_without_a_look_at_each)
 {
 	static const uint8_t opcodes[] = { RING_OP_READ, RING_OP_READ, RING_OP_WRITE, RING_OP_WRITE,
 					   RING_OP_FSYNC };
@@ -156,9 +154,8 @@ START_TEST(who_meets_whom_is_the_same_with_and_without_a_look_at_each)
 	for (unsigned i = 0; i < N; i++)
 		end(&ops[i], 0, 0);
 }
-END_TEST
 
-START_TEST(ops_of_two_handles_do_not_wait_for_each_other)
+TEST(ops_of_two_handles_do_not_wait_for_each_other)
 {
 	struct dsaio_handle handle;
 	struct dsaio_op first, then;
@@ -170,9 +167,8 @@ START_TEST(ops_of_two_handles_do_not_wait_for_each_other)
 	end(&first, 0, 0);
 	end(&then, 0, 0);
 }
-END_TEST
 
-START_TEST(an_op_that_left_the_ring_is_waited_for)
+TEST(an_op_that_left_the_ring_is_waited_for)
 {
 	struct dsaio_op first, then, *found;
 
@@ -186,9 +182,8 @@ START_TEST(an_op_that_left_the_ring_is_waited_for)
 	ck_assert_ptr_null(inode_conflict(inode, &then, true));
 	end(&then, 0, 0);
 }
-END_TEST
 
-START_TEST(a_write_that_grew_the_file_tells_how_long_it_is_at_least)
+TEST(a_write_that_grew_the_file_tells_how_long_it_is_at_least)
 {
 	struct dsaio_op op;
 
@@ -204,9 +199,8 @@ START_TEST(a_write_that_grew_the_file_tells_how_long_it_is_at_least)
 	inode_know_size(inode, 100); /* it is that long, too */
 	ck_assert(inode_is_long(inode, 12288));
 }
-END_TEST
 
-START_TEST(a_failed_write_leaves_the_file_as_long_as_it_is)
+TEST(a_failed_write_leaves_the_file_as_long_as_it_is)
 {
 	struct dsaio_op op;
 
@@ -216,9 +210,8 @@ START_TEST(a_failed_write_leaves_the_file_as_long_as_it_is)
 	end(&op, -EIO, 4096);
 	ck_assert_int_eq(size_now(), 50000);
 }
-END_TEST
 
-START_TEST(after_a_truncation_the_size_is_looked_at_again)
+TEST(after_a_truncation_the_size_is_looked_at_again)
 {
 	inode_know_size(inode, 16384);
 	ck_assert_int_eq(inode_truncate(inode, fd, 4096), 0);
@@ -226,9 +219,8 @@ START_TEST(after_a_truncation_the_size_is_looked_at_again)
 	ck_assert(inode_is_long(inode, 4096));
 	ck_assert(!inode_is_long(inode, 4097));
 }
-END_TEST
 
-START_TEST(what_others_cut_is_noticed_when_it_is_opened_again)
+TEST(what_others_cut_is_noticed_when_it_is_opened_again)
 {
 	inode_know_size(inode, 16384);
 	inode_opened(inode, 20000); /* longer: nothing was known of that */
@@ -239,20 +231,6 @@ START_TEST(what_others_cut_is_noticed_when_it_is_opened_again)
 	ck_assert(!inode_is_long(inode, 16384));
 	ck_assert(!inode_reached(inode, 16384));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, inode_setup, inode_teardown);
-	tcase_add_test(tcase, files_of_one_inode_share_it);
-	tcase_add_loop_test(tcase, who_meets_an_op_off_the_ring_waits_for_it, 0, N_ROWS(meetings));
-	tcase_add_test(tcase, who_meets_whom_is_the_same_with_and_without_a_look_at_each);
-	tcase_add_test(tcase, ops_of_two_handles_do_not_wait_for_each_other);
-	tcase_add_test(tcase, an_op_that_left_the_ring_is_waited_for);
-	tcase_add_test(tcase, a_write_that_grew_the_file_tells_how_long_it_is_at_least);
-	tcase_add_test(tcase, a_failed_write_leaves_the_file_as_long_as_it_is);
-	tcase_add_test(tcase, after_a_truncation_the_size_is_looked_at_again);
-	tcase_add_test(tcase, what_others_cut_is_noticed_when_it_is_opened_again);
-}
-
-SUITE("client_inode", add_tests)
+FIXTURE(inode_setup, inode_teardown)
+TEST_MAIN

@@ -115,7 +115,7 @@ static void finish(uint64_t id, int64_t result)
 	job_finish_piece(&job);
 }
 
-START_TEST(a_read_is_copied_piece_by_piece_without_its_neighbours)
+TEST(a_read_is_copied_piece_by_piece_without_its_neighbours)
 {
 	struct ring_entry first;
 	uint64_t len = 64 * KIB;
@@ -135,9 +135,8 @@ START_TEST(a_read_is_copied_piece_by_piece_without_its_neighbours)
 	job_end_op(&job);
 	ck_assert_int_eq(op->result, (int64_t)len);
 }
-END_TEST
 
-START_TEST(a_write_sends_the_wanted_bytes_alone)
+TEST(a_write_sends_the_wanted_bytes_alone)
 {
 	struct ring_entry entry;
 	char byte;
@@ -153,9 +152,8 @@ START_TEST(a_write_sends_the_wanted_bytes_alone)
 	job_end_op(&job);
 	ck_assert_int_eq(op->result, 1000);
 }
-END_TEST
 
-START_TEST(a_short_read_is_the_end_of_the_file)
+TEST(a_short_read_is_the_end_of_the_file)
 {
 	struct ring_entry entry;
 
@@ -167,9 +165,8 @@ START_TEST(a_short_read_is_the_end_of_the_file)
 	job_end_op(&job);
 	ck_assert_int_eq(op->result, 300);
 }
-END_TEST
 
-START_TEST(a_piece_that_fails_is_the_op_s_error)
+TEST(a_piece_that_fails_is_the_op_s_error)
 {
 	struct ring_entry entry;
 
@@ -181,9 +178,8 @@ START_TEST(a_piece_that_fails_is_the_op_s_error)
 	ck_assert_uint_eq(op->done, 50);
 	ck_assert_ptr_nonnull(strstr(op->text, "test"));
 }
-END_TEST
 
-START_TEST(a_cancelled_op_starts_no_piece)
+TEST(a_cancelled_op_starts_no_piece)
 {
 	op = handle_op_new(&handle, true, false, NULL);
 	op_set_io(op, RING_OP_READ, 0, 4096, &(struct buffer_place){ .slab = NULL });
@@ -196,7 +192,6 @@ START_TEST(a_cancelled_op_starts_no_piece)
 	job_end_op(&job);
 	ck_assert_int_eq(op->result, -ECANCELED);
 }
-END_TEST
 
 /* ---- GPU memory ---- */
 
@@ -247,7 +242,7 @@ static struct job_piece *take_copy(void)
 	return piece;
 }
 
-START_TEST(a_gpu_s_copies_of_a_read_are_queued_in_the_file_s_order_up_to_its_end)
+TEST(a_gpu_s_copies_of_a_read_are_queued_in_the_file_s_order_up_to_its_end)
 {
 	char *buf = gpu_open();
 	struct ring_entry entries[3];
@@ -286,9 +281,8 @@ START_TEST(a_gpu_s_copies_of_a_read_are_queued_in_the_file_s_order_up_to_its_end
 	ck_assert_int_eq(gpu.look.standin_bytes((uintptr_t)buf)[job.done], 0);
 	gpu_close();
 }
-END_TEST
 
-START_TEST(a_write_goes_into_the_ring_when_the_gpu_has_copied_it)
+TEST(a_write_goes_into_the_ring_when_the_gpu_has_copied_it)
 {
 	char *buf = gpu_open();
 	struct ring_entry entry;
@@ -309,9 +303,8 @@ START_TEST(a_write_goes_into_the_ring_when_the_gpu_has_copied_it)
 	ck_assert_uint_eq(job.done, 1000);
 	gpu_close();
 }
-END_TEST
 
-START_TEST(a_write_that_is_cancelled_while_the_gpu_copies_is_never_put)
+TEST(a_write_that_is_cancelled_while_the_gpu_copies_is_never_put)
 {
 	char *buf = gpu_open();
 
@@ -327,20 +320,6 @@ START_TEST(a_write_that_is_cancelled_while_the_gpu_copies_is_never_put)
 	gpu_close();
 	ck_assert_int_eq(op->result, -ECANCELED);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, job_setup, job_teardown);
-	tcase_add_test(tcase, a_read_is_copied_piece_by_piece_without_its_neighbours);
-	tcase_add_test(tcase, a_write_sends_the_wanted_bytes_alone);
-	tcase_add_test(tcase, a_short_read_is_the_end_of_the_file);
-	tcase_add_test(tcase, a_piece_that_fails_is_the_op_s_error);
-	tcase_add_test(tcase, a_cancelled_op_starts_no_piece);
-	tcase_add_test(tcase,
-		       a_gpu_s_copies_of_a_read_are_queued_in_the_file_s_order_up_to_its_end);
-	tcase_add_test(tcase, a_write_goes_into_the_ring_when_the_gpu_has_copied_it);
-	tcase_add_test(tcase, a_write_that_is_cancelled_while_the_gpu_copies_is_never_put);
-}
-
-SUITE("client_job", add_tests)
+FIXTURE(job_setup, job_teardown)
+TEST_MAIN

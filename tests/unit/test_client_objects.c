@@ -24,7 +24,7 @@ static void count_and_leave_another(struct client_object *object)
 	client_remove(&client, object);
 }
 
-START_TEST(an_object_leaves_its_list_wherever_it_stands)
+TEST(an_object_leaves_its_list_wherever_it_stands)
 {
 	client_remove(&client, &files[1]);
 	ck_assert_ptr_eq(client.objects[CLIENT_FILE].first, &files[2].node);
@@ -34,9 +34,8 @@ START_TEST(an_object_leaves_its_list_wherever_it_stands)
 	client_remove(&client, &files[0]);
 	ck_assert_ptr_null(client.objects[CLIENT_FILE].first);
 }
-END_TEST
 
-START_TEST(garbage_is_collected_once)
+TEST(garbage_is_collected_once)
 {
 	for (int i = 0; i < 3; i++)
 		files[i].on_collect = count_and_leave_another;
@@ -49,9 +48,8 @@ START_TEST(garbage_is_collected_once)
 	ck_assert_uint_eq(n_collected, 2);
 	ck_assert_ptr_eq(client.objects[CLIENT_FILE].first, &files[1].node);
 }
-END_TEST
 
-START_TEST(a_forked_child_is_refused)
+TEST(a_forked_child_is_refused)
 {
 	_Atomic uint32_t guard = CLIENT_GUARD;
 
@@ -61,13 +59,6 @@ START_TEST(a_forked_child_is_refused)
 	ck_assert_int_eq(client_check(&client, "f"), -EPERM);
 	ck_assert_int_eq(client_check(NULL, "f"), -EINVAL);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, objects_setup, NULL);
-	tcase_add_test(tcase, an_object_leaves_its_list_wherever_it_stands);
-	tcase_add_test(tcase, garbage_is_collected_once);
-	tcase_add_test(tcase, a_forked_child_is_refused);
-}
-SUITE("client_objects", add_tests)
+FIXTURE(objects_setup, NULL)
+TEST_MAIN

@@ -37,7 +37,7 @@ static void teardown(void)
 	(void)close(peer_fd);
 }
 
-START_TEST(a_profile_of_some_fields_is_refused)
+TEST(a_profile_of_some_fields_is_refused)
 {
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
 	struct dsaio_handle *handle;
@@ -47,11 +47,10 @@ START_TEST(a_profile_of_some_fields_is_refused)
 	ck_assert_msg(strstr(dsaio_error(), "0.0.9") && strstr(dsaio_error(), "all five or none"),
 		      "%s", dsaio_error());
 }
-END_TEST
 
 static const uint32_t flags[] = { DSAIO_ALLOC_HUGE, DSAIO_ALLOC_SMALL, DSAIO_ALLOC_NODE };
 
-START_TEST(memory_of_a_kind_is_refused)
+TEST_TABLE(memory_of_a_kind_is_refused, flags)
 {
 	struct dsaio_alloc_options options = DSAIO_ALLOC_OPTIONS_INIT;
 	void *memory;
@@ -60,9 +59,8 @@ START_TEST(memory_of_a_kind_is_refused)
 	ck_assert_int_eq(dsaio_alloc_with(&client, 1, &options, &memory), -EOPNOTSUPP);
 	ck_assert_msg(strstr(dsaio_error(), "0.0.9"), "%s", dsaio_error());
 }
-END_TEST
 
-START_TEST(what_a_store_uses_is_not_known)
+TEST(what_a_store_uses_is_not_known)
 {
 	struct dsaio_handle handle = { .client = &client };
 	struct dsaio_file file = { .client = &client };
@@ -70,14 +68,6 @@ START_TEST(what_a_store_uses_is_not_known)
 	ck_assert_int_eq(dsaio_handle_profile_on(&handle, &file, NULL, NULL), -EOPNOTSUPP);
 	ck_assert_msg(strstr(dsaio_error(), "0.0.9"), "%s", dsaio_error());
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_profile_of_some_fields_is_refused);
-	tcase_add_loop_test(tcase, memory_of_a_kind_is_refused, 0, N_ROWS(flags));
-	tcase_add_test(tcase, what_a_store_uses_is_not_known);
-}
-
-SUITE("client_older_daemon", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -27,7 +27,7 @@ static bool is_allowed(int from, int to)
 	return false;
 }
 
-START_TEST(an_op_moves_as_its_table_says)
+TEST(an_op_moves_as_its_table_says)
 {
 	for (int i = 0; i < N_ROWS(allowed); i++) {
 		struct dsaio_op op;
@@ -38,9 +38,8 @@ START_TEST(an_op_moves_as_its_table_says)
 		ck_assert_int_eq(op_state(&op), allowed[i].to);
 	}
 }
-END_TEST
 
-START_TEST(another_move_is_a_fault_of_ours) /* _i: from * N_STATES + to */
+TEST_ABORTS(another_move_is_a_fault_of_ours, N_STATES *N_STATES) /* _i: from * N_STATES + to */
 {
 	struct dsaio_op op;
 
@@ -50,14 +49,13 @@ START_TEST(another_move_is_a_fault_of_ours) /* _i: from * N_STATES + to */
 	atomic_init(&op.state, _i / N_STATES);
 	op_change_state(&op, (enum op_state)(_i % N_STATES));
 }
-END_TEST
 
 /* ---- objects and results ---- */
 
 static struct dsaio_client client;
 static struct dsaio_handle handle;
 
-START_TEST(a_free_object_is_used_again)
+TEST(a_free_object_is_used_again)
 {
 	struct op_pool pool = { .n_used = 0 };
 	struct dsaio_op *ops[200], *again;
@@ -76,7 +74,6 @@ START_TEST(a_free_object_is_used_again)
 	ck_assert_ptr_null(again->text);
 	op_pool_deinit(&pool);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -92,7 +89,7 @@ static const struct {
 	{ "a failed one", RING_OP_READ, -EFAULT, -EFAULT, 30, 30 },
 };
 
-START_TEST(a_result_that_cannot_be_is_corrected)
+TEST_TABLE(a_result_that_cannot_be_is_corrected, ends)
 {
 	struct dsaio_op op;
 
@@ -105,7 +102,6 @@ START_TEST(a_result_that_cannot_be_is_corrected)
 	ck_assert_msg(op.result == ends[_i].settled && op.done == ends[_i].settled_done, "%s",
 		      ends[_i].what);
 }
-END_TEST
 
 /* ---- ended ops ---- */
 
@@ -145,7 +141,7 @@ static void give(struct dsaio_op *op) /* dsaio_op_free() */
 	op_pool_unref(&handle.pool, op);
 }
 
-START_TEST(ops_are_reaped_in_the_order_of_their_ends)
+TEST(ops_are_reaped_in_the_order_of_their_ends)
 {
 	struct dsaio_op *a = start(true), *b = start(false), *c = start(true), *got[3];
 
@@ -162,9 +158,8 @@ START_TEST(ops_are_reaped_in_the_order_of_their_ends)
 	give(b);
 	give(c);
 }
-END_TEST
 
-START_TEST(a_freed_op_still_counts_and_the_first_failure_is_kept)
+TEST(a_freed_op_still_counts_and_the_first_failure_is_kept)
 {
 	struct dsaio_op *a = start(true), *b = start(true), *c = start(true), *d = start(true);
 	char *text = NULL;
@@ -186,9 +181,8 @@ START_TEST(a_freed_op_still_counts_and_the_first_failure_is_kept)
 	ck_assert_ptr_null(text);
 	give(a);
 }
-END_TEST
 
-START_TEST(ops_of_blocking_calls_are_not_reported)
+TEST(ops_of_blocking_calls_are_not_reported)
 {
 	struct dsaio_op *op = op_pool_take(&handle.pool);
 	char *text = NULL;
@@ -199,19 +193,6 @@ START_TEST(ops_of_blocking_calls_are_not_reported)
 	ck_assert_int_eq(ended_take_all(&handle.ended, &text), 0);
 	op_pool_unref(&handle.pool, op);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, ended_setup, ended_teardown);
-	tcase_add_test(tcase, an_op_moves_as_its_table_says);
-	tcase_add_loop_test_raise_signal(tcase, another_move_is_a_fault_of_ours, SIGABRT, 0,
-					 N_STATES * N_STATES);
-	tcase_add_test(tcase, a_free_object_is_used_again);
-	tcase_add_loop_test(tcase, a_result_that_cannot_be_is_corrected, 0, N_ROWS(ends));
-	tcase_add_test(tcase, ops_are_reaped_in_the_order_of_their_ends);
-	tcase_add_test(tcase, a_freed_op_still_counts_and_the_first_failure_is_kept);
-	tcase_add_test(tcase, ops_of_blocking_calls_are_not_reported);
-}
-
-SUITE("client_op", add_tests)
+FIXTURE(ended_setup, ended_teardown)
+TEST_MAIN

@@ -58,16 +58,15 @@ static const struct {
 	{ "no file", { .opcode = DSAIO_READ }, -EINVAL, "file is NULL" },
 };
 
-START_TEST(an_io_that_cannot_be_is_refused_with_its_sentence)
+TEST_TABLE(an_io_that_cannot_be_is_refused_with_its_sentence, ios)
 {
 	int r = dsaio_submit(&handle, &ios[_i].io, 1, 0, NULL);
 
 	ck_assert_msg(r == ios[_i].error, "%s: %d", ios[_i].what, r);
 	ck_assert_msg(strstr(dsaio_error(), ios[_i].words), "%s: %s", ios[_i].what, dsaio_error());
 }
-END_TEST
 
-START_TEST(arguments_of_calls_are_checked)
+TEST(arguments_of_calls_are_checked)
 {
 	struct dsaio_io io = { .opcode = DSAIO_READ };
 	struct dsaio_op *ops[2];
@@ -99,11 +98,10 @@ START_TEST(arguments_of_calls_are_checked)
 	dsaio_op_free(NULL);
 	dsaio_op_free_many(ops, 1);
 }
-END_TEST
 
 /* ---- one op ---- */
 
-START_TEST(an_open_op_has_no_result_and_a_wait_that_is_over_does_not_end_it)
+TEST(an_open_op_has_no_result_and_a_wait_that_is_over_does_not_end_it)
 {
 	struct dsaio_op *op = read_start();
 	int64_t result = 77;
@@ -121,9 +119,8 @@ START_TEST(an_open_op_has_no_result_and_a_wait_that_is_over_does_not_end_it)
 	ck_assert_uint_eq(dsaio_op_done(op), 512);
 	dsaio_op_free(op);
 }
-END_TEST
 
-START_TEST(a_wait_for_many_has_the_result_of_each)
+TEST(a_wait_for_many_has_the_result_of_each)
 {
 	struct dsaio_op *ops[3] = { read_start(), read_start(), read_start() };
 	int64_t results[3];
@@ -143,9 +140,8 @@ START_TEST(a_wait_for_many_has_the_result_of_each)
 	ck_assert_ptr_nonnull(strstr(dsaio_op_error(ops[1]), "after 100 bytes"));
 	dsaio_op_free_many(ops, 3);
 }
-END_TEST
 
-START_TEST(a_failed_op_tells_why_and_how_far_it_came)
+TEST(a_failed_op_tells_why_and_how_far_it_came)
 {
 	struct dsaio_op *op = read_start();
 	int64_t result;
@@ -158,9 +154,8 @@ START_TEST(a_failed_op_tells_why_and_how_far_it_came)
 	ck_assert_str_eq(dsaio_op_error(op), dsaio_error());
 	dsaio_op_free(op);
 }
-END_TEST
 
-START_TEST(user_data_is_there_from_the_submission_on)
+TEST(user_data_is_there_from_the_submission_on)
 {
 	struct dsaio_io io = {
 		.opcode = DSAIO_READ, .file = &file, .buf = memory, .len = 512, .user_data = &io
@@ -173,11 +168,10 @@ START_TEST(user_data_is_there_from_the_submission_on)
 	ck_assert_int_eq(dsaio_op_wait(op, -1, NULL), 0);
 	dsaio_op_free(op);
 }
-END_TEST
 
 /* ---- all ops of a handle ---- */
 
-START_TEST(ended_ops_are_reaped_once)
+TEST(ended_ops_are_reaped_once)
 {
 	struct dsaio_op *ops[3] = { read_start(), read_start(), read_start() }, *got[3];
 
@@ -195,9 +189,8 @@ START_TEST(ended_ops_are_reaped_once)
 	for (unsigned i = 0; i < 3; i++)
 		dsaio_op_free(ops[i]);
 }
-END_TEST
 
-START_TEST(a_wait_for_all_counts_those_that_nobody_holds)
+TEST(a_wait_for_all_counts_those_that_nobody_holds)
 {
 	int64_t result;
 
@@ -214,20 +207,6 @@ START_TEST(a_wait_for_all_counts_those_that_nobody_holds)
 	ck_assert_int_eq(dsaio_wait(&handle, -1, &result), 0);
 	ck_assert_int_eq(result, 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, handle_setup, handle_teardown);
-	tcase_add_loop_test(tcase, an_io_that_cannot_be_is_refused_with_its_sentence, 0,
-			    N_ROWS(ios));
-	tcase_add_test(tcase, arguments_of_calls_are_checked);
-	tcase_add_test(tcase, an_open_op_has_no_result_and_a_wait_that_is_over_does_not_end_it);
-	tcase_add_test(tcase, a_wait_for_many_has_the_result_of_each);
-	tcase_add_test(tcase, a_failed_op_tells_why_and_how_far_it_came);
-	tcase_add_test(tcase, user_data_is_there_from_the_submission_on);
-	tcase_add_test(tcase, ended_ops_are_reaped_once);
-	tcase_add_test(tcase, a_wait_for_all_counts_those_that_nobody_holds);
-}
-
-SUITE("client_op_calls", add_tests)
+FIXTURE(handle_setup, handle_teardown)
+TEST_MAIN

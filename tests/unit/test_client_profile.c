@@ -67,7 +67,7 @@ static const struct {
 	{ "no size", { .size = 0 }, UNCHANGED, "struct dsaio_profile", -EINVAL },
 };
 
-START_TEST(zero_is_inherited)
+TEST_TABLE(zero_is_inherited, rows)
 {
 	struct partial_profile got = PARTIAL_PROFILE_NONE;
 	const struct profile *p = &got.profile, *want = &rows[_i].want.profile;
@@ -83,9 +83,8 @@ START_TEST(zero_is_inherited)
 			      p->intra_op_parallelism == want->intra_op_parallelism,
 		      "%s", rows[_i].what);
 }
-END_TEST
 
-START_TEST(what_was_asked_for_is_reported_as_it_was)
+TEST_TABLE(what_was_asked_for_is_reported_as_it_was, rows)
 {
 	struct dsaio_profile got = DSAIO_PROFILE_INIT;
 	const struct dsaio_profile *asked = &rows[_i].asked;
@@ -100,22 +99,13 @@ START_TEST(what_was_asked_for_is_reported_as_it_was)
 			      got.intra_op_parallelism == asked->intra_op_parallelism && !got.zero,
 		      "%s", rows[_i].what);
 }
-END_TEST
 
-START_TEST(no_profile_inherits_all)
+TEST(no_profile_inherits_all)
 {
 	struct partial_profile got = { .given = PROFILE_ALL };
 
 	ck_assert_int_eq(asked_profile_read("test", NULL, &got), 0);
 	ck_assert_uint_eq(got.given, 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, zero_is_inherited, 0, N_ROWS(rows));
-	tcase_add_loop_test(tcase, what_was_asked_for_is_reported_as_it_was, 0, N_ROWS(rows));
-	tcase_add_test(tcase, no_profile_inherits_all);
-}
-
-SUITE("client_profile", add_tests)
+TEST_MAIN

@@ -45,7 +45,7 @@ static unsigned consume(struct dsaio_op **ret_ops)
 	return n;
 }
 
-START_TEST(a_completion_ends_the_op_that_it_names_in_any_order)
+TEST(a_completion_ends_the_op_that_it_names_in_any_order)
 {
 	struct dsaio_op *ended[3];
 	uint64_t ids[3];
@@ -68,9 +68,8 @@ START_TEST(a_completion_ends_the_op_that_it_names_in_any_order)
 	ck_assert_ptr_eq(ended[0], &ops[1]);
 	ck_assert_uint_gt(ring_lane_client_nsec(&lane), 0); /* their time is reported for status */
 }
-END_TEST
 
-START_TEST(there_are_never_more_open_rows_than_entries)
+TEST(there_are_never_more_open_rows_than_entries)
 {
 	struct dsaio_op *ended[ENTRIES];
 
@@ -82,9 +81,8 @@ START_TEST(there_are_never_more_open_rows_than_entries)
 	ck_assert_uint_eq(consume(ended), 1);
 	ck_assert_int_eq(put(&ops[ENTRIES]), 0);
 }
-END_TEST
 
-START_TEST(rows_go_round_whatever_the_order_of_the_ends)
+TEST(rows_go_round_whatever_the_order_of_the_ends)
 {
 	struct dsaio_op *ended[ENTRIES], *open[ENTRIES];
 	uint64_t ids[ENTRIES];
@@ -109,7 +107,6 @@ START_TEST(rows_go_round_whatever_the_order_of_the_ends)
 	}
 	ck_assert(!channel.is_broken);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -121,7 +118,7 @@ static const struct {
 	{ "the row's next generation", UINT64_C(1) << 32 },
 };
 
-START_TEST(an_id_of_no_open_op_ends_nothing_and_breaks_the_channel)
+TEST_TABLE(an_id_of_no_open_op_ends_nothing_and_breaks_the_channel, wrong_ids)
 {
 	struct dsaio_op *ended[ENTRIES];
 	char byte;
@@ -134,9 +131,8 @@ START_TEST(an_id_of_no_open_op_ends_nothing_and_breaks_the_channel)
 	ck_assert(!conn_is_gone(&conn)); /* not before its end of file */
 	ck_assert_int_eq(recv(sockets[1], &byte, 1, MSG_DONTWAIT), 0); /* it was asked to end */
 }
-END_TEST
 
-START_TEST(a_completion_told_twice_ends_its_op_once)
+TEST(a_completion_told_twice_ends_its_op_once)
 {
 	struct dsaio_op *ended[ENTRIES];
 	uint64_t id;
@@ -149,9 +145,8 @@ START_TEST(a_completion_told_twice_ends_its_op_once)
 	ck_assert_uint_eq(consume(ended), 1);
 	ck_assert(channel.is_broken);
 }
-END_TEST
 
-START_TEST(an_op_can_be_submitted_again_with_the_numbers_of_a_new_session)
+TEST(an_op_can_be_submitted_again_with_the_numbers_of_a_new_session)
 {
 	struct slab slab = { .id = 5 };
 	struct ring_entry first, again;
@@ -176,9 +171,8 @@ START_TEST(an_op_can_be_submitted_again_with_the_numbers_of_a_new_session)
 	first.id = 0;
 	ck_assert_mem_eq(&again, &first, sizeof(again));
 }
-END_TEST
 
-START_TEST(an_index_that_jumps_breaks_the_channel)
+TEST(an_index_that_jumps_breaks_the_channel)
 {
 	struct dsaio_op *ended[ENTRIES];
 
@@ -187,9 +181,8 @@ START_TEST(an_index_that_jumps_breaks_the_channel)
 	ck_assert_uint_eq(consume(ended), 0);
 	ck_assert(channel.is_broken);
 }
-END_TEST
 
-START_TEST(what_the_end_of_a_channel_ends_ends_once_and_nothing_is_taken_after)
+TEST(what_the_end_of_a_channel_ends_ends_once_and_nothing_is_taken_after)
 {
 	struct op_list list = { NULL, NULL };
 	struct dsaio_op *ended[ENTRIES];
@@ -206,9 +199,8 @@ START_TEST(what_the_end_of_a_channel_ends_ends_once_and_nothing_is_taken_after)
 	complete(take(), 1000); /* the rings of a dead daemon say nothing */
 	ck_assert_uint_eq(consume(ended), 0);
 }
-END_TEST
 
-START_TEST(a_batch_is_seen_at_once_and_rings_once)
+TEST(a_batch_is_seen_at_once_and_rings_once)
 {
 	struct lane_board *b = (struct lane_board *)board;
 	eventfd_t n_rings = 0;
@@ -228,9 +220,8 @@ START_TEST(a_batch_is_seen_at_once_and_rings_once)
 		ck_assert_uint_eq(take(), atomic_load(&ops[i].ring_id));
 	atomic_store(&b->lane_state, 0);
 }
-END_TEST
 
-START_TEST(a_full_ring_takes_no_more_of_a_batch)
+TEST(a_full_ring_takes_no_more_of_a_batch)
 {
 	ck_assert_uint_eq(channel_room(&channel), ENTRIES);
 	for (unsigned i = 0; i < ENTRIES; i++)
@@ -239,22 +230,6 @@ START_TEST(a_full_ring_takes_no_more_of_a_batch)
 	ck_assert_int_eq(channel_add(&ops[ENTRIES]), -EAGAIN);
 	ck_assert_uint_eq(atomic_load(&ops[ENTRIES].ring_id), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, rows_setup, channel_teardown);
-	tcase_add_test(tcase, a_completion_ends_the_op_that_it_names_in_any_order);
-	tcase_add_test(tcase, there_are_never_more_open_rows_than_entries);
-	tcase_add_test(tcase, rows_go_round_whatever_the_order_of_the_ends);
-	tcase_add_loop_test(tcase, an_id_of_no_open_op_ends_nothing_and_breaks_the_channel, 0,
-			    N_ROWS(wrong_ids));
-	tcase_add_test(tcase, a_completion_told_twice_ends_its_op_once);
-	tcase_add_test(tcase, an_op_can_be_submitted_again_with_the_numbers_of_a_new_session);
-	tcase_add_test(tcase, an_index_that_jumps_breaks_the_channel);
-	tcase_add_test(tcase, what_the_end_of_a_channel_ends_ends_once_and_nothing_is_taken_after);
-	tcase_add_test(tcase, a_batch_is_seen_at_once_and_rings_once);
-	tcase_add_test(tcase, a_full_ring_takes_no_more_of_a_batch);
-}
-
-SUITE("client_rows", add_tests)
+FIXTURE(rows_setup, channel_teardown)
+TEST_MAIN

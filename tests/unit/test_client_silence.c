@@ -21,7 +21,7 @@ static const struct {
 	{ "silent before", 0, 0, 100, 100, true, false, true, 0 },
 };
 
-START_TEST(a_daemon_is_asked_after_half_of_the_limit)
+TEST_TABLE(a_daemon_is_asked_after_half_of_the_limit, rows)
 {
 	struct silence silence = { .limit_msec = 1000,
 				   .heard_nsec = rows[_i].heard_msec * MSEC,
@@ -37,9 +37,8 @@ START_TEST(a_daemon_is_asked_after_half_of_the_limit)
 	if (must_ask)
 		ck_assert_uint_eq(silence.asked_nsec, rows[_i].now_msec * MSEC);
 }
-END_TEST
 
-START_TEST(an_answer_starts_it_anew)
+TEST(an_answer_starts_it_anew)
 {
 	struct silence silence = { .limit_msec = 1000, .asked_nsec = 600 * MSEC };
 	bool must_ask;
@@ -48,12 +47,5 @@ START_TEST(an_answer_starts_it_anew)
 	ck_assert_int_eq(silence_left(&silence, 100 * MSEC, 1000 * MSEC, &must_ask), 401);
 	ck_assert(!must_ask);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_daemon_is_asked_after_half_of_the_limit, 0, N_ROWS(rows));
-	tcase_add_test(tcase, an_answer_starts_it_anew);
-}
-
-SUITE("client_silence", add_tests)
+TEST_MAIN

@@ -39,7 +39,7 @@ static const struct {
 	{ "as large as can be", SIZE_MAX, 0, -EINVAL, 0, 0 },
 };
 
-START_TEST(fields_that_one_side_lacks_have_defaults)
+TEST_TABLE(fields_that_one_side_lacks_have_defaults, reads)
 {
 	_Alignas(struct grown) char room[ROOM_BYTES] = { 0 };
 	struct grown given = { reads[_i].size, 10, 20, 30 }, got = DEFAULTS;
@@ -61,7 +61,6 @@ START_TEST(fields_that_one_side_lacks_have_defaults)
 			      got.second == reads[_i].second && got.third == reads[_i].third,
 		      "%s", reads[_i].what);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -79,7 +78,7 @@ static const struct {
 	{ "a size that was not set", 4097, -EINVAL, 0, 0 },
 };
 
-START_TEST(no_more_is_filled_in_than_the_program_has_room_for)
+TEST_TABLE(no_more_is_filled_in_than_the_program_has_room_for, writes)
 {
 	struct {
 		struct grown grown;
@@ -100,7 +99,6 @@ START_TEST(no_more_is_filled_in_than_the_program_has_room_for)
 		      "%s", writes[_i].what);
 	ck_assert_uint_eq(room.later, writes[_i].size > sizeof(room.grown) ? 0 : UINT64_MAX);
 }
-END_TEST
 
 /* Programs have been compiled with these sizes. */
 static const struct {
@@ -116,20 +114,11 @@ static const struct {
 	{ &SIZED_HANDLE_OPTIONS, 48, sizeof(struct dsaio_handle_options) },
 };
 
-START_TEST(the_first_versions_size_stays)
+TEST_TABLE(the_first_versions_size_stays, kinds)
 {
 	ck_assert_uint_eq(kinds[_i].kind->first_bytes, kinds[_i].first_bytes);
 	ck_assert_uint_eq(kinds[_i].kind->size_bytes, kinds[_i].size_bytes);
 	ck_assert_uint_le(kinds[_i].kind->first_bytes, kinds[_i].kind->size_bytes);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, fields_that_one_side_lacks_have_defaults, 0, N_ROWS(reads));
-	tcase_add_loop_test(tcase, no_more_is_filled_in_than_the_program_has_room_for, 0,
-			    N_ROWS(writes));
-	tcase_add_loop_test(tcase, the_first_versions_size_stays, 0, N_ROWS(kinds));
-}
-
-SUITE("client_sized", add_tests)
+TEST_MAIN

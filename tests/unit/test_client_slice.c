@@ -60,7 +60,7 @@ static const struct {
 	  { 1, 4094, INT64_MAX - 1, 1, 4094 } },
 };
 
-START_TEST(a_slice_is_what_a_slot_holds)
+TEST_TABLE(a_slice_is_what_a_slot_holds, cuts)
 {
 	struct slice_align align = { cuts[_i].offset_align, cuts[_i].memory_align };
 	struct slice slice = slice_cut(cuts[_i].off, cuts[_i].end, cuts[_i].slot, align,
@@ -75,9 +75,8 @@ START_TEST(a_slice_is_what_a_slot_holds)
 		      "%s: reads or writes %llu at %llu", cuts[_i].what,
 		      (unsigned long long)slice.io_len, (unsigned long long)slice.io_off);
 }
-END_TEST
 
-START_TEST(slices_cover_an_op_and_lie_as_the_file_does)
+TEST_LOOP(slices_cover_an_op_and_lie_as_the_file_does, 3)
 {
 	static const struct slice_align aligns[] = { { 512, 4 }, { 4096, 512 }, { 65536, 4096 } };
 	struct slice_align align = aligns[_i];
@@ -107,7 +106,6 @@ START_TEST(slices_cover_an_op_and_lie_as_the_file_does)
 		ck_assert_uint_eq(next, end);
 	}
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -126,13 +124,12 @@ static const struct {
 	{ "a short read", 0, 4096, false, MIB / 4 },
 };
 
-START_TEST(slices_are_short_where_nothing_else_is_in_flight)
+TEST_TABLE(slices_are_short_where_nothing_else_is_in_flight, wishes)
 {
 	ck_assert_msg(slice_wish(13, 13 + wishes[_i].next, 13 + wishes[_i].end,
 				 wishes[_i].is_write) == wishes[_i].bytes,
 		      "%s", wishes[_i].what);
 }
-END_TEST
 
 static const struct {
 	uint64_t len, bytes;
@@ -141,20 +138,9 @@ static const struct {
 	{ 16 * MIB, MIB / 2 }, { 16 * MIB + 1, MIB }, { 400 * MIB, MIB },
 };
 
-START_TEST(slices_beside_queued_copies_are_a_small_part_of_the_op)
+TEST_TABLE(slices_beside_queued_copies_are_a_small_part_of_the_op, queued)
 {
 	ck_assert_uint_eq(slice_wish_queued(queued[_i].len), queued[_i].bytes);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_slice_is_what_a_slot_holds, 0, N_ROWS(cuts));
-	tcase_add_loop_test(tcase, slices_cover_an_op_and_lie_as_the_file_does, 0, 3);
-	tcase_add_loop_test(tcase, slices_are_short_where_nothing_else_is_in_flight, 0,
-			    N_ROWS(wishes));
-	tcase_add_loop_test(tcase, slices_beside_queued_copies_are_a_small_part_of_the_op, 0,
-			    N_ROWS(queued));
-}
-
-SUITE("client_slice", add_tests)
+TEST_MAIN

@@ -12,7 +12,7 @@
 
 #define MIB UINT64_C(1048576)
 
-START_TEST(units_are_taken_at_multiples_of_their_number)
+TEST(units_are_taken_at_multiples_of_their_number)
 {
 	uint64_t used = 0;
 
@@ -31,7 +31,6 @@ START_TEST(units_are_taken_at_multiples_of_their_number)
 	ck_assert_int_eq(slots_take_bits(&used, 64), 0);
 	ck_assert_uint_eq(used, UINT64_MAX);
 }
-END_TEST
 
 /* The slab is a memfd of the test's own; no daemon is asked. */
 static struct dsaio_conn conn = { .fd = -1 };
@@ -74,7 +73,7 @@ static unsigned take_all(struct slots_share *of, bool is_further, struct slot *t
 	return n;
 }
 
-START_TEST(further_slots_of_a_store_leave_room_for_first_ones)
+TEST(further_slots_of_a_store_leave_room_for_first_ones)
 {
 	struct slot further[64], first[64], slot;
 	unsigned n_further = take_all(share, true, further);
@@ -96,9 +95,8 @@ START_TEST(further_slots_of_a_store_leave_room_for_first_ones)
 	ck_assert_uint_eq(slot_bytes(&slot), MIB);
 	slots_give(&slot);
 }
-END_TEST
 
-START_TEST(a_store_without_a_slot_gets_one_while_others_give_none_back)
+TEST(a_store_without_a_slot_gets_one_while_others_give_none_back)
 {
 	struct slots_share *others[4];
 	struct slot taken[N_ROWS(others)][64];
@@ -123,7 +121,6 @@ START_TEST(a_store_without_a_slot_gets_one_while_others_give_none_back)
 	}
 	ck_assert_uint_eq(slots.n_free, 64);
 }
-END_TEST
 
 static void *await_one(void *arg)
 {
@@ -135,7 +132,7 @@ static void *await_one(void *arg)
 	return (void *)(intptr_t)r;
 }
 
-START_TEST(who_waits_for_a_slot_of_a_store_holds_up_no_other_store)
+TEST(who_waits_for_a_slot_of_a_store_holds_up_no_other_store)
 {
 	struct slots_share *other = slots_share_get(&slots, 1);
 	struct slot taken[64], first, further;
@@ -162,9 +159,8 @@ START_TEST(who_waits_for_a_slot_of_a_store_holds_up_no_other_store)
 	ck_assert_int_eq(pthread_join(thread, &result), 0);
 	ck_assert_ptr_null(result);
 }
-END_TEST
 
-START_TEST(the_last_slab_stays_while_an_op_may_want_a_slot)
+TEST(the_last_slab_stays_while_an_op_may_want_a_slot)
 {
 	struct slot slot;
 
@@ -179,9 +175,8 @@ START_TEST(the_last_slab_stays_while_an_op_may_want_a_slot)
 	share = slots_share_get(&slots, 0);
 	ck_assert_ptr_nonnull(share);
 }
-END_TEST
 
-START_TEST(copies_end_at_memory_that_is_not_there)
+TEST(copies_end_at_memory_that_is_not_there)
 {
 	char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct slot slot;
@@ -204,7 +199,6 @@ START_TEST(copies_end_at_memory_that_is_not_there)
 	slots_give(&slot);
 	(void)munmap(memory, 8192);
 }
-END_TEST
 
 /* ---- mappings ---- */
 
@@ -233,7 +227,7 @@ static const struct {
 	{ "no such line", { "what is this\n" }, false },
 };
 
-START_TEST(imported_memory_has_to_be_that_mapping)
+TEST_TABLE(imported_memory_has_to_be_that_mapping, mappings)
 {
 	struct import_range range = {
 		.start = 0x10000, .end = 0x14000, .off = 0x2000, .dev = makedev(0, 1), .ino = 77
@@ -246,18 +240,6 @@ START_TEST(imported_memory_has_to_be_that_mapping)
 	is_good &= reached >= range.end;
 	ck_assert_msg(is_good == mappings[_i].is_good, "%s", mappings[_i].what);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, slots_setup, slots_teardown);
-	tcase_add_test(tcase, units_are_taken_at_multiples_of_their_number);
-	tcase_add_test(tcase, further_slots_of_a_store_leave_room_for_first_ones);
-	tcase_add_test(tcase, a_store_without_a_slot_gets_one_while_others_give_none_back);
-	tcase_add_test(tcase, who_waits_for_a_slot_of_a_store_holds_up_no_other_store);
-	tcase_add_test(tcase, the_last_slab_stays_while_an_op_may_want_a_slot);
-	tcase_add_test(tcase, copies_end_at_memory_that_is_not_there);
-	tcase_add_loop_test(tcase, imported_memory_has_to_be_that_mapping, 0, N_ROWS(mappings));
-}
-
-SUITE("client_slots", add_tests)
+FIXTURE(slots_setup, slots_teardown)
+TEST_MAIN

@@ -18,15 +18,14 @@ static const struct {
 	{ "the core was lost", 0, ALLOWED_NSEC, 1, false },
 };
 
-START_TEST(spinning_pays_where_waits_are_short_and_the_core_is_ours)
+TEST_TABLE(spinning_pays_where_waits_are_short_and_the_core_is_ours, rules)
 {
 	ck_assert_msg(spin_pays(rules[_i].mean_nsec, NOW_NSEC + rules[_i].rests_nsec,
 				rules[_i].allowed_nsec, NOW_NSEC) == rules[_i].pays,
 		      "%s", rules[_i].what);
 }
-END_TEST
 
-START_TEST(who_was_away_from_its_core_rests_for_a_while)
+TEST(who_was_away_from_its_core_rests_for_a_while)
 {
 	uint64_t until = 0;
 
@@ -39,9 +38,8 @@ START_TEST(who_was_away_from_its_core_rests_for_a_while)
 	ck_assert(!spin_pays(0, until, ALLOWED_NSEC, until - 1));
 	ck_assert(spin_pays(0, until, ALLOWED_NSEC, until));
 }
-END_TEST
 
-START_TEST(one_long_wait_does_not_end_all_spinning_and_many_do)
+TEST(one_long_wait_does_not_end_all_spinning_and_many_do)
 {
 	uint64_t mean = 0;
 
@@ -54,7 +52,6 @@ START_TEST(one_long_wait_does_not_end_all_spinning_and_many_do)
 		spin_note_wait(&mean, 1000, 2 * ALLOWED_NSEC);
 	ck_assert(spin_pays(mean, 0, ALLOWED_NSEC, NOW_NSEC));
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -74,7 +71,7 @@ static const struct {
 	{ "the daemon said never", 1, 4, true, false, false, 0, 0 },
 };
 
-START_TEST(a_wait_spins_among_many_ops_only_where_the_lane_has_a_core)
+TEST_TABLE(a_wait_spins_among_many_ops_only_where_the_lane_has_a_core, waits)
 {
 	struct dsaio_client client = { .n_cpus = waits[_i].n_cpus };
 	struct dsaio_handle handle = { .client = &client,
@@ -90,16 +87,5 @@ START_TEST(a_wait_spins_among_many_ops_only_where_the_lane_has_a_core)
 			      (waits[_i].may && waits[_i].is_given),
 		      "%s, having lost the core", waits[_i].what);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, spinning_pays_where_waits_are_short_and_the_core_is_ours, 0,
-			    N_ROWS(rules));
-	tcase_add_test(tcase, who_was_away_from_its_core_rests_for_a_while);
-	tcase_add_test(tcase, one_long_wait_does_not_end_all_spinning_and_many_do);
-	tcase_add_loop_test(tcase, a_wait_spins_among_many_ops_only_where_the_lane_has_a_core, 0,
-			    N_ROWS(waits));
-}
-
-SUITE("client_spin", add_tests)
+TEST_MAIN

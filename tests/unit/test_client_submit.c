@@ -44,7 +44,7 @@ static const struct {
 	{ "past 2^63", true, true, RING_OP_WRITE, 1, INT64_MAX, -EINVAL, "passes 2^63" },
 };
 
-START_TEST(a_request_that_cannot_be_is_no_op)
+TEST_TABLE(a_request_that_cannot_be_is_no_op, refused)
 {
 	struct op_request q = request(refused[_i].opcode, refused[_i].len, refused[_i].off);
 	struct dsaio_op *op = NULL;
@@ -55,9 +55,8 @@ START_TEST(a_request_that_cannot_be_is_no_op)
 	ck_assert_msg(strstr(dsaio_error(), refused[_i].words), "%s", dsaio_error());
 	ck_assert_ptr_null(op);
 }
-END_TEST
 
-START_TEST(a_file_of_another_client_is_refused)
+TEST(a_file_of_another_client_is_refused)
 {
 	struct op_request q = request(RING_OP_READ, 512, 0);
 	struct dsaio_client other = { .guard = &guard };
@@ -71,9 +70,8 @@ START_TEST(a_file_of_another_client_is_refused)
 	atomic_store(&conn.n_gone, 1);
 	ck_assert_int_eq(submit_op(&q, NULL), -ENOTCONN);
 }
-END_TEST
 
-START_TEST(an_entry_has_what_the_op_needs)
+TEST(an_entry_has_what_the_op_needs)
 {
 	struct op_request q = request(RING_OP_WRITE, 1024, FILE_BYTES - 512);
 	struct dsaio_op *op;
@@ -97,7 +95,6 @@ START_TEST(an_entry_has_what_the_op_needs)
 	ck_assert(inode_is_long(file.inode, FILE_BYTES + 512));
 	handle_op_unref(op);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -110,7 +107,7 @@ static const struct {
 	{ "no bytes", 0, 0, 0 },
 };
 
-START_TEST(a_read_is_cut_at_the_files_end)
+TEST_TABLE(a_read_is_cut_at_the_files_end, reads)
 {
 	struct op_request q = request(RING_OP_READ, reads[_i].len, reads[_i].off);
 	struct dsaio_op *op;
@@ -128,9 +125,8 @@ START_TEST(a_read_is_cut_at_the_files_end)
 	ck_assert_msg(op->result == (int64_t)reads[_i].cut, "%s", reads[_i].what);
 	handle_op_unref(op);
 }
-END_TEST
 
-START_TEST(a_read_behind_an_open_write_sees_its_end)
+TEST(a_read_behind_an_open_write_sees_its_end)
 {
 	struct op_request write = request(RING_OP_WRITE, 4096, FILE_BYTES);
 	struct op_request read = request(RING_OP_READ, 4096, FILE_BYTES);
@@ -144,9 +140,8 @@ START_TEST(a_read_behind_an_open_write_sees_its_end)
 	complete(entry.id, 4096);
 	end_all();
 }
-END_TEST
 
-START_TEST(all_ops_of_a_batch_reach_the_lane)
+TEST(all_ops_of_a_batch_reach_the_lane)
 {
 	struct op_request q[3];
 	struct dsaio_op *ops[3];
@@ -161,9 +156,8 @@ START_TEST(all_ops_of_a_batch_reach_the_lane)
 	for (unsigned i = 0; i < 3; i++)
 		handle_op_unref(ops[i]);
 }
-END_TEST
 
-START_TEST(a_batch_goes_up_to_the_first_that_cannot_be_an_op)
+TEST(a_batch_goes_up_to_the_first_that_cannot_be_an_op)
 {
 	struct op_request q[3];
 
@@ -175,9 +169,8 @@ START_TEST(a_batch_goes_up_to_the_first_that_cannot_be_an_op)
 	ck_assert_int_eq(submit_ops(q + 1, 2, NULL), -EINVAL);
 	end_all();
 }
-END_TEST
 
-START_TEST(without_waiting_a_full_ring_is_an_error)
+TEST(without_waiting_a_full_ring_is_an_error)
 {
 	struct op_request q[ENTRIES + 1];
 
@@ -192,9 +185,8 @@ START_TEST(without_waiting_a_full_ring_is_an_error)
 	ck_assert_int_eq(submit_op(&q[ENTRIES], NULL), 0);
 	end_all();
 }
-END_TEST
 
-START_TEST(a_vectored_op_takes_an_entry_for_each_buffer)
+TEST(a_vectored_op_takes_an_entry_for_each_buffer)
 {
 	struct iovec iov[] = { { memory, 512 }, { memory, 0 }, { memory + 8192, 1024 } };
 	struct op_request q = request(RING_OP_READ, 1536, 2048);
@@ -219,9 +211,8 @@ START_TEST(a_vectored_op_takes_an_entry_for_each_buffer)
 	ck_assert_int_eq(op->result, 1536);
 	handle_op_unref(op);
 }
-END_TEST
 
-START_TEST(private_memory_needs_the_daemon_for_more_than_its_ring)
+TEST(private_memory_needs_the_daemon_for_more_than_its_ring)
 {
 	static char private_memory[512];
 	struct op_request q = request(RING_OP_READ, 512, 0);
@@ -235,21 +226,6 @@ START_TEST(private_memory_needs_the_daemon_for_more_than_its_ring)
 	object = client_object_of(client.objects[CLIENT_BOUNCE].first);
 	object->on_disconnect(object);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, handle_setup, handle_teardown);
-	tcase_add_loop_test(tcase, a_request_that_cannot_be_is_no_op, 0, N_ROWS(refused));
-	tcase_add_test(tcase, a_file_of_another_client_is_refused);
-	tcase_add_test(tcase, an_entry_has_what_the_op_needs);
-	tcase_add_loop_test(tcase, a_read_is_cut_at_the_files_end, 0, N_ROWS(reads));
-	tcase_add_test(tcase, a_read_behind_an_open_write_sees_its_end);
-	tcase_add_test(tcase, all_ops_of_a_batch_reach_the_lane);
-	tcase_add_test(tcase, a_batch_goes_up_to_the_first_that_cannot_be_an_op);
-	tcase_add_test(tcase, without_waiting_a_full_ring_is_an_error);
-	tcase_add_test(tcase, a_vectored_op_takes_an_entry_for_each_buffer);
-	tcase_add_test(tcase, private_memory_needs_the_daemon_for_more_than_its_ring);
-}
-
-SUITE("client_submit", add_tests)
+FIXTURE(handle_setup, handle_teardown)
+TEST_MAIN

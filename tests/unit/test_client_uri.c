@@ -39,7 +39,7 @@ static const struct {
 	{ "fil:///x", -EPROTONOSUPPORT, "scheme fil:" },
 };
 
-START_TEST(a_name_is_a_path_or_a_uri)
+TEST_TABLE(a_name_is_a_path_or_a_uri, names)
 {
 	char *path = NULL;
 	int r = uri_path(names[_i].name, &path);
@@ -51,11 +51,5 @@ START_TEST(a_name_is_a_path_or_a_uri)
 		ck_assert_msg(strstr(dsaio_error(), names[_i].path), "%s", dsaio_error());
 	free(path);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_name_is_a_path_or_a_uri, 0, N_ROWS(names));
-}
-
-SUITE("client_uri", add_tests)
+TEST_MAIN

@@ -81,7 +81,7 @@ static const struct {
 	  105 },
 };
 
-START_TEST(the_op_ends_with_its_last_part)
+TEST_TABLE(the_op_ends_with_its_last_part, ends)
 {
 	struct dsaio_op *last = NULL;
 
@@ -98,18 +98,16 @@ START_TEST(the_op_ends_with_its_last_part)
 		      (uintmax_t)whole->done);
 	ck_assert_uint_eq(handle.pool.n_used, 1); /* no reference to a part is left */
 }
-END_TEST
 
-START_TEST(it_does_not_end_while_further_parts_may_come)
+TEST(it_does_not_end_while_further_parts_may_come)
 {
 	for (unsigned i = 0; i < N_PARTS; i++)
 		ck_assert_ptr_null(end_part(i, PART_BYTES, 0));
 	ck_assert(vector_close(whole));
 	ck_assert_int_eq(whole->result, N_PARTS * PART_BYTES);
 }
-END_TEST
 
-START_TEST(a_part_that_could_not_be_made_fails_it_with_its_sentence)
+TEST(a_part_that_could_not_be_made_fails_it_with_its_sentence)
 {
 	vector_fail(whole, OFF + 250, -ENOMEM, strdup("no memory"));
 	vector_fail(whole, OFF + 260, -EIO, strdup("later"));
@@ -120,9 +118,8 @@ START_TEST(a_part_that_could_not_be_made_fails_it_with_its_sentence)
 	ck_assert_uint_eq(whole->done, 250);
 	ck_assert_str_eq(whole->text, "no memory");
 }
-END_TEST
 
-START_TEST(its_parts_are_walked_also_while_it_ends)
+TEST(its_parts_are_walked_also_while_it_ends)
 {
 	struct dsaio_op *part = vector_part(whole, 0), *next = vector_part(whole, 1);
 
@@ -138,15 +135,6 @@ START_TEST(its_parts_are_walked_also_while_it_ends)
 	op_pool_unref(&handle.pool, next);
 	ck_assert_uint_eq(handle.pool.n_used, 1);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, vector_setup, vector_teardown);
-	tcase_add_loop_test(tcase, the_op_ends_with_its_last_part, 0, N_ROWS(ends));
-	tcase_add_test(tcase, it_does_not_end_while_further_parts_may_come);
-	tcase_add_test(tcase, a_part_that_could_not_be_made_fails_it_with_its_sentence);
-	tcase_add_test(tcase, its_parts_are_walked_also_while_it_ends);
-}
-
-SUITE("client_vector", add_tests)
+FIXTURE(vector_setup, vector_teardown)
+TEST_MAIN

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-START_TEST(the_numbers_are_those_of_the_string)
+TEST(the_numbers_are_those_of_the_string)
 {
 	char text[64];
 
@@ -13,21 +13,13 @@ START_TEST(the_numbers_are_those_of_the_string)
 	ck_assert_str_eq(text, DSAIO_VERSION);
 	ck_assert_str_eq(text, dsaio_version());
 }
-END_TEST
 
-START_TEST(a_newer_version_has_a_larger_number)
+TEST(a_newer_version_has_a_larger_number)
 {
 	ck_assert_uint_eq(dsaio_version_number(), DSAIO_VERSION_NUMBER);
 	ck_assert_uint_eq(DSAIO_VERSION_NUMBER % 1000, DSAIO_VERSION_PATCH);
 	ck_assert_uint_eq(DSAIO_VERSION_NUMBER / 1000 % 1000, DSAIO_VERSION_MINOR);
 	ck_assert_uint_eq(DSAIO_VERSION_NUMBER / 1000000, DSAIO_VERSION_MAJOR);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, the_numbers_are_those_of_the_string);
-	tcase_add_test(tcase, a_newer_version_has_a_larger_number);
-}
-
-SUITE("client_version", add_tests)
+TEST_MAIN

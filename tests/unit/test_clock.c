@@ -2,7 +2,7 @@
 #include "proto/util/clock.h"
 #include "tests/unit/suite.h"
 
-START_TEST(it_counts_the_nanoseconds_of_the_monotonic_clock)
+TEST(it_counts_the_nanoseconds_of_the_monotonic_clock)
 {
 	struct timespec before, after;
 	uint64_t now;
@@ -13,11 +13,5 @@ START_TEST(it_counts_the_nanoseconds_of_the_monotonic_clock)
 	ck_assert_uint_ge(now, (uint64_t)before.tv_sec * 1000000000 + (uint64_t)before.tv_nsec);
 	ck_assert_uint_le(now, (uint64_t)after.tv_sec * 1000000000 + (uint64_t)after.tv_nsec);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, it_counts_the_nanoseconds_of_the_monotonic_clock);
-}
-
-SUITE("clock", add_tests)
+TEST_MAIN

@@ -38,7 +38,7 @@ static int read_text(const char *text)
 	return r < 0 ? r : config_check(&config, &error);
 }
 
-START_TEST(the_defaults_are_those_of_the_manual)
+TEST(the_defaults_are_those_of_the_manual)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	struct memory_limit limit;
@@ -60,9 +60,8 @@ START_TEST(the_defaults_are_those_of_the_manual)
 		ck_assert_uint_ge(config.user_limit[i], config.client_limit[i]);
 	}
 }
-END_TEST
 
-START_TEST(two_users_at_their_bounds_share_the_pool)
+TEST(two_users_at_their_bounds_share_the_pool)
 {
 	ck_assert_int_eq(config_check(&config, &error), 0);
 	ck_assert_uint_le(2 * config.user_limit[QUOTA_POOL_BYTES], config.pool_size);
@@ -72,9 +71,8 @@ START_TEST(two_users_at_their_bounds_share_the_pool)
 	ck_assert_int_eq(config_check(&config, &error), 0);
 	ck_assert_uint_eq(config.user_limit[QUOTA_POOL_BYTES], config.pool_size);
 }
-END_TEST
 
-START_TEST(gpu_memory_has_no_limit_unless_one_is_given)
+TEST(gpu_memory_has_no_limit_unless_one_is_given)
 {
 	ck_assert_int_eq(read_text("[daemon]\nclient_device_max = 0\n"), 0);
 	ck_assert_int_eq(config_check(&config, &error), 0);
@@ -82,9 +80,8 @@ START_TEST(gpu_memory_has_no_limit_unless_one_is_given)
 	ck_assert_uint_eq(config.client_limit[QUOTA_GPU_BYTES], UINT64_MAX);
 	ck_assert_uint_eq(config.user_limit[QUOTA_GPU_BYTES], UINT64_MAX);
 }
-END_TEST
 
-START_TEST(a_whole_file_is_taken)
+TEST(a_whole_file_is_taken)
 {
 	ck_assert_int_eq(read_text("# all keys\n"
 				   "[daemon]\n"
@@ -178,9 +175,8 @@ START_TEST(a_whole_file_is_taken)
 	ck_assert_int_eq(config.engine, GPU_ENGINE_GDS);
 	ck_assert_uint_eq(config.client_limit[QUOTA_GPU_BYTES], UINT64_C(24) << 30);
 }
-END_TEST
 
-START_TEST(a_bound_follows_those_that_are_given)
+TEST(a_bound_follows_those_that_are_given)
 {
 	ck_assert_int_eq(read_text("[daemon]\npool_size = 64M\n"), 0);
 	ck_assert_uint_eq(config.client_limit[QUOTA_POOL_BYTES], 32u << 20);
@@ -194,7 +190,6 @@ START_TEST(a_bound_follows_those_that_are_given)
 	ck_assert_uint_ge(config.user_limit[QUOTA_FILES], 60000);
 	ck_assert_uint_eq(config.client_limit[QUOTA_SLABS], 3);
 }
-END_TEST
 
 static const struct {
 	const char *text;
@@ -265,7 +260,7 @@ static const struct {
 	{ "[daemon\nspin_usec = 1\n", 1, "KEY = VALUE" },
 };
 
-START_TEST(a_mistake_is_told_with_file_line_value_and_what_is_allowed)
+TEST_TABLE(a_mistake_is_told_with_file_line_value_and_what_is_allowed, mistakes)
 {
 	char where[80];
 
@@ -274,9 +269,8 @@ START_TEST(a_mistake_is_told_with_file_line_value_and_what_is_allowed)
 	ck_assert_msg(strncmp(error.text, where, strlen(where)) == 0, "%s", error.text);
 	ck_assert_msg(strstr(error.text, mistakes[_i].why), "%s", error.text);
 }
-END_TEST
 
-START_TEST(all_mistakes_of_a_file_are_told)
+TEST(all_mistakes_of_a_file_are_told)
 {
 	static const char *const words[] = {
 		":2: [daemon] spin_usec = x", ":3: z: must be",
@@ -292,9 +286,8 @@ START_TEST(all_mistakes_of_a_file_are_told)
 		ck_assert_msg(strstr(config.mistakes[i], words[i]), "%s", config.mistakes[i]);
 	ck_assert_str_eq(error.text, config.mistakes[0]);
 }
-END_TEST
 
-START_TEST(a_file_full_of_mistakes_has_an_end)
+TEST(a_file_full_of_mistakes_has_an_end)
 {
 	char text[4000] = "";
 
@@ -305,11 +298,10 @@ START_TEST(a_file_full_of_mistakes_has_an_end)
 	ck_assert_msg(strstr(config.mistakes[CONFIG_MISTAKES_MAX - 1], "there are more mistakes"),
 		      "%s", config.mistakes[CONFIG_MISTAKES_MAX - 1]);
 }
-END_TEST
 
 static const char *const wrong_paths[] = { "path = mnt", "path =", "path /mnt" };
 
-START_TEST(a_path_with_a_mistake_was_called_missing_too)
+TEST_TABLE(a_path_with_a_mistake_was_called_missing_too, wrong_paths)
 {
 	char text[80];
 
@@ -320,7 +312,6 @@ START_TEST(a_path_with_a_mistake_was_called_missing_too)
 	ck_assert_msg(strstr(config.mistakes[1], "[store b]: path is missing"), "%s",
 		      config.mistakes[1]);
 }
-END_TEST
 
 static const struct {
 	const char *text;
@@ -343,7 +334,7 @@ static const struct {
 	  ":3: [profile]: the file has this section already" },
 };
 
-START_TEST(a_kept_profile_has_each_of_its_keys_and_no_other)
+TEST_TABLE(a_kept_profile_has_each_of_its_keys_and_no_other, kept)
 {
 	_cleanup_(fclosep)
 		FILE *file = fmemopen((void *)(uintptr_t)kept[_i].text, strlen(kept[_i].text), "r");
@@ -367,9 +358,8 @@ START_TEST(a_kept_profile_has_each_of_its_keys_and_no_other)
 	ck_assert(profile.single_submit && !profile.overlap_events);
 	ck_assert_uint_eq(profile.intra_op_parallelism, 2);
 }
-END_TEST
 
-START_TEST(the_sample_is_right_as_it_is_and_with_all_its_keys)
+TEST(the_sample_is_right_as_it_is_and_with_all_its_keys)
 {
 	_cleanup_(freep) char *text = file_text("systemd/dsaiod.conf");
 
@@ -382,9 +372,8 @@ START_TEST(the_sample_is_right_as_it_is_and_with_all_its_keys)
 	ck_assert_msg(read_text(text) == 0, "%s", error.text);
 	ck_assert_uint_eq(config.n_stores, 1);
 }
-END_TEST
 
-START_TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
+TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
 {
 	_cleanup_(freep) char *text = file_text("systemd/dsaiod.conf");
 	struct config given = { 0 };
@@ -408,7 +397,6 @@ START_TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
 	ck_assert_str_eq(config.socket_path, given.socket_path);
 	config_deinit(&given);
 }
-END_TEST
 
 static gid_t group_8[] = { 7, 8 };
 static const struct {
@@ -426,7 +414,7 @@ static const struct {
 	{ "no administrators' group", { .uid = 9, .gid = 7 }, false, false },
 };
 
-START_TEST(administrators_are_root_the_daemons_user_and_admin_group)
+TEST_TABLE(administrators_are_root_the_daemons_user_and_admin_group, peers)
 {
 	const struct peer own = { .uid = geteuid() };
 
@@ -436,14 +424,12 @@ START_TEST(administrators_are_root_the_daemons_user_and_admin_group)
 		      peers[_i].what);
 	ck_assert(config_is_admin(&config, &own));
 }
-END_TEST
 
-START_TEST(a_file_that_is_not_there_is_named)
+TEST(a_file_that_is_not_there_is_named)
 {
 	ck_assert_int_eq(config_read(&config, "/nonexistent/dsaiod.conf", &error), -ENOENT);
 	ck_assert_msg(strstr(error.text, "/nonexistent/dsaiod.conf"), "%s", error.text);
 }
-END_TEST
 
 static const struct {
 	const char *text;
@@ -460,15 +446,14 @@ static const struct {
 	{ "a-name-of-thirty-two-characters-=/mnt", -EINVAL },
 };
 
-START_TEST(registry_of_the_command_line)
+TEST_TABLE(registry_of_the_command_line, options)
 {
 	ck_assert_msg(config_add_store(&config, options[_i].text, &error) == options[_i].want, "%s",
 		      options[_i].text);
 	ck_assert_uint_eq(config.n_stores, options[_i].want == 0);
 }
-END_TEST
 
-START_TEST(a_store_of_the_command_line_has_the_default_profile)
+TEST(a_store_of_the_command_line_has_the_default_profile)
 {
 	ck_assert_int_eq(config_add_store(&config, "t=/mnt/t", &error), 0);
 	ck_assert_str_eq(config.stores[0].name, "t");
@@ -478,31 +463,6 @@ START_TEST(a_store_of_the_command_line_has_the_default_profile)
 	ck_assert_int_eq(config_add_store(&config, "t=/mnt/u", &error), -EINVAL);
 	ck_assert_int_eq(config_check(&config, &error), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, the_defaults_are_those_of_the_manual);
-	tcase_add_test(tcase, two_users_at_their_bounds_share_the_pool);
-	tcase_add_test(tcase, gpu_memory_has_no_limit_unless_one_is_given);
-	tcase_add_test(tcase, a_whole_file_is_taken);
-	tcase_add_test(tcase, a_bound_follows_those_that_are_given);
-	tcase_add_loop_test(tcase, a_mistake_is_told_with_file_line_value_and_what_is_allowed, 0,
-			    N_ROWS(mistakes));
-	tcase_add_test(tcase, all_mistakes_of_a_file_are_told);
-	tcase_add_test(tcase, a_file_full_of_mistakes_has_an_end);
-	tcase_add_loop_test(tcase, a_path_with_a_mistake_was_called_missing_too, 0,
-			    N_ROWS(wrong_paths));
-	tcase_add_loop_test(tcase, a_kept_profile_has_each_of_its_keys_and_no_other, 0,
-			    N_ROWS(kept));
-	tcase_add_test(tcase, the_sample_is_right_as_it_is_and_with_all_its_keys);
-	tcase_add_test(tcase, the_samples_bounds_are_the_defaults_under_the_units_limit);
-	tcase_add_loop_test(tcase, administrators_are_root_the_daemons_user_and_admin_group, 0,
-			    N_ROWS(peers));
-	tcase_add_test(tcase, a_file_that_is_not_there_is_named);
-	tcase_add_loop_test(tcase, registry_of_the_command_line, 0, N_ROWS(options));
-	tcase_add_test(tcase, a_store_of_the_command_line_has_the_default_profile);
-}
-
-SUITE("config", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

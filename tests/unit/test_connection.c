@@ -124,7 +124,7 @@ static void send_frame(const int *fds, unsigned n_fds)
 	frame_writer_deinit(&writer);
 }
 
-START_TEST(each_frame_is_served_and_descriptors_that_are_left_are_closed)
+TEST(each_frame_is_served_and_descriptors_that_are_left_are_closed)
 {
 	int fd = open("/dev/null", O_RDONLY);
 
@@ -135,9 +135,8 @@ START_TEST(each_frame_is_served_and_descriptors_that_are_left_are_closed)
 	ck_assert_uint_eq(n_closed, 1);
 	ck_assert_uint_eq(n_lost, 0);
 }
-END_TEST
 
-START_TEST(while_its_owner_may_not_read_requests_stay_in_the_socket)
+TEST(while_its_owner_may_not_read_requests_stay_in_the_socket)
 {
 	int n_bytes = 0;
 
@@ -152,7 +151,6 @@ START_TEST(while_its_owner_may_not_read_requests_stay_in_the_socket)
 	run();
 	ck_assert_uint_eq(n_frames, 1);
 }
-END_TEST
 
 /* The epoll descriptor of base: readable if the next wait would return at once. */
 static int epoll_fd(void)
@@ -210,7 +208,7 @@ static void end_peer(bool is_half)
 	peer_fd = -1;
 }
 
-START_TEST(the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read)
+TEST_TABLE(the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read, peer_ends)
 {
 	static char body[65536];
 
@@ -232,9 +230,8 @@ START_TEST(the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read)
 	ck_assert_uint_eq(n_frames, 0);
 	check_sleeps();
 }
-END_TEST
 
-START_TEST(requests_that_wait_do_not_keep_the_loop_awake)
+TEST(requests_that_wait_do_not_keep_the_loop_awake)
 {
 	static char body[65536], sink[65536];
 
@@ -257,9 +254,8 @@ START_TEST(requests_that_wait_do_not_keep_the_loop_awake)
 	ck_assert_uint_eq(n_frames, 2);
 	check_sleeps();
 }
-END_TEST
 
-START_TEST(a_connection_that_its_owner_stops_watches_no_end)
+TEST(a_connection_that_its_owner_stops_watches_no_end)
 {
 	may_read = false;
 	send_frame(NULL, 0);
@@ -271,9 +267,8 @@ START_TEST(a_connection_that_its_owner_stops_watches_no_end)
 	ck_assert_uint_eq(n_lost, 0);
 	check_sleeps();
 }
-END_TEST
 
-START_TEST(a_pause_that_is_over_reads_to_the_end_of_the_peer)
+TEST(a_pause_that_is_over_reads_to_the_end_of_the_peer)
 {
 	may_read = false;
 	send_frame(NULL, 0);
@@ -286,18 +281,16 @@ START_TEST(a_pause_that_is_over_reads_to_the_end_of_the_peer)
 	ck_assert_uint_eq(n_lost, 1);
 	check_sleeps();
 }
-END_TEST
 
-START_TEST(bytes_that_are_no_frame_are_reported_once)
+TEST(bytes_that_are_no_frame_are_reported_once)
 {
 	ck_assert_int_eq(write(peer_fd, "GET / HTTP/1.0\r\n\r\n", 18), 18);
 	run();
 	ck_assert_uint_eq(n_garbage, 1);
 	ck_assert_uint_eq(n_frames, 0);
 }
-END_TEST
 
-START_TEST(the_end_of_the_peer_is_a_loss_and_makes_it_mute)
+TEST(the_end_of_the_peer_is_a_loss_and_makes_it_mute)
 {
 	int fd;
 
@@ -309,9 +302,8 @@ START_TEST(the_end_of_the_peer_is_a_loss_and_makes_it_mute)
 	ck_assert_int_eq(connection_send(&connection, "x", 1, &fd, 1), 0);
 	ck_assert_uint_eq(n_closed, 1); /* the reply is dropped, its descriptor is not leaked */
 }
-END_TEST
 
-START_TEST(a_full_socket_keeps_replies_until_the_peer_reads)
+TEST(a_full_socket_keeps_replies_until_the_peer_reads)
 {
 	static char body[65536];
 	char sink[65536];
@@ -328,7 +320,6 @@ START_TEST(a_full_socket_keeps_replies_until_the_peer_reads)
 	ck_assert_uint_eq(connection.writer.queued_bytes, 0);
 	ck_assert_uint_eq(total, 16 * (sizeof(body) + FRAME_HEADER_BYTES));
 }
-END_TEST
 
 static void send_reply_fds(unsigned n)
 {
@@ -339,7 +330,7 @@ static void send_reply_fds(unsigned n)
 	}
 }
 
-START_TEST(descriptors_of_replies_are_unread_until_the_socket_is_empty)
+TEST(descriptors_of_replies_are_unread_until_the_socket_is_empty)
 {
 	char sink[FRAME_HEADER_BYTES + 1];
 
@@ -373,9 +364,8 @@ START_TEST(descriptors_of_replies_are_unread_until_the_socket_is_empty)
 	ck_assert_int_eq(n_unread, 0);
 	check_sleeps();
 }
-END_TEST
 
-START_TEST(descriptors_of_replies_that_are_dropped_are_not_unread)
+TEST(descriptors_of_replies_that_are_dropped_are_not_unread)
 {
 	static char body[65536];
 
@@ -390,9 +380,8 @@ START_TEST(descriptors_of_replies_that_are_dropped_are_not_unread)
 	ck_assert_int_eq(n_unread, 0);
 	ck_assert_uint_eq(n_closed, 3);
 }
-END_TEST
 
-START_TEST(only_a_pidfd_is_watched_and_only_one)
+TEST(only_a_pidfd_is_watched_and_only_one)
 {
 	int other = open("/dev/null", O_RDONLY);
 	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
@@ -414,7 +403,6 @@ START_TEST(only_a_pidfd_is_watched_and_only_one)
 	(void)close(pidfd);
 	(void)close(other);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -431,7 +419,7 @@ static const struct {
 	{ "a descriptor behind many bytes", 100000, true, 0 },
 };
 
-START_TEST(unread_descriptors_are_seen_and_kept_and_all_before_them_is_dropped)
+TEST_TABLE(unread_descriptors_are_seen_and_kept_and_all_before_them_is_dropped, unread)
 {
 	static const char bytes[100000];
 	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
@@ -470,27 +458,6 @@ START_TEST(unread_descriptors_are_seen_and_kept_and_all_before_them_is_dropped)
 	(void)close(fds[1]);
 	(void)close(ends[0]);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, each_frame_is_served_and_descriptors_that_are_left_are_closed);
-	tcase_add_test(tcase, while_its_owner_may_not_read_requests_stay_in_the_socket);
-	tcase_add_loop_test(tcase, the_end_of_the_peer_is_a_loss_while_its_owner_may_not_read, 0,
-			    N_ROWS(peer_ends));
-	tcase_add_test(tcase, requests_that_wait_do_not_keep_the_loop_awake);
-	tcase_add_test(tcase, a_connection_that_its_owner_stops_watches_no_end);
-	tcase_add_test(tcase, a_pause_that_is_over_reads_to_the_end_of_the_peer);
-	tcase_add_test(tcase, bytes_that_are_no_frame_are_reported_once);
-	tcase_add_test(tcase, the_end_of_the_peer_is_a_loss_and_makes_it_mute);
-	tcase_add_test(tcase, a_full_socket_keeps_replies_until_the_peer_reads);
-	tcase_add_test(tcase, descriptors_of_replies_are_unread_until_the_socket_is_empty);
-	tcase_add_test(tcase, descriptors_of_replies_that_are_dropped_are_not_unread);
-	tcase_add_test(tcase, only_a_pidfd_is_watched_and_only_one);
-	tcase_add_loop_test(tcase,
-			    unread_descriptors_are_seen_and_kept_and_all_before_them_is_dropped, 0,
-			    N_ROWS(unread));
-}
-
-SUITE("connection", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -2,7 +2,7 @@
 #include "proto/util/cpu.h"
 #include "tests/unit/suite.h"
 
-START_TEST(a_thread_bound_to_one_core_has_one)
+TEST(a_thread_bound_to_one_core_has_one)
 {
 	const unsigned n = cpu_count();
 	cpu_set_t before, one;
@@ -22,11 +22,5 @@ START_TEST(a_thread_bound_to_one_core_has_one)
 	ck_assert_int_eq(sched_setaffinity(0, sizeof(before), &before), 0);
 	ck_assert_uint_eq(cpu_count(), n);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_thread_bound_to_one_core_has_one);
-}
-
-SUITE("cpu", add_tests)
+TEST_MAIN

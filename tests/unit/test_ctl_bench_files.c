@@ -32,7 +32,7 @@ static struct bench_files *make(bool keep)
 	return files;
 }
 
-START_TEST(they_are_whole_and_have_no_name)
+TEST(they_are_whole_and_have_no_name)
 {
 	struct bench_files *files;
 	struct stat st;
@@ -50,9 +50,8 @@ START_TEST(they_are_whole_and_have_no_name)
 	ck_assert_int_eq(rmdir(place.folder), 0); /* with the files there: it is empty */
 	bench_files_free(files);
 }
-END_TEST
 
-START_TEST(those_that_are_kept_stay)
+TEST(those_that_are_kept_stay)
 {
 	char pattern[PATH_MAX + 32];
 	struct stat st;
@@ -72,9 +71,8 @@ START_TEST(those_that_are_kept_stay)
 	globfree(&found);
 	ck_assert_int_eq(rmdir(place.folder), 0);
 }
-END_TEST
 
-START_TEST(without_room_nothing_is_made)
+TEST(without_room_nothing_is_made)
 {
 	struct bench_files *files = NULL;
 
@@ -85,13 +83,5 @@ START_TEST(without_room_nothing_is_made)
 	ck_assert_ptr_null(files);
 	ck_assert_int_eq(rmdir(place.folder), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, they_are_whole_and_have_no_name);
-	tcase_add_test(tcase, those_that_are_kept_stay);
-	tcase_add_test(tcase, without_room_nothing_is_made);
-}
-
-SUITE("ctl bench files", add_tests)
+TEST_MAIN

@@ -21,7 +21,7 @@ static const struct {
 	  "[ \"direct\", \"copied: it is faster\" ]" },
 };
 
-START_TEST(both_ways_are_told_with_the_number_of_their_ops) /* _i: the row */
+TEST_TABLE(both_ways_are_told_with_the_number_of_their_ops, rows) /* _i: the row */
 {
 	struct json_object *array = json_object_new_array();
 	char text[BENCH_GPU_WAYS_BYTES];
@@ -32,9 +32,8 @@ START_TEST(both_ways_are_told_with_the_number_of_their_ops) /* _i: the row */
 	ck_assert_str_eq(json_object_to_json_string(array), rows[_i].json);
 	(void)json_object_put(array);
 }
-END_TEST
 
-START_TEST(the_ops_of_all_processes_are_summed)
+TEST(the_ops_of_all_processes_are_summed)
 {
 	struct bench_gpu_ways sum = { 0 };
 
@@ -44,9 +43,8 @@ START_TEST(the_ops_of_all_processes_are_summed)
 	ck_assert_uint_eq(sum.n_copied, 17);
 	ck_assert_str_eq(sum.why, "it is faster");
 }
-END_TEST
 
-START_TEST(the_longest_reasons_fit)
+TEST(the_longest_reasons_fit)
 {
 	char text[BENCH_GPU_WAYS_BYTES], cufile[BENCH_GPU_WHY_BYTES];
 	struct bench_gpu_ways ways = { UINT64_MAX / 2, UINT64_MAX / 2, "" };
@@ -56,14 +54,5 @@ START_TEST(the_longest_reasons_fit)
 	cufile[sizeof(cufile) - 1] = '\0';
 	ck_assert_str_eq(strchr(bench_gpu_ways_text(&ways, cufile, text), 'w'), ways.why);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, both_ways_are_told_with_the_number_of_their_ops, 0,
-			    (int)(sizeof(rows) / sizeof(*rows)));
-	tcase_add_test(tcase, the_ops_of_all_processes_are_summed);
-	tcase_add_test(tcase, the_longest_reasons_fit);
-}
-
-SUITE("bench gpu", add_tests)
+TEST_MAIN

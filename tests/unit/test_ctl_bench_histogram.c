@@ -10,7 +10,7 @@
 
 static struct bench_histogram histogram;
 
-START_TEST(an_empty_one_says_nothing)
+TEST(an_empty_one_says_nothing)
 {
 	size_t at = 0;
 	uint64_t nsec;
@@ -21,10 +21,9 @@ START_TEST(an_empty_one_says_nothing)
 	ck_assert_double_eq(bench_histogram_mean_half(&histogram), 0);
 	ck_assert_uint_eq(bench_histogram_next(&histogram, &at, &nsec), 0);
 }
-END_TEST
 
 /* Each value alone: the largest of its step is no less, and at most 0.1% more. */
-START_TEST(any_value_is_known_within_a_thousandth)
+TEST(any_value_is_known_within_a_thousandth)
 {
 	for (unsigned power = 0; power < 41; power++)
 		for (int off = -1; off <= 1; off++) {
@@ -41,9 +40,8 @@ START_TEST(any_value_is_known_within_a_thousandth)
 			ck_assert_uint_eq(bench_histogram_next(&histogram, &at, &found), 0);
 		}
 }
-END_TEST
 
-START_TEST(quantiles_are_those_of_the_values)
+TEST(quantiles_are_those_of_the_values)
 {
 	memset(&histogram, 0, sizeof(histogram));
 	for (uint64_t i = 1; i <= 1000; i++)
@@ -54,9 +52,8 @@ START_TEST(quantiles_are_those_of_the_values)
 	ck_assert_uint_eq(bench_histogram_quantile(&histogram, 0.999), 999);
 	ck_assert_uint_eq(bench_histogram_quantile(&histogram, 1), 1000);
 }
-END_TEST
 
-START_TEST(mean_and_deviation_are_exact)
+TEST(mean_and_deviation_are_exact)
 {
 	static const uint64_t values[] = { 2000000, 4000000, 4000000, 4000000,
 					   5000000, 5000000, 7000000, 9000000 };
@@ -72,9 +69,8 @@ START_TEST(mean_and_deviation_are_exact)
 	ck_assert_uint_eq(histogram.min_nsec, 2000000);
 	ck_assert_uint_eq(histogram.max_nsec, 9000000);
 }
-END_TEST
 
-START_TEST(what_takes_hours_counts_as_the_longest)
+TEST(what_takes_hours_counts_as_the_longest)
 {
 	memset(&histogram, 0, sizeof(histogram));
 	bench_histogram_record(&histogram, UINT64_MAX);
@@ -82,9 +78,8 @@ START_TEST(what_takes_hours_counts_as_the_longest)
 	ck_assert_uint_eq(bench_histogram_quantile(&histogram, 1), (UINT64_C(1) << 41) - 1);
 	ck_assert_uint_eq(histogram.max_nsec, UINT64_MAX);
 }
-END_TEST
 
-START_TEST(an_interval_of_latencies_does_not_begin_below_zero)
+TEST(an_interval_of_latencies_does_not_begin_below_zero)
 {
 	struct bench_histogram *h = calloc(1, sizeof(*h));
 
@@ -99,16 +94,5 @@ START_TEST(an_interval_of_latencies_does_not_begin_below_zero)
 	ck_assert_uint_eq(bench_histogram_needed(0.999), 1000);
 	free(h);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, an_empty_one_says_nothing);
-	tcase_add_test(tcase, any_value_is_known_within_a_thousandth);
-	tcase_add_test(tcase, quantiles_are_those_of_the_values);
-	tcase_add_test(tcase, mean_and_deviation_are_exact);
-	tcase_add_test(tcase, an_interval_of_latencies_does_not_begin_below_zero);
-	tcase_add_test(tcase, what_takes_hours_counts_as_the_longest);
-}
-
-SUITE("ctl/bench_histogram", add_tests)
+TEST_MAIN

@@ -30,16 +30,15 @@ static void teardown(void)
 	remove_dir();
 }
 
-START_TEST(a_file_is_named_as_ds_io_names_it)
+TEST(a_file_is_named_as_ds_io_names_it)
 {
 	char expected[PATH_MAX];
 
 	(void)snprintf(expected, sizeof(expected), "%s/_aio_read_5000.pt.3_7", dir);
 	ck_assert_str_eq(path, expected);
 }
-END_TEST
 
-START_TEST(a_file_to_read_is_made_once)
+TEST(a_file_to_read_is_made_once)
 {
 	struct stat before, after;
 
@@ -53,17 +52,15 @@ START_TEST(a_file_to_read_is_made_once)
 	ck_assert_int_eq(fstat(fd, &after), 0);
 	ck_assert_int_eq(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)), 0);
 }
-END_TEST
 
-START_TEST(a_file_that_does_not_fit_is_partial)
+TEST(a_file_that_does_not_fit_is_partial)
 {
 	ck_assert_int_lt(bench_io_open_read(&process, path, (uint64_t)1 << 60, &fd, &made), 0);
 	ck_assert_ptr_nonnull(strstr(process.text, "cannot make the file to read"));
 	ck_assert(made.is_partial);
 }
-END_TEST
 
-START_TEST(a_link_is_not_followed)
+TEST(a_link_is_not_followed)
 {
 	char target[PATH_MAX + 8];
 
@@ -73,9 +70,8 @@ START_TEST(a_link_is_not_followed)
 	ck_assert_ptr_nonnull(strstr(process.text, "is a symbolic link"));
 	ck_assert_int_eq(access(target, F_OK), -1);
 }
-END_TEST
 
-START_TEST(a_file_with_another_name_is_not_written)
+TEST(a_file_with_another_name_is_not_written)
 {
 	char other[PATH_MAX + 8];
 
@@ -92,9 +88,8 @@ START_TEST(a_file_with_another_name_is_not_written)
 	ck_assert_int_lt(bench_io_open_write(&process, path, &fd, &made), 0);
 	ck_assert_ptr_nonnull(strstr(process.text, "belongs to another user, or has another name"));
 }
-END_TEST
 
-START_TEST(only_the_file_that_was_made_is_removed)
+TEST(only_the_file_that_was_made_is_removed)
 {
 	char other[PATH_MAX + 8];
 
@@ -109,18 +104,16 @@ START_TEST(only_the_file_that_was_made_is_removed)
 	ck_assert(bench_io_remove(path, &made));
 	ck_assert_int_eq(access(path, F_OK), -1);
 }
-END_TEST
 
-START_TEST(a_file_that_was_there_is_not_removed)
+TEST(a_file_that_was_there_is_not_removed)
 {
 	(void)close(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
 	ck_assert_int_eq(bench_io_open_write(&process, path, &fd, &made), 0);
 	ck_assert(!bench_io_remove(path, &made));
 	ck_assert_int_eq(access(path, F_OK), 0);
 }
-END_TEST
 
-START_TEST(a_comparison_names_the_byte_that_differs)
+TEST(a_comparison_names_the_byte_that_differs)
 {
 	static char expected[5000];
 
@@ -133,19 +126,6 @@ START_TEST(a_comparison_names_the_byte_that_differs)
 	ck_assert_ptr_nonnull(strstr(process.text, "byte 4321 differs from what was read"));
 	ck_assert_int_lt(bench_io_validate(&process, path, 6000, true), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_file_is_named_as_ds_io_names_it);
-	tcase_add_test(tcase, a_file_to_read_is_made_once);
-	tcase_add_test(tcase, a_file_that_does_not_fit_is_partial);
-	tcase_add_test(tcase, a_link_is_not_followed);
-	tcase_add_test(tcase, a_file_with_another_name_is_not_written);
-	tcase_add_test(tcase, only_the_file_that_was_made_is_removed);
-	tcase_add_test(tcase, a_file_that_was_there_is_not_removed);
-	tcase_add_test(tcase, a_comparison_names_the_byte_that_differs);
-}
-
-SUITE("bench_io_files", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -22,7 +22,7 @@ static void add(uint32_t n, uint64_t nsec)
 		latency_record_add(&record, SIZE, 100, i * MSEC, nsec);
 }
 
-START_TEST(the_mean_of_the_bandwidth_is_of_each_transfer)
+TEST(the_mean_of_the_bandwidth_is_of_each_transfer)
 {
 	_cleanup_(freep) char *text = NULL;
 	size_t len;
@@ -42,9 +42,8 @@ START_TEST(the_mean_of_the_bandwidth_is_of_each_transfer)
 	ck_assert_ptr_nonnull(strstr(text, "-  (needs 1000 transfers)"));
 	ck_assert_ptr_null(strstr(text, "begun a second"));
 }
-END_TEST
 
-START_TEST(the_rate_is_of_the_starts)
+TEST(the_rate_is_of_the_starts)
 {
 	ck_assert_double_eq(latency_record_rate(&record), 0);
 	add(1, MSEC);
@@ -53,9 +52,8 @@ START_TEST(the_rate_is_of_the_starts)
 	record.starting_nsec = 1000 * MSEC;
 	ck_assert_double_eq(latency_record_rate(&record), 10);
 }
-END_TEST
 
-START_TEST(a_percentile_of_too_few_is_null)
+TEST(a_percentile_of_too_few_is_null)
 {
 	struct json_object *object;
 
@@ -69,9 +67,8 @@ START_TEST(a_percentile_of_too_few_is_null)
 	ck_assert_uint_eq(json_object_array_length(json_object_object_get(object, "series")), 100);
 	(void)json_object_put(object);
 }
-END_TEST
 
-START_TEST(many_steps_are_thinned_out_and_the_last_stays)
+TEST(many_steps_are_thinned_out_and_the_last_stays)
 {
 	struct json_object *object, *cdf, *last;
 
@@ -86,15 +83,6 @@ START_TEST(many_steps_are_thinned_out_and_the_last_stays)
 			  LATENCY_SLICES);
 	(void)json_object_put(object);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, begin, NULL);
-	tcase_add_test(tcase, the_mean_of_the_bandwidth_is_of_each_transfer);
-	tcase_add_test(tcase, the_rate_is_of_the_starts);
-	tcase_add_test(tcase, a_percentile_of_too_few_is_null);
-	tcase_add_test(tcase, many_steps_are_thinned_out_and_the_last_stays);
-}
-
-SUITE("latency_record", add_tests)
+FIXTURE(begin, NULL)
+TEST_MAIN

@@ -118,7 +118,7 @@ static void assert_published(uint32_t depth)
 	}
 }
 
-START_TEST(a_later_run_keeps_the_earlier_ones)
+TEST(a_later_run_keeps_the_earlier_ones)
 {
 	make_dir();
 	run_once(1, COMPLETE);
@@ -131,9 +131,8 @@ START_TEST(a_later_run_keeps_the_earlier_ones)
 	assert_whole("sweep.3", 3);
 	remove_dir();
 }
-END_TEST
 
-START_TEST(an_interrupted_or_killed_run_leaves_the_complete_one)
+TEST(an_interrupted_or_killed_run_leaves_the_complete_one)
 {
 	make_dir();
 	run_once(1, COMPLETE);
@@ -150,9 +149,8 @@ START_TEST(an_interrupted_or_killed_run_leaves_the_complete_one)
 	ck_assert(has("sweep.3/" BENCH_ROWS_NAME));
 	remove_dir();
 }
-END_TEST
 
-START_TEST(a_crash_before_the_rename_leaves_the_earlier_run_and_is_resumed)
+TEST(a_crash_before_the_rename_leaves_the_earlier_run_and_is_resumed)
 {
 	struct bench_results results;
 	struct bench_logs *logs = NULL;
@@ -180,10 +178,9 @@ START_TEST(a_crash_before_the_rename_leaves_the_earlier_run_and_is_resumed)
 	assert_whole("sweep.1", 1);
 	remove_dir();
 }
-END_TEST
 
 /* It has nothing to publish, and no run is made of it. */
-START_TEST(a_complete_run_is_resumed_without_a_new_one)
+TEST(a_complete_run_is_resumed_without_a_new_one)
 {
 	struct bench_results results;
 	struct bench_logs *logs = NULL;
@@ -200,9 +197,8 @@ START_TEST(a_complete_run_is_resumed_without_a_new_one)
 	ck_assert(!has("sweep.2"));
 	remove_dir();
 }
-END_TEST
 
-START_TEST(a_run_that_measured_nothing_leaves_nothing)
+TEST(a_run_that_measured_nothing_leaves_nothing)
 {
 	struct bench_results results;
 	struct bench_logs *logs = NULL;
@@ -221,9 +217,8 @@ START_TEST(a_run_that_measured_nothing_leaves_nothing)
 	ck_assert_int_eq(close(dir_fd), 0);
 	ck_assert_int_eq(rmdir(dir), 0);
 }
-END_TEST
 
-START_TEST(the_last_run_with_rows_is_resumed)
+TEST(the_last_run_with_rows_is_resumed)
 {
 	struct bench_results results = { NULL, NULL };
 	struct bench_logs *logs = NULL;
@@ -250,7 +245,6 @@ START_TEST(the_last_run_with_rows_is_resumed)
 	bench_results_deinit(&results);
 	remove_dir();
 }
-END_TEST
 
 /* A planted entry of the directory, and the target that it points to. */
 static const struct {
@@ -266,7 +260,7 @@ static const struct {
 };
 
 /* The rename would replace it. */
-START_TEST(a_file_that_has_the_links_name_stays)
+TEST(a_file_that_has_the_links_name_stays)
 {
 	struct bench_logs *logs = NULL;
 	int fd;
@@ -281,9 +275,8 @@ START_TEST(a_file_that_has_the_links_name_stays)
 	bench_logs_close(logs);
 	remove_dir();
 }
-END_TEST
 
-START_TEST(no_planted_link_is_followed)
+TEST_TABLE(no_planted_link_is_followed, planted)
 {
 	struct bench_results results;
 	struct bench_logs *logs = NULL;
@@ -312,18 +305,5 @@ START_TEST(no_planted_link_is_followed)
 	ck_assert_int_eq(unlinkat(dir_fd, "target", AT_REMOVEDIR), 0); /* nothing new in it */
 	remove_dir();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_later_run_keeps_the_earlier_ones);
-	tcase_add_test(tcase, an_interrupted_or_killed_run_leaves_the_complete_one);
-	tcase_add_test(tcase, a_crash_before_the_rename_leaves_the_earlier_run_and_is_resumed);
-	tcase_add_test(tcase, a_complete_run_is_resumed_without_a_new_one);
-	tcase_add_test(tcase, a_run_that_measured_nothing_leaves_nothing);
-	tcase_add_test(tcase, the_last_run_with_rows_is_resumed);
-	tcase_add_test(tcase, a_file_that_has_the_links_name_stays);
-	tcase_add_loop_test(tcase, no_planted_link_is_followed, 0, N_ROWS(planted));
-}
-
-SUITE("ctl bench logs", add_tests)
+TEST_MAIN

@@ -85,7 +85,7 @@ static void assert_same_row(const struct bench_row *a, const struct bench_row *b
 	ck_assert_str_eq(a->log, b->log);
 }
 
-START_TEST(a_row_comes_back_digit_for_digit)
+TEST(a_row_comes_back_digit_for_digit)
 {
 	struct bench_repetition repetitions[] = { { 1795283201.0981426, 0.05, 0.1, 4096 },
 						  { 1795283202.5, 0.05, 0.1, 4096 } };
@@ -114,10 +114,9 @@ START_TEST(a_row_comes_back_digit_for_digit)
 	bench_results_deinit(&results);
 	remove_results();
 }
-END_TEST
 
 /* A row costs one line, and is there after a crash; one that was cut short is none. */
-START_TEST(rows_are_read_from_the_rows_file_until_one_is_cut_short)
+TEST(rows_are_read_from_the_rows_file_until_one_is_cut_short)
 {
 	struct bench_repetition repetitions[2] = { { .bytes = 1 }, { .bytes = 2 } };
 	struct bench_row row = make_row(repetitions), back;
@@ -161,9 +160,8 @@ START_TEST(rows_are_read_from_the_rows_file_until_one_is_cut_short)
 	ck_assert_int_eq(close(fd), 0);
 	remove_results();
 }
-END_TEST
 
-START_TEST(a_link_is_neither_read_nor_written_through)
+TEST(a_link_is_neither_read_nor_written_through)
 {
 	struct bench_results results;
 	char text[BENCH_TEXT_BYTES];
@@ -184,9 +182,8 @@ START_TEST(a_link_is_neither_read_nor_written_through)
 	ck_assert_int_eq(unlinkat(dir_fd, "target", 0), 0);
 	remove_results();
 }
-END_TEST
 
-START_TEST(rows_that_failed_are_dropped_and_the_others_stay)
+TEST(rows_that_failed_are_dropped_and_the_others_stay)
 {
 	struct bench_repetition repetitions[2] = { { .bytes = 1 }, { .bytes = 2 } };
 	struct bench_row row = make_row(repetitions), back;
@@ -210,7 +207,6 @@ START_TEST(rows_that_failed_are_dropped_and_the_others_stay)
 	bench_row_deinit(&back);
 	bench_results_deinit(&results);
 }
-END_TEST
 
 static const char *const foreign[] = {
 	"",
@@ -224,7 +220,7 @@ static const char *const foreign[] = {
 	"{\"format\": 1, \"points\": []}",
 };
 
-START_TEST(what_is_not_ours_is_refused)
+TEST_TABLE(what_is_not_ours_is_refused, foreign)
 {
 	struct bench_results results;
 	char text[BENCH_TEXT_BYTES];
@@ -236,7 +232,6 @@ START_TEST(what_is_not_ours_is_refused)
 	ck_assert_msg(strstr(text, "is no results of dsaioctl bench"), "%s", text);
 	remove_results();
 }
-END_TEST
 
 static const char *const strange[] = {
 	"[1]",
@@ -247,7 +242,7 @@ static const char *const strange[] = {
 	"[{\"op\": 3, \"error\": {}, \"queue_depth\": 1e300, \"repetitions\": []}]",
 };
 
-START_TEST(rows_that_are_none_do_no_harm)
+TEST_TABLE(rows_that_are_none_do_no_harm, strange)
 {
 	struct profile profile = PROFILE_DEFAULT;
 	struct bench_results results;
@@ -268,9 +263,8 @@ START_TEST(rows_that_are_none_do_no_harm)
 	bench_results_deinit(&results);
 	remove_results();
 }
-END_TEST
 
-START_TEST(a_directory_without_results_is_enoent)
+TEST(a_directory_without_results_is_enoent)
 {
 	struct bench_results results;
 	char text[BENCH_TEXT_BYTES];
@@ -284,17 +278,5 @@ START_TEST(a_directory_without_results_is_enoent)
 	bench_results_deinit(&results);
 	ck_assert_int_eq(close(dir_fd), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_row_comes_back_digit_for_digit);
-	tcase_add_test(tcase, rows_are_read_from_the_rows_file_until_one_is_cut_short);
-	tcase_add_test(tcase, a_link_is_neither_read_nor_written_through);
-	tcase_add_test(tcase, rows_that_failed_are_dropped_and_the_others_stay);
-	tcase_add_loop_test(tcase, what_is_not_ours_is_refused, 0, N_ROWS(foreign));
-	tcase_add_loop_test(tcase, rows_that_are_none_do_no_harm, 0, N_ROWS(strange));
-	tcase_add_test(tcase, a_directory_without_results_is_enoent);
-}
-
-SUITE("ctl bench results", add_tests)
+TEST_MAIN

@@ -25,7 +25,7 @@ static const struct {
 	{ "no object", "[1]", -EINVAL, 0, 0, BENCH_FROM_UNKNOWN },
 };
 
-START_TEST(a_row_has_what_the_object_has) /* _i: the row */
+TEST_TABLE(a_row_has_what_the_object_has, rows) /* _i: the row */
 {
 	struct json_object *object = json_tokener_parse(rows[_i].json);
 	struct bench_row row;
@@ -41,9 +41,8 @@ START_TEST(a_row_has_what_the_object_has) /* _i: the row */
 	}
 	(void)json_object_put(object);
 }
-END_TEST
 
-START_TEST(each_source_has_a_name_that_reads_back)
+TEST(each_source_has_a_name_that_reads_back)
 {
 	for (int i = BENCH_FROM_UNKNOWN; i <= BENCH_FROM_MEMORY; i++) {
 		struct bench_row row = { .source = (enum bench_source)i }, back;
@@ -56,9 +55,8 @@ START_TEST(each_source_has_a_name_that_reads_back)
 		(void)json_object_put(object);
 	}
 }
-END_TEST
 
-START_TEST(bytes_that_are_not_known_are_null)
+TEST(bytes_that_are_not_known_are_null)
 {
 	struct json_object *object = bench_bytes_json(5);
 
@@ -66,13 +64,5 @@ START_TEST(bytes_that_are_not_known_are_null)
 	ck_assert_uint_eq(json_object_get_uint64(object), 5);
 	(void)json_object_put(object);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_row_has_what_the_object_has, 0, N_ROWS(rows));
-	tcase_add_test(tcase, each_source_has_a_name_that_reads_back);
-	tcase_add_test(tcase, bytes_that_are_not_known_are_null);
-}
-
-SUITE("bench_row", add_tests)
+TEST_MAIN

@@ -21,7 +21,7 @@ static const struct {
 	{ 63, "read_single_overlap_ftd1_d128_bs8M_p8" },
 };
 
-START_TEST(the_default_space_has_deepspeeds_points_and_names)
+TEST_TABLE(the_default_space_has_deepspeeds_points_and_names, defaults)
 {
 	struct bench_space space;
 	struct profile profile;
@@ -32,9 +32,8 @@ START_TEST(the_default_space_has_deepspeeds_points_and_names)
 	profile = bench_space_point(&space, defaults[_i].i);
 	ck_assert_str_eq(bench_log_name(name, BENCH_READ, &profile, 1), defaults[_i].read_log);
 }
-END_TEST
 
-START_TEST(block_sizes_have_the_largest_unit_that_divides_them)
+TEST(block_sizes_have_the_largest_unit_that_divides_them)
 {
 	char text[UNITS_TEXT_BYTES];
 
@@ -42,9 +41,8 @@ START_TEST(block_sizes_have_the_largest_unit_that_divides_them)
 	ck_assert_str_eq(bench_block_size_name(text, 1536u << 10), "1536K");
 	ck_assert_str_eq(bench_block_size_name(text, 64u << 20), "64M");
 }
-END_TEST
 
-START_TEST(missing_lists_have_ds_ios_defaults)
+TEST(missing_lists_have_ds_ios_defaults)
 {
 	static const char json[] = "{\"block_size\": [\"128K\", 4096]}\n";
 	struct bench_space space;
@@ -59,9 +57,8 @@ START_TEST(missing_lists_have_ds_ios_defaults)
 	ck_assert_uint_eq(profile.intra_op_parallelism, 1);
 	ck_assert(profile.overlap_events && !profile.single_submit);
 }
-END_TEST
 
-START_TEST(a_space_read_and_printed_is_the_same)
+TEST(a_space_read_and_printed_is_the_same)
 {
 	static const char json[] = "{\"block_size\":[\"128K\",\"1M\"],\"queue_depth\":[32,64],"
 				   "\"sequential_requests\":[true,false],"
@@ -76,7 +73,6 @@ START_TEST(a_space_read_and_printed_is_the_same)
 	ck_assert_str_eq(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN), json);
 	(void)json_object_put(object);
 }
-END_TEST
 
 static const struct {
 	const char *json, *text;
@@ -110,7 +106,7 @@ static const struct {
 	{ "{\"\xff\": [1]}", "s:1:" },
 };
 
-START_TEST(what_is_no_space_is_told_with_its_place)
+TEST_TABLE(what_is_no_space_is_told_with_its_place, bad)
 {
 	struct bench_space space;
 	char text[512];
@@ -120,9 +116,8 @@ START_TEST(what_is_no_space_is_told_with_its_place)
 			 -EINVAL);
 	ck_assert_msg(strstr(text, bad[_i].text), "%s: \"%s\"", bad[_i].json, text);
 }
-END_TEST
 
-START_TEST(too_many_points_are_told)
+TEST(too_many_points_are_told)
 {
 	char json[4096] = "{\"queue_depth\": [1", text[512];
 	struct bench_space space;
@@ -137,9 +132,8 @@ START_TEST(too_many_points_are_told)
 			 -EINVAL);
 	ck_assert_msg(strstr(text, "has 12800 points: at most 10000"), "%s", text);
 }
-END_TEST
 
-START_TEST(no_values_points_lie_together_in_the_order)
+TEST(no_values_points_lie_together_in_the_order)
 {
 	bool is_there[64] = { false };
 	size_t order[64], n_changes = 0;
@@ -156,18 +150,5 @@ START_TEST(no_values_points_lie_together_in_the_order)
 	}
 	ck_assert_uint_gt(n_changes, 20);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, the_default_space_has_deepspeeds_points_and_names, 0,
-			    N_ROWS(defaults));
-	tcase_add_test(tcase, block_sizes_have_the_largest_unit_that_divides_them);
-	tcase_add_test(tcase, missing_lists_have_ds_ios_defaults);
-	tcase_add_test(tcase, a_space_read_and_printed_is_the_same);
-	tcase_add_loop_test(tcase, what_is_no_space_is_told_with_its_place, 0, N_ROWS(bad));
-	tcase_add_test(tcase, too_many_points_are_told);
-	tcase_add_test(tcase, no_values_points_lie_together_in_the_order);
-}
-
-SUITE("ctl bench space", add_tests)
+TEST_MAIN

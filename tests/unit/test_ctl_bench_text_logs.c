@@ -24,7 +24,7 @@ static void add_row(struct bench_results *results, uint32_t depth, const char *l
 	ck_assert_int_eq(bench_results_add(results, &row), 0);
 }
 
-START_TEST(a_log_is_named_as_deepspeed_names_it)
+TEST(a_log_is_named_as_deepspeed_names_it)
 {
 	const struct bench_task task = { .op = BENCH_READ,
 					 .profile = { 1u << 20, 32, true, true, 8 } };
@@ -33,10 +33,9 @@ START_TEST(a_log_is_named_as_deepspeed_names_it)
 	text_logs_name(log, &task, 1);
 	ck_assert_str_eq(log, "_aio_bench_read_logs/read_single_overlap_ftd1_d32_bs1M_p8.txt");
 }
-END_TEST
 
 /* The results may be those of an earlier run, in a file that any program may have written. */
-START_TEST(a_log_that_a_row_names_elsewhere_is_in_its_directory)
+TEST(a_log_that_a_row_names_elsewhere_is_in_its_directory)
 {
 	struct bench_results results;
 	char name[BENCH_TEXT_BYTES] = "";
@@ -50,9 +49,8 @@ START_TEST(a_log_that_a_row_names_elsewhere_is_in_its_directory)
 	ck_assert(!is_there("escaped.txt") && is_there("_aio_bench_write_logs"));
 	bench_results_deinit(&results);
 }
-END_TEST
 
-START_TEST(what_cannot_be_written_is_named)
+TEST(what_cannot_be_written_is_named)
 {
 	struct bench_results results;
 	char name[BENCH_TEXT_BYTES] = "";
@@ -65,14 +63,6 @@ START_TEST(what_cannot_be_written_is_named)
 	ck_assert_str_eq(name, "_aio_bench_write_logs");
 	bench_results_deinit(&results);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, make_dir, remove_dir);
-	tcase_add_test(tcase, a_log_is_named_as_deepspeed_names_it);
-	tcase_add_test(tcase, a_log_that_a_row_names_elsewhere_is_in_its_directory);
-	tcase_add_test(tcase, what_cannot_be_written_is_named);
-}
-
-SUITE("text_logs", add_tests)
+FIXTURE(make_dir, remove_dir)
+TEST_MAIN

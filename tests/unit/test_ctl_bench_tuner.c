@@ -128,7 +128,7 @@ static const struct {
 	{ "all are equal: the cheapest", 0.01, 0.02, 0, 63, 1, 0, 0, 45 },
 };
 
-START_TEST(runs_agree_on_a_fast_and_cheap_point)
+TEST_TABLE(runs_agree_on_a_fast_and_cheap_point, spaces)
 {
 	unsigned n = 0;
 
@@ -149,10 +149,9 @@ START_TEST(runs_agree_on_a_fast_and_cheap_point)
 	}
 	ck_assert_msg(n >= spaces[_i].least, "%s: %u of 50", spaces[_i].what, n);
 }
-END_TEST
 
 /* A run with wide intervals once recommended a profile that was 46% slower. */
-START_TEST(a_wide_interval_recommends_no_point_that_is_slower_by_more_than_5_percent)
+TEST(a_wide_interval_recommends_no_point_that_is_slower_by_more_than_5_percent)
 {
 	unsigned n_wide = 0;
 
@@ -169,9 +168,8 @@ START_TEST(a_wide_interval_recommends_no_point_that_is_slower_by_more_than_5_per
 	}
 	ck_assert_uint_gt(n_wide, 50); /* else this tests nothing */
 }
-END_TEST
 
-START_TEST(a_cheaper_point_is_recommended_if_intervals_overlap_and_it_loses_little)
+TEST(a_cheaper_point_is_recommended_if_intervals_overlap_and_it_loses_little)
 {
 	unsigned n_overlaps = 0;
 
@@ -190,9 +188,8 @@ START_TEST(a_cheaper_point_is_recommended_if_intervals_overlap_and_it_loses_litt
 	}
 	ck_assert_uint_gt(n_overlaps, 50);
 }
-END_TEST
 
-START_TEST(intervals_hold_what_they_promise)
+TEST(intervals_hold_what_they_promise)
 {
 	unsigned n = 0, n_in = 0;
 
@@ -212,10 +209,9 @@ START_TEST(intervals_hold_what_they_promise)
 	ck_assert_double_gt((double)n_in / n, 0.90);
 	ck_assert_double_lt((double)n_in / n, 0.99);
 }
-END_TEST
 
 /* Also in a late round.  Point 1 is known before; point 0 is found out, and so is 2 in the last one. */
-START_TEST(a_point_that_no_transfer_brings_to_its_depth_is_not_ranked)
+TEST(a_point_that_no_transfer_brings_to_its_depth_is_not_ranked)
 {
 	struct tuner_verdict v;
 
@@ -234,10 +230,9 @@ START_TEST(a_point_that_no_transfer_brings_to_its_depth_is_not_ranked)
 	ck_assert_uint_eq(device.n_steps[1], 0);
 	ck_assert_uint_eq(device.n_steps[2], device.n_steps[4] + 1);
 }
-END_TEST
 
 /* As a sweep measures it: short ones look twice as fast. */
-START_TEST(ranks_rest_on_rounds_of_whole_transfers)
+TEST(ranks_rest_on_rounds_of_whole_transfers)
 {
 	const struct tuner_point points[] = { { 0, 4096 }, { 1, 4096 } };
 	const struct tuner_options options = {
@@ -257,10 +252,9 @@ START_TEST(ranks_rest_on_rounds_of_whole_transfers)
 	ck_assert_uint_eq(v.n_rounds, TUNER_ROUNDS);
 	tuner_free(tuner);
 }
-END_TEST
 
 /* A sweep of six loops, of which one warms up, moves 12 times as much as a loop of all points. */
-START_TEST(a_fifth_of_a_sweep_finds_the_best_and_slow_points_are_measured_once)
+TEST(a_fifth_of_a_sweep_finds_the_best_and_slow_points_are_measured_once)
 {
 	for (uint64_t seed = 1; seed <= 50; seed++) {
 		struct tuner_verdict v;
@@ -275,9 +269,8 @@ START_TEST(a_fifth_of_a_sweep_finds_the_best_and_slow_points_are_measured_once)
 		ck_assert_uint_le(device.n_bytes, IO_SIZE * N_POINTS * 12 / 5);
 	}
 }
-END_TEST
 
-START_TEST(points_that_fail_are_out)
+TEST(points_that_fail_are_out)
 {
 	struct tuner_verdict v;
 
@@ -293,9 +286,8 @@ START_TEST(points_that_fail_are_out)
 	device.fails_at[0] = device.fails_at[1] = 1;
 	ck_assert_uint_eq(judge(2, true, true).n_ranks, 0);
 }
-END_TEST
 
-START_TEST(each_direction_has_a_speed_of_its_own_and_the_sum_needs_both)
+TEST(each_direction_has_a_speed_of_its_own_and_the_sum_needs_both)
 {
 	struct tuner_interval speed;
 	struct tuner_verdict v;
@@ -316,21 +308,5 @@ START_TEST(each_direction_has_a_speed_of_its_own_and_the_sum_needs_both)
 	ck_assert(!tuner_has_goal(tuner, TUNER_WRITE) && !tuner_has_goal(tuner, TUNER_SUM));
 	tuner_free(tuner);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, runs_agree_on_a_fast_and_cheap_point, 0, N_ROWS(spaces));
-	tcase_add_test(tcase,
-		       a_wide_interval_recommends_no_point_that_is_slower_by_more_than_5_percent);
-	tcase_add_test(tcase,
-		       a_cheaper_point_is_recommended_if_intervals_overlap_and_it_loses_little);
-	tcase_add_test(tcase, intervals_hold_what_they_promise);
-	tcase_add_test(tcase, a_point_that_no_transfer_brings_to_its_depth_is_not_ranked);
-	tcase_add_test(tcase, ranks_rest_on_rounds_of_whole_transfers);
-	tcase_add_test(tcase, a_fifth_of_a_sweep_finds_the_best_and_slow_points_are_measured_once);
-	tcase_add_test(tcase, points_that_fail_are_out);
-	tcase_add_test(tcase, each_direction_has_a_speed_of_its_own_and_the_sum_needs_both);
-}
-
-SUITE("ctl/bench_tuner", add_tests)
+TEST_MAIN

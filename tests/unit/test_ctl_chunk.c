@@ -24,7 +24,7 @@ static const struct {
 	{ "empty", 77, 77, 77, 0 },
 };
 
-START_TEST(a_chunk_begins_in_its_memory_as_in_its_page) /* _i: the row */
+TEST_TABLE(a_chunk_begins_in_its_memory_as_in_its_page, places) /* _i: the row */
 {
 	struct chunk chunk = { .memory = memory };
 
@@ -33,7 +33,6 @@ START_TEST(a_chunk_begins_in_its_memory_as_in_its_page) /* _i: the row */
 			      chunk.off == places[_i].off,
 		      "%s", places[_i].what);
 }
-END_TEST
 
 static int file_of(size_t bytes)
 {
@@ -48,7 +47,7 @@ static int file_of(size_t bytes)
 	return fd;
 }
 
-START_TEST(a_read_ends_at_the_end_of_the_file)
+TEST(a_read_ends_at_the_end_of_the_file)
 {
 	struct side side = { .path = "file", .fd = file_of(5000) };
 	struct chunk chunk = { .memory = memory };
@@ -63,9 +62,8 @@ START_TEST(a_read_ends_at_the_end_of_the_file)
 	ck_assert_int_eq(chunk.data[3999], (char)(4999 * 7));
 	(void)close(side.fd);
 }
-END_TEST
 
-START_TEST(a_write_goes_to_the_chunk_s_offset)
+TEST(a_write_goes_to_the_chunk_s_offset)
 {
 	struct side side = { .path = "file", .fd = file_of(0) };
 	struct chunk chunk = { .memory = memory };
@@ -81,9 +79,8 @@ START_TEST(a_write_goes_to_the_chunk_s_offset)
 	ck_assert_str_eq(found, "abc");
 	(void)close(side.fd);
 }
-END_TEST
 
-START_TEST(a_failure_names_path_call_offset_and_error)
+TEST(a_failure_names_path_call_offset_and_error)
 {
 	struct side side = { .path = "closed", .fd = -1 };
 	struct chunk chunk = { .memory = memory };
@@ -95,9 +92,8 @@ START_TEST(a_failure_names_path_call_offset_and_error)
 	ck_assert_int_eq(chunk_finish(&chunk, &side, true, &done, text), -EBADF);
 	ck_assert_str_eq(text, "closed: write at byte 4096: Bad file descriptor");
 }
-END_TEST
 
-START_TEST(a_stream_fills_the_chunk_over_several_reads)
+TEST(a_stream_fills_the_chunk_over_several_reads)
 {
 	struct side side = { .path = "stream", .is_stream = true };
 	struct chunk chunk = { .memory = memory };
@@ -121,9 +117,8 @@ START_TEST(a_stream_fills_the_chunk_over_several_reads)
 	ck_assert_int_eq(memcmp(chunk.data, "rld", 3), 0);
 	(void)close(fds[0]);
 }
-END_TEST
 
-START_TEST(a_stream_that_nothing_reads_is_a_broken_pipe)
+TEST(a_stream_that_nothing_reads_is_a_broken_pipe)
 {
 	struct side side = { .path = "stream", .is_stream = true };
 	struct chunk chunk = { .memory = memory };
@@ -141,16 +136,5 @@ START_TEST(a_stream_that_nothing_reads_is_a_broken_pipe)
 	ck_assert_int_eq(chunk_drop(&chunk), 0); /* no op: nothing to wait for */
 	(void)close(fds[1]);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_chunk_begins_in_its_memory_as_in_its_page, 0, N_ROWS(places));
-	tcase_add_test(tcase, a_read_ends_at_the_end_of_the_file);
-	tcase_add_test(tcase, a_write_goes_to_the_chunk_s_offset);
-	tcase_add_test(tcase, a_failure_names_path_call_offset_and_error);
-	tcase_add_test(tcase, a_stream_fills_the_chunk_over_several_reads);
-	tcase_add_test(tcase, a_stream_that_nothing_reads_is_a_broken_pipe);
-}
-
-SUITE("chunk", add_tests)
+TEST_MAIN

@@ -67,7 +67,7 @@ static void begin(struct destination *d, struct side *side)
 	ck_assert_int_eq(write(side->fd, "new", 3), 3);
 }
 
-START_TEST(a_file_that_appeared_meanwhile_stays)
+TEST(a_file_that_appeared_meanwhile_stays)
 {
 	struct destination d = DESTINATION_INIT;
 	struct side side = { .fd = -1 };
@@ -79,9 +79,8 @@ START_TEST(a_file_that_appeared_meanwhile_stays)
 	ck_assert_int_eq(size_of_file(), 11);
 	(void)close(side.fd);
 }
-END_TEST
 
-START_TEST(a_file_that_became_a_link_after_the_check_is_refused)
+TEST(a_file_that_became_a_link_after_the_check_is_refused)
 {
 	struct destination d = DESTINATION_INIT;
 	struct side side = { .path = path, .fd = -1 };
@@ -100,9 +99,8 @@ START_TEST(a_file_that_became_a_link_after_the_check_is_refused)
 	ck_assert_int_eq(size_of_file(), 11);
 	ck_assert_int_eq(unlink(other), 0);
 }
-END_TEST
 
-START_TEST(a_temporary_file_that_is_removed_meanwhile_is_an_error_with_a_message)
+TEST(a_temporary_file_that_is_removed_meanwhile_is_an_error_with_a_message)
 {
 	struct destination d = DESTINATION_INIT;
 	struct side side = { .fd = -1 };
@@ -118,9 +116,8 @@ START_TEST(a_temporary_file_that_is_removed_meanwhile_is_an_error_with_a_message
 	ck_assert_int_eq(size_of_file(), 11);
 	(void)close(side.fd);
 }
-END_TEST
 
-START_TEST(a_full_disk_is_refused_with_advice)
+TEST(a_full_disk_is_refused_with_advice)
 {
 	struct destination d = DESTINATION_INIT;
 	struct side side = { .fd = -1 };
@@ -135,16 +132,6 @@ START_TEST(a_full_disk_is_refused_with_advice)
 	destination_deinit(&d);
 	(void)close(side.fd);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_file_that_appeared_meanwhile_stays);
-	tcase_add_test(tcase, a_file_that_became_a_link_after_the_check_is_refused);
-	tcase_add_test(tcase,
-		       a_temporary_file_that_is_removed_meanwhile_is_an_error_with_a_message);
-	tcase_add_test(tcase, a_full_disk_is_refused_with_advice);
-}
-
-SUITE("destination", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -53,7 +53,7 @@ static int parse(const char *line)
 	return r < 0 ? r : n_args;
 }
 
-START_TEST(options_may_stand_anywhere)
+TEST(options_may_stand_anywhere)
 {
 	ck_assert_int_eq(parse("--read bench --io_size 4M io --folder=/nvme"), 2);
 	ck_assert_str_eq(args[0], "bench");
@@ -62,17 +62,15 @@ START_TEST(options_may_stand_anywhere)
 	ck_assert_uint_eq(io_size, 4u << 20);
 	ck_assert_str_eq(folder, "/nvme");
 }
-END_TEST
 
-START_TEST(hyphens_and_underscores_are_the_same)
+TEST(hyphens_and_underscores_are_the_same)
 {
 	ck_assert_int_eq(parse("--io-size 512 --queue-depth=7"), 0);
 	ck_assert_uint_eq(io_size, 512);
 	ck_assert_uint_eq(depth, 7);
 }
-END_TEST
 
-START_TEST(a_list_goes_up_to_the_next_option_and_may_come_again)
+TEST(a_list_goes_up_to_the_next_option_and_may_come_again)
 {
 	ck_assert_int_eq(parse("--folder_to_device_mapping /a:0 /b:1 --read "
 			       "--folder_to_device_mapping /c:2"),
@@ -81,9 +79,8 @@ START_TEST(a_list_goes_up_to_the_next_option_and_may_come_again)
 	ck_assert_str_eq(mapping.items[1], "/b:1");
 	ck_assert_str_eq(mapping.items[2], "/c:2");
 }
-END_TEST
 
-START_TEST(a_number_may_follow_an_option_that_needs_none)
+TEST(a_number_may_follow_an_option_that_needs_none)
 {
 	ck_assert_int_eq(parse("--gpu 3"), 1);
 	ck_assert(gpu.is_given && !gpu.has_number);
@@ -93,15 +90,13 @@ START_TEST(a_number_may_follow_an_option_that_needs_none)
 	ck_assert_int_eq(parse("--gpu=cuda:2"), 0);
 	ck_assert(gpu.has_number && gpu.number == 2);
 }
-END_TEST
 
-START_TEST(behind_two_dashes_nothing_is_an_option)
+TEST(behind_two_dashes_nothing_is_an_option)
 {
 	ck_assert_int_eq(parse("cp -- --read -x"), 3);
 	ck_assert_str_eq(args[1], "--read");
 	ck_assert(!is_read);
 }
-END_TEST
 
 static const struct {
 	const char *line, *text;
@@ -126,15 +121,14 @@ static const struct {
 	{ "--queue_depth -1", "--queue_depth -1: is no number: write for example 8" },
 };
 
-START_TEST(a_mistake_names_the_option_and_what_it_takes)
+TEST_TABLE(a_mistake_names_the_option_and_what_it_takes, mistakes)
 {
 	ck_assert_int_eq(parse(mistakes[_i].line), -EINVAL);
 	ck_assert_str_eq(text, mistakes[_i].text);
 }
-END_TEST
 
 /* Man page and help show exactly the options that the parser knows. */
-START_TEST(each_option_of_a_command_is_in_its_help)
+TEST(each_option_of_a_command_is_in_its_help)
 {
 	const struct command *commands[] = { &command_status, &command_cp, &command_bench };
 
@@ -144,19 +138,6 @@ START_TEST(each_option_of_a_command_is_in_its_help)
 				      "%s --help lacks --%s", commands[i]->name,
 				      commands[i]->flags.flags[k].name);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, reset, reset);
-	tcase_add_test(tcase, options_may_stand_anywhere);
-	tcase_add_test(tcase, hyphens_and_underscores_are_the_same);
-	tcase_add_test(tcase, a_list_goes_up_to_the_next_option_and_may_come_again);
-	tcase_add_test(tcase, a_number_may_follow_an_option_that_needs_none);
-	tcase_add_test(tcase, behind_two_dashes_nothing_is_an_option);
-	tcase_add_loop_test(tcase, a_mistake_names_the_option_and_what_it_takes, 0,
-			    N_ROWS(mistakes));
-	tcase_add_test(tcase, each_option_of_a_command_is_in_its_help);
-}
-
-SUITE("ctl flags", add_tests)
+FIXTURE(reset, reset)
+TEST_MAIN

@@ -34,7 +34,7 @@ static int make_memory(void)
 	return fd;
 }
 
-START_TEST(small_pages_are_none)
+TEST(small_pages_are_none)
 {
 	int fd = make_memory();
 	char *memory = map_unaligned(fd);
@@ -47,9 +47,8 @@ START_TEST(small_pages_are_none)
 	ck_assert_uint_eq(huge_pages_bytes(memory + 12288, 8192), 0);
 	ck_assert_int_eq(close(fd), 0);
 }
-END_TEST
 
-START_TEST(huge_pages_are_found_through_an_unaligned_mapping)
+TEST(huge_pages_are_found_through_an_unaligned_mapping)
 {
 	int fd = make_memory();
 	char *room = mmap(NULL, BYTES + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -70,19 +69,10 @@ START_TEST(huge_pages_are_found_through_an_unaligned_mapping)
 	ck_assert_uint_ge(huge_pages_bytes(memory, BYTES), 3 * HUGE_BYTES);
 	ck_assert_int_eq(close(fd), 0);
 }
-END_TEST
 
-START_TEST(what_is_no_shared_mapping_is_not_known)
+TEST(what_is_no_shared_mapping_is_not_known)
 {
 	ck_assert_uint_eq(huge_pages_bytes(NULL, 4096), UINT64_MAX);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, small_pages_are_none);
-	tcase_add_test(tcase, huge_pages_are_found_through_an_unaligned_mapping);
-	tcase_add_test(tcase, what_is_no_shared_mapping_is_not_known);
-}
-
-SUITE("ctl huge pages", add_tests)
+TEST_MAIN

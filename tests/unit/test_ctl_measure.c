@@ -3,7 +3,7 @@
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
 
-START_TEST(bytes_add_up_and_the_slowest_process_counts)
+TEST(bytes_add_up_and_the_slowest_process_counts)
 {
 	const struct measure_part parts[] = {
 		{ .task_sec = 1.0, .e2e_sec = 2.5, .bytes = (uint64_t)1 << 30 },
@@ -18,9 +18,8 @@ START_TEST(bytes_add_up_and_the_slowest_process_counts)
 	ck_assert_double_eq(m.e2e_sec, 2.5);
 	ck_assert_double_eq(m.e2e_speed, 1.6);
 }
-END_TEST
 
-START_TEST(no_time_gives_no_speed)
+TEST(no_time_gives_no_speed)
 {
 	const struct measure_part part = { .bytes = 1 };
 	struct measure m;
@@ -29,10 +28,9 @@ START_TEST(no_time_gives_no_speed)
 	ck_assert_double_eq(m.task_speed, 0);
 	ck_assert_double_eq(m.e2e_speed, 0);
 }
-END_TEST
 
 /* The lines as ds_io printed them, and as DeepSpeed's parse_nvme_stats reads them. */
-START_TEST(result_lines_are_those_of_ds_io)
+TEST(result_lines_are_those_of_ds_io)
 {
 	_cleanup_(freep) char *text = NULL;
 	struct measure m = { .task_sec = 0.031647682189941406,
@@ -55,13 +53,5 @@ START_TEST(result_lines_are_those_of_ds_io)
 			       "E2E Write Latency = 0.031697988510131836 sec\n"
 			       "E2E Write Speed = 12.323337169333062 GB/sec\n");
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, bytes_add_up_and_the_slowest_process_counts);
-	tcase_add_test(tcase, no_time_gives_no_speed);
-	tcase_add_test(tcase, result_lines_are_those_of_ds_io);
-}
-
-SUITE("ctl measure", add_tests)
+TEST_MAIN

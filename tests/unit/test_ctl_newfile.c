@@ -93,7 +93,7 @@ static const char *read_text(const char *name)
 	return fd < 0 ? NULL : text;
 }
 
-START_TEST(a_commit_replaces_the_file_of_that_name) /* _i: kind */
+TEST_LOOP(a_commit_replaces_the_file_of_that_name, N_KINDS) /* _i: kind */
 {
 	struct newfile file;
 
@@ -109,9 +109,8 @@ START_TEST(a_commit_replaces_the_file_of_that_name) /* _i: kind */
 	}
 	ck_assert_str_eq(read_text("a"), "new");
 }
-END_TEST
 
-START_TEST(a_discarded_file_leaves_nothing) /* _i: kind */
+TEST_LOOP(a_discarded_file_leaves_nothing, N_KINDS) /* _i: kind */
 {
 	struct newfile file;
 
@@ -122,10 +121,10 @@ START_TEST(a_discarded_file_leaves_nothing) /* _i: kind */
 	newfile_discard(&file);
 	ck_assert_ptr_null(read_text("a"));
 }
-END_TEST
 
 /* As the daemon does for a while. */
-START_TEST(a_discarded_file_gives_its_room_back_while_another_process_has_it_open) /* _i: kind */
+TEST_LOOP(a_discarded_file_gives_its_room_back_while_another_process_has_it_open,
+	  N_KINDS) /* _i: kind */
 {
 	struct newfile file;
 	struct stat st;
@@ -141,9 +140,8 @@ START_TEST(a_discarded_file_gives_its_room_back_while_another_process_has_it_ope
 	ck_assert_int_eq(st.st_blocks, 0);
 	(void)close(other);
 }
-END_TEST
 
-START_TEST(a_discarded_file_that_has_another_name_keeps_its_bytes)
+TEST(a_discarded_file_that_has_another_name_keeps_its_bytes)
 {
 	struct newfile file;
 
@@ -154,9 +152,8 @@ START_TEST(a_discarded_file_that_has_another_name_keeps_its_bytes)
 	newfile_discard(&file);
 	ck_assert_str_eq(read_text("a"), "kept");
 }
-END_TEST
 
-START_TEST(a_placed_file_that_is_removed_keeps_its_bytes_for_readers) /* _i: replaces */
+TEST_LOOP(a_placed_file_that_is_removed_keeps_its_bytes_for_readers, 2) /* _i: replaces */
 {
 	struct newfile file;
 	struct stat st;
@@ -172,9 +169,8 @@ START_TEST(a_placed_file_that_is_removed_keeps_its_bytes_for_readers) /* _i: rep
 	ck_assert_int_eq(st.st_size, 4);
 	(void)close(reader);
 }
-END_TEST
 
-START_TEST(a_commit_that_fails_leaves_nothing) /* _i: kind */
+TEST_LOOP(a_commit_that_fails_leaves_nothing, N_KINDS) /* _i: kind */
 {
 	struct newfile file;
 
@@ -185,9 +181,8 @@ START_TEST(a_commit_that_fails_leaves_nothing) /* _i: kind */
 	ck_assert_int_eq(file.fd, -1);
 	ck_assert_int_eq(unlinkat(dir_fd, "a", AT_REMOVEDIR), 0);
 }
-END_TEST
 
-START_TEST(a_rename_replaces_only_if_it_is_told_to) /* _i: kind */
+TEST_LOOP(a_rename_replaces_only_if_it_is_told_to, N_KINDS) /* _i: kind */
 {
 	struct newfile file;
 	int fd = openat(dir_fd, "a", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -205,9 +200,8 @@ START_TEST(a_rename_replaces_only_if_it_is_told_to) /* _i: kind */
 	newfile_discard(&file); /* closes it, and removes nothing */
 	ck_assert_str_eq(read_text("a"), "ours");
 }
-END_TEST
 
-START_TEST(a_rename_takes_a_free_name) /* _i: kind */
+TEST_LOOP(a_rename_takes_a_free_name, N_KINDS) /* _i: kind */
 {
 	struct newfile file;
 
@@ -218,9 +212,8 @@ START_TEST(a_rename_takes_a_free_name) /* _i: kind */
 	newfile_discard(&file);
 	ck_assert_str_eq(read_text("a"), "ours");
 }
-END_TEST
 
-START_TEST(the_name_may_be_as_long_as_a_name_can_be)
+TEST(the_name_may_be_as_long_as_a_name_can_be)
 {
 	char name[NAME_MAX + 1];
 	struct newfile file;
@@ -231,9 +224,8 @@ START_TEST(the_name_may_be_as_long_as_a_name_can_be)
 	ck_assert_int_eq(newfile_commit(&file), 0);
 	ck_assert_int_eq(unlinkat(dir_fd, name, 0), 0);
 }
-END_TEST
 
-START_TEST(a_temporary_name_of_another_process_is_neither_renamed_nor_removed)
+TEST(a_temporary_name_of_another_process_is_neither_renamed_nor_removed)
 {
 	char name[NEWFILE_NAME_BYTES];
 	struct newfile file;
@@ -250,9 +242,8 @@ START_TEST(a_temporary_name_of_another_process_is_neither_renamed_nor_removed)
 	ck_assert_int_eq(fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
 	ck_assert_int_eq(unlinkat(dir_fd, name, 0), 0);
 }
-END_TEST
 
-START_TEST(reserved_blocks_keep_the_size)
+TEST(reserved_blocks_keep_the_size)
 {
 	struct newfile file;
 	struct stat st;
@@ -265,7 +256,6 @@ START_TEST(reserved_blocks_keep_the_size)
 	ck_assert_int_eq(newfile_check_room(file.fd, (uint64_t)1 << 60), -ENOSPC);
 	newfile_discard(&file);
 }
-END_TEST
 
 static unsigned count_entries(void)
 {
@@ -280,7 +270,7 @@ static unsigned count_entries(void)
 }
 
 /* It stayed forever. */
-START_TEST(what_a_killed_process_left_is_removed_by_the_next_one) /* _i: kind */
+TEST_LOOP(what_a_killed_process_left_is_removed_by_the_next_one, N_KINDS) /* _i: kind */
 {
 	struct newfile file;
 	int status;
@@ -301,10 +291,9 @@ START_TEST(what_a_killed_process_left_is_removed_by_the_next_one) /* _i: kind */
 	ck_assert_uint_eq(count_entries(), file.temporary[0] ? 1 : 0);
 	newfile_discard(&file);
 }
-END_TEST
 
 /* The lock of the first is not free. */
-START_TEST(the_temporary_file_of_a_process_that_is_alive_stays)
+TEST(the_temporary_file_of_a_process_that_is_alive_stays)
 {
 	struct newfile first, second;
 
@@ -315,7 +304,6 @@ START_TEST(the_temporary_file_of_a_process_that_is_alive_stays)
 	newfile_discard(&second);
 	ck_assert_int_eq(newfile_commit(&first), 0);
 }
-END_TEST
 
 static const struct {
 	const char *name;
@@ -334,7 +322,7 @@ static const struct {
 	{ ".dsaio-0123456789abcdef.new", S_IFREG, 65534, true },
 };
 
-START_TEST(no_other_file_is_removed) /* _i: the row */
+TEST_TABLE(no_other_file_is_removed, others) /* _i: the row */
 {
 	struct newfile file;
 
@@ -347,28 +335,6 @@ START_TEST(no_other_file_is_removed) /* _i: the row */
 		ck_assert_uint_eq(count_entries(), others[_i].stays);
 	(void)unlinkat(dir_fd, others[_i].name, 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_loop_test(tcase, a_commit_replaces_the_file_of_that_name, 0, N_KINDS);
-	tcase_add_loop_test(tcase, a_discarded_file_leaves_nothing, 0, N_KINDS);
-	tcase_add_loop_test(tcase,
-			    a_discarded_file_gives_its_room_back_while_another_process_has_it_open,
-			    0, N_KINDS);
-	tcase_add_test(tcase, a_discarded_file_that_has_another_name_keeps_its_bytes);
-	tcase_add_loop_test(tcase, a_placed_file_that_is_removed_keeps_its_bytes_for_readers, 0, 2);
-	tcase_add_loop_test(tcase, a_commit_that_fails_leaves_nothing, 0, N_KINDS);
-	tcase_add_loop_test(tcase, a_rename_replaces_only_if_it_is_told_to, 0, N_KINDS);
-	tcase_add_loop_test(tcase, a_rename_takes_a_free_name, 0, N_KINDS);
-	tcase_add_test(tcase, the_name_may_be_as_long_as_a_name_can_be);
-	tcase_add_test(tcase, a_temporary_name_of_another_process_is_neither_renamed_nor_removed);
-	tcase_add_test(tcase, reserved_blocks_keep_the_size);
-	tcase_add_loop_test(tcase, what_a_killed_process_left_is_removed_by_the_next_one, 0,
-			    N_KINDS);
-	tcase_add_test(tcase, the_temporary_file_of_a_process_that_is_alive_stays);
-	tcase_add_loop_test(tcase, no_other_file_is_removed, 0, N_ROWS(others));
-}
-
-SUITE("newfile", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -6,7 +6,7 @@
 
 #define SEC 1000000000ull
 
-START_TEST(each_kind_has_its_own_mean)
+TEST(each_kind_has_its_own_mean)
 {
 	struct progress_points points = {
 		.label = "sweep",
@@ -17,9 +17,8 @@ START_TEST(each_kind_has_its_own_mean)
 
 	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), (54 * 3 + 54) * SEC);
 }
-END_TEST
 
-START_TEST(a_kind_that_is_not_known_yet_takes_the_mean_of_all)
+TEST(a_kind_that_is_not_known_yet_takes_the_mean_of_all)
 {
 	struct progress_points points = {
 		.kinds = { { .n_left = 3, .n_done = 1, .nsec = 2 * SEC }, { .n_left = 4 } },
@@ -28,9 +27,8 @@ START_TEST(a_kind_that_is_not_known_yet_takes_the_mean_of_all)
 
 	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), (3 * 2 + 4 * 2) * SEC);
 }
-END_TEST
 
-START_TEST(the_point_under_way_counts_at_most_its_mean)
+TEST(the_point_under_way_counts_at_most_its_mean)
 {
 	struct progress_points points = {
 		.kinds = { { .n_left = 2, .n_done = 1, .nsec = 4 * SEC }, { 0 } },
@@ -42,18 +40,16 @@ START_TEST(the_point_under_way_counts_at_most_its_mean)
 	ck_assert_uint_eq(progress_points_left_nsec(&points, 101 * SEC), 7 * SEC);
 	ck_assert_uint_eq(progress_points_left_nsec(&points, 900 * SEC), 4 * SEC);
 }
-END_TEST
 
-START_TEST(nobody_knows_before_the_first_point)
+TEST(nobody_knows_before_the_first_point)
 {
 	struct progress_points points = { .kinds = { { .n_left = 2 }, { 0 } }, .n_all = 2 };
 
 	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), UINT64_MAX);
 }
-END_TEST
 
 /* Points that differ by half, in the order of a sweep, on a device that becomes a tenth slower. */
-START_TEST(after_the_first_tenth_it_is_right_within_a_fifth)
+TEST(after_the_first_tenth_it_is_right_within_a_fifth)
 {
 	struct progress_points points = { .kinds = { { .n_left = 64 }, { .n_left = 64 } },
 					  .n_all = 128 };
@@ -81,9 +77,8 @@ START_TEST(after_the_first_tenth_it_is_right_within_a_fifth)
 				      (double)left / 1e9, (double)real / 1e9);
 	}
 }
-END_TEST
 
-START_TEST(the_line_has_the_point_the_last_numbers_and_the_time_left)
+TEST(the_line_has_the_point_the_last_numbers_and_the_time_left)
 {
 	struct progress_points points = {
 		.label = "sweep",
@@ -97,9 +92,8 @@ START_TEST(the_line_has_the_point_the_last_numbers_and_the_time_left)
 	progress_points_format(text, sizeof(text), &points, SEC, 80);
 	ck_assert_str_eq(text, "sweep: point 3 of 32  read 1.85 GB/s  ETA 90.0 s");
 }
-END_TEST
 
-START_TEST(the_time_left_is_whole_in_a_narrow_terminal)
+TEST(the_time_left_is_whole_in_a_narrow_terminal)
 {
 	struct progress_points points = {
 		.label = "sweep",
@@ -115,10 +109,9 @@ START_TEST(the_time_left_is_whole_in_a_narrow_terminal)
 	progress_points_format(text, sizeof(text), &points, SEC, 36);
 	ck_assert_str_eq(text, "sweep: point 3 of 32  ETA 90.0 s");
 }
-END_TEST
 
 /* bench tune knows after its first step how many there will be. */
-START_TEST(a_number_of_points_that_nobody_knows_is_not_shown)
+TEST(a_number_of_points_that_nobody_knows_is_not_shown)
 {
 	struct progress_points points = { .label = "tune", .begun_nsec = SEC };
 	char text[256];
@@ -126,10 +119,9 @@ START_TEST(a_number_of_points_that_nobody_knows_is_not_shown)
 	progress_points_format(text, sizeof(text), &points, SEC, 80);
 	ck_assert_str_eq(text, "tune: point 1  ETA ?");
 }
-END_TEST
 
 /* 64 points, and 550 steps of a tuner. */
-START_TEST(plain_lines_are_few)
+TEST(plain_lines_are_few)
 {
 	struct progress_points points = { .kinds = { { .n_left = 64 }, { 0 } }, .n_all = 64 };
 	unsigned n = 0;
@@ -152,11 +144,10 @@ START_TEST(plain_lines_are_few)
 	points.prints_all = true;
 	ck_assert(progress_points_is_due(&points) && progress_points_is_due(&points));
 }
-END_TEST
 
 /* ---- bytes ---- */
 
-START_TEST(a_bar_tells_share_rate_and_time_left)
+TEST(a_bar_tells_share_rate_and_time_left)
 {
 	char text[256];
 
@@ -166,27 +157,24 @@ START_TEST(a_bar_tells_share_rate_and_time_left)
 			 "3.00 s");
 	ck_assert_uint_lt(strlen(text), 80);
 }
-END_TEST
 
-START_TEST(a_narrow_terminal_gets_no_bar)
+TEST(a_narrow_terminal_gets_no_bar)
 {
 	char text[256];
 
 	progress_format(text, sizeof(text), "copying", 0, 200 << 20, 1000000000, 30);
 	ck_assert_str_eq(text, "copying   0%  0 B of 200 MiB  0 B/s  ETA ?");
 }
-END_TEST
 
-START_TEST(without_a_known_total_there_is_no_bar)
+TEST(without_a_known_total_there_is_no_bar)
 {
 	char text[256];
 
 	progress_format(text, sizeof(text), "writing", 50 << 20, UINT64_MAX, 2000000000, 80);
 	ck_assert_str_eq(text, "writing  50 MiB  25 MiB/s  2.00 s");
 }
-END_TEST
 
-START_TEST(a_file_that_grew_is_all_of_itself)
+TEST(a_file_that_grew_is_all_of_itself)
 {
 	char text[256];
 
@@ -194,9 +182,8 @@ START_TEST(a_file_that_grew_is_all_of_itself)
 	ck_assert_str_eq(text, "reading [#####################] 100%  50 MiB of 50 MiB  50 MiB/s"
 			       "  ETA under 1 s");
 }
-END_TEST
 
-START_TEST(only_commands_of_over_two_seconds_get_a_bar)
+TEST(only_commands_of_over_two_seconds_get_a_bar)
 {
 	ck_assert(!progress_is_long(0, 100, 0));
 	ck_assert(!progress_is_long(50, 100, 900000000)); /* 1.8 s in all */
@@ -207,24 +194,5 @@ START_TEST(only_commands_of_over_two_seconds_get_a_bar)
 	ck_assert(!progress_is_long(1, UINT64_MAX, 1900000000)); /* no total, no estimate */
 	ck_assert(!progress_is_long(200, 100, 1900000000));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, each_kind_has_its_own_mean);
-	tcase_add_test(tcase, a_kind_that_is_not_known_yet_takes_the_mean_of_all);
-	tcase_add_test(tcase, the_point_under_way_counts_at_most_its_mean);
-	tcase_add_test(tcase, nobody_knows_before_the_first_point);
-	tcase_add_test(tcase, after_the_first_tenth_it_is_right_within_a_fifth);
-	tcase_add_test(tcase, the_line_has_the_point_the_last_numbers_and_the_time_left);
-	tcase_add_test(tcase, the_time_left_is_whole_in_a_narrow_terminal);
-	tcase_add_test(tcase, a_number_of_points_that_nobody_knows_is_not_shown);
-	tcase_add_test(tcase, plain_lines_are_few);
-	tcase_add_test(tcase, a_bar_tells_share_rate_and_time_left);
-	tcase_add_test(tcase, a_narrow_terminal_gets_no_bar);
-	tcase_add_test(tcase, without_a_known_total_there_is_no_bar);
-	tcase_add_test(tcase, a_file_that_grew_is_all_of_itself);
-	tcase_add_test(tcase, only_commands_of_over_two_seconds_get_a_bar);
-}
-
-SUITE("ctl progress", add_tests)
+TEST_MAIN

@@ -47,7 +47,7 @@ static const struct {
 	{ "overlap_events=on", "must be yes or no" }, /* nor does dsaiod.conf have it */
 };
 
-START_TEST(a_setting_changes_its_value_alone)
+TEST_TABLE(a_setting_changes_its_value_alone, rows)
 {
 	struct partial_profile partial = { .given = 0 };
 	const struct profile *profile = &partial.profile;
@@ -62,9 +62,8 @@ START_TEST(a_setting_changes_its_value_alone)
 		      "%s", rows[_i].setting);
 	ck_assert_uint_eq(partial.given, rows[_i].given);
 }
-END_TEST
 
-START_TEST(a_key_is_given_once)
+TEST(a_key_is_given_once)
 {
 	struct partial_profile partial = PARTIAL_PROFILE_NONE;
 	char text[128];
@@ -74,9 +73,8 @@ START_TEST(a_key_is_given_once)
 	ck_assert_msg(strstr(text, "block-size=1M: block_size is given already"), "%s", text);
 	ck_assert_uint_eq(partial.profile.block_size, 64u << 10);
 }
-END_TEST
 
-START_TEST(no_turns_off_what_is_on)
+TEST(no_turns_off_what_is_on)
 {
 	struct partial_profile partial = {
 		.profile = { .overlap_events = true, .single_submit = true },
@@ -88,9 +86,8 @@ START_TEST(no_turns_off_what_is_on)
 	ck_assert(!partial.profile.overlap_events && partial.profile.single_submit);
 	ck_assert_uint_eq(partial.given, PROFILE_SINGLE_SUBMIT | PROFILE_OVERLAP_EVENTS);
 }
-END_TEST
 
-START_TEST(a_mistake_is_told_and_changes_nothing)
+TEST_TABLE(a_mistake_is_told_and_changes_nothing, mistakes)
 {
 	struct partial_profile partial = PARTIAL_PROFILE_NONE;
 	const struct profile profile = PROFILE_DEFAULT;
@@ -106,14 +103,5 @@ START_TEST(a_mistake_is_told_and_changes_nothing)
 		  partial.profile.intra_op_parallelism == profile.intra_op_parallelism);
 	ck_assert_uint_eq(partial.given, 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_setting_changes_its_value_alone, 0, N_ROWS(rows));
-	tcase_add_test(tcase, a_key_is_given_once);
-	tcase_add_test(tcase, no_turns_off_what_is_on);
-	tcase_add_loop_test(tcase, a_mistake_is_told_and_changes_nothing, 0, N_ROWS(mistakes));
-}
-
-SUITE("ctl setting", add_tests)
+TEST_MAIN

@@ -22,7 +22,7 @@ static const char *profile_text(char *text, size_t size, const Wire__Profile *pr
 	return text;
 }
 
-START_TEST(a_profile_tells_what_is_not_as_usual)
+TEST(a_profile_tells_what_is_not_as_usual)
 {
 	Wire__Profile profile = WIRE__PROFILE__INIT;
 	char text[128];
@@ -44,9 +44,8 @@ START_TEST(a_profile_tells_what_is_not_as_usual)
 			 "store's x store's sequential");
 	ck_assert_str_eq(profile_text(text, sizeof(text), NULL), "store's");
 }
-END_TEST
 
-START_TEST(counters_fill_their_columns_also_when_there_are_none)
+TEST(counters_fill_their_columns_also_when_there_are_none)
 {
 	static const struct table_column columns[] = { SHOW_COUNTER_COLUMNS };
 	Wire__Counters counters = WIRE__COUNTERS__INIT;
@@ -64,7 +63,6 @@ START_TEST(counters_fill_their_columns_also_when_there_are_none)
 	ck_assert_str_eq(table.cells[2 * SHOW_N_COUNTER_COLUMNS - 2], "-"); /* no op yet */
 	ck_assert_str_eq(table.cells[2 * SHOW_N_COUNTER_COLUMNS - 1], "1.50 us");
 }
-END_TEST
 
 static const struct {
 	uint64_t queue, device, delivery;
@@ -76,7 +74,7 @@ static const struct {
 	{ 0, 0, 5, { "0.0%", "0.0%", "100.0%" } },
 };
 
-START_TEST(times_are_shares_of_all_that_is_known)
+TEST_TABLE(times_are_shares_of_all_that_is_known, times)
 {
 	static const struct table_column columns[] = { SHOW_TIME_COLUMNS };
 	Wire__Counters counters = WIRE__COUNTERS__INIT;
@@ -91,9 +89,8 @@ START_TEST(times_are_shares_of_all_that_is_known)
 	for (unsigned i = 0; i < SHOW_N_TIME_COLUMNS; i++)
 		ck_assert_str_eq(table.cells[i], times[_i].cells[i]);
 }
-END_TEST
 
-START_TEST(a_handles_number_is_its_place)
+TEST(a_handles_number_is_its_place)
 {
 	Wire__Client client = WIRE__CLIENT__INIT;
 	Wire__Handle handle = WIRE__HANDLE__INIT;
@@ -105,7 +102,6 @@ START_TEST(a_handles_number_is_its_place)
 	show_handle(&table, &client, &handle);
 	ck_assert_str_eq(table.cells[0], "7/2");
 }
-END_TEST
 
 /* Whether the JSON of the status has the text. */
 static bool json_has(const Wire__StatusReply *status, const char *const *names, const char *text)
@@ -117,7 +113,7 @@ static bool json_has(const Wire__StatusReply *status, const char *const *names, 
 	return has;
 }
 
-START_TEST(what_is_absent_is_null_in_json)
+TEST(what_is_absent_is_null_in_json)
 {
 	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
 	Wire__Gpus gpus = WIRE__GPUS__INIT;
@@ -131,9 +127,8 @@ START_TEST(what_is_absent_is_null_in_json)
 	gpus.way = (Wire__GpuWay)99;
 	ck_assert(json_has(&status, NULL, "\"way\": \"?\""));
 }
-END_TEST
 
-START_TEST(json_did_not_say_that_clients_were_left_out)
+TEST(json_did_not_say_that_clients_were_left_out)
 {
 	Wire__Client client = WIRE__CLIENT__INIT, *clients[] = { &client, &client };
 	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
@@ -145,9 +140,8 @@ START_TEST(json_did_not_say_that_clients_were_left_out)
 	ck_assert(json_has(&status, names, "{ \"clients_shown\": 2, \"clients_total\": 300 }"));
 	ck_assert(json_has(&status, NULL, "\"clients_shown\": 2"));
 }
-END_TEST
 
-START_TEST(json_has_whole_numbers_and_ids)
+TEST(json_has_whole_numbers_and_ids)
 {
 	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
 	Wire__Client client = WIRE__CLIENT__INIT, *clients[] = { &client };
@@ -189,9 +183,8 @@ START_TEST(json_has_whole_numbers_and_ids)
 	ck_assert(json_has(&status, NULL, "\"usec\": 35000000, \"what\": \"close\""));
 	ck_assert(json_has(&status, NULL, "\"what_frees_it\": \"\""));
 }
-END_TEST
 
-START_TEST(what_hangs_stands_there_with_what_frees_it)
+TEST(what_hangs_stands_there_with_what_frees_it)
 {
 	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
 	Wire__Hung hung = WIRE__HUNG__INIT, *hungs[] = { &hung };
@@ -219,18 +212,5 @@ START_TEST(what_hangs_stands_there_with_what_frees_it)
 			 "1000  35.0 s  close  /mnt/a\\x1b[2J  /mnt fuse.slow  echo 1 >abort\n"
 			 "\n");
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_profile_tells_what_is_not_as_usual);
-	tcase_add_test(tcase, counters_fill_their_columns_also_when_there_are_none);
-	tcase_add_loop_test(tcase, times_are_shares_of_all_that_is_known, 0, N_ROWS(times));
-	tcase_add_test(tcase, a_handles_number_is_its_place);
-	tcase_add_test(tcase, what_hangs_stands_there_with_what_frees_it);
-	tcase_add_test(tcase, what_is_absent_is_null_in_json);
-	tcase_add_test(tcase, json_did_not_say_that_clients_were_left_out);
-	tcase_add_test(tcase, json_has_whole_numbers_and_ids);
-}
-
-SUITE("ctl show", add_tests)
+TEST_MAIN

@@ -22,7 +22,7 @@ static short end_of(int fd)
 	return r == 1 ? p.revents : 0;
 }
 
-START_TEST(a_signal_sets_flag_status_and_descriptor)
+TEST(a_signal_sets_flag_status_and_descriptor)
 {
 	struct pollfd p;
 
@@ -35,18 +35,16 @@ START_TEST(a_signal_sets_flag_status_and_descriptor)
 	ck_assert_int_eq(stop_status(), 143);
 	ck_assert_int_eq(poll(&p, 1, 0), 1);
 }
-END_TEST
 
-START_TEST(an_ignored_signal_stays_ignored)
+TEST(an_ignored_signal_stays_ignored)
 {
 	(void)signal(SIGHUP, SIG_IGN);
 	ck_assert_int_eq(stop_catch(SA_RESTART), 0);
 	(void)raise(SIGHUP);
 	ck_assert_int_eq(stop_signal(), 0);
 }
-END_TEST
 
-START_TEST(the_connection_is_shut_down_after_the_signal)
+TEST(the_connection_is_shut_down_after_the_signal)
 {
 	int fds[2];
 
@@ -64,13 +62,5 @@ START_TEST(the_connection_is_shut_down_after_the_signal)
 	(void)close(fds[0]);
 	(void)close(fds[1]);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_signal_sets_flag_status_and_descriptor);
-	tcase_add_test(tcase, an_ignored_signal_stays_ignored);
-	tcase_add_test(tcase, the_connection_is_shut_down_after_the_signal);
-}
-
-SUITE("stop", add_tests)
+TEST_MAIN

@@ -7,7 +7,7 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(students_quantiles_are_those_of_the_tables)
+TEST(students_quantiles_are_those_of_the_tables)
 {
 	static const struct {
 		size_t degrees;
@@ -18,11 +18,5 @@ START_TEST(students_quantiles_are_those_of_the_tables)
 		ck_assert_double_eq_tol(student_95(rows[i].degrees), rows[i].quantile, 0.001);
 	ck_assert(isinf(student_95(0)));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, students_quantiles_are_those_of_the_tables);
-}
-
-SUITE("ctl/student", add_tests)
+TEST_MAIN

@@ -18,7 +18,7 @@ static void print(struct table *table, char **ret_text)
 	ck_assert_int_eq(fclose(out), 0);
 }
 
-START_TEST(columns_are_as_wide_as_their_widest_cell)
+TEST(columns_are_as_wide_as_their_widest_cell)
 {
 	_cleanup_(freep) char *text = NULL;
 	_cleanup_(table_deinit) struct table table;
@@ -35,9 +35,8 @@ START_TEST(columns_are_as_wide_as_their_widest_cell)
 			       "a       12345  x\n"
 			       "longer      7  yz\n");
 }
-END_TEST
 
-START_TEST(control_characters_of_a_client_do_not_reach_the_terminal)
+TEST(control_characters_of_a_client_do_not_reach_the_terminal)
 {
 	_cleanup_(freep) char *text = NULL;
 	_cleanup_(table_deinit) struct table table;
@@ -48,9 +47,8 @@ START_TEST(control_characters_of_a_client_do_not_reach_the_terminal)
 	ck_assert_ptr_nonnull(strstr(text, "a\\x1b[2Jb\\x0a\\x7f"));
 	ck_assert_ptr_null(strchr(text, '\033'));
 }
-END_TEST
 
-START_TEST(letters_of_several_bytes_count_as_one_column)
+TEST(letters_of_several_bytes_count_as_one_column)
 {
 	_cleanup_(freep) char *text = NULL;
 	_cleanup_(table_deinit) struct table table;
@@ -62,9 +60,8 @@ START_TEST(letters_of_several_bytes_count_as_one_column)
 	print(&table, &text);
 	ck_assert_str_eq(text, "NAME  N  X\n\xc3\xa4\xc3\xb6    1  x\n");
 }
-END_TEST
 
-START_TEST(a_table_without_rows_is_its_titles)
+TEST(a_table_without_rows_is_its_titles)
 {
 	_cleanup_(freep) char *text = NULL;
 	_cleanup_(table_deinit) struct table table;
@@ -73,14 +70,5 @@ START_TEST(a_table_without_rows_is_its_titles)
 	print(&table, &text);
 	ck_assert_str_eq(text, "NAME  N  X\n");
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, columns_are_as_wide_as_their_widest_cell);
-	tcase_add_test(tcase, control_characters_of_a_client_do_not_reach_the_terminal);
-	tcase_add_test(tcase, letters_of_several_bytes_count_as_one_column);
-	tcase_add_test(tcase, a_table_without_rows_is_its_titles);
-}
-
-SUITE("ctl table", add_tests)
+TEST_MAIN

@@ -20,13 +20,12 @@ static const struct {
 	{ UINT64_MAX, "16777216 TiB" },
 };
 
-START_TEST(sizes_are_shown_with_three_digits)
+TEST_TABLE(sizes_are_shown_with_three_digits, shown_sizes)
 {
 	char text[UNITS_TEXT_BYTES];
 
 	ck_assert_str_eq(units_format_size(text, shown_sizes[_i].bytes), shown_sizes[_i].text);
 }
-END_TEST
 
 static const struct {
 	uint64_t nsec;
@@ -44,24 +43,22 @@ static const struct {
 	{ 360000000000000, "4 d 4 h" },
 };
 
-START_TEST(times_are_shown_in_their_own_unit)
+TEST_TABLE(times_are_shown_in_their_own_unit, times)
 {
 	char text[UNITS_TEXT_BYTES];
 
 	ck_assert_str_eq(units_format_nsec(text, times[_i].nsec), times[_i].text);
 }
-END_TEST
 
-START_TEST(a_rate_without_time_is_a_dash)
+TEST(a_rate_without_time_is_a_dash)
 {
 	char text[UNITS_TEXT_BYTES];
 
 	ck_assert_str_eq(units_format_rate(text, 100, 0), "-");
 	ck_assert_str_eq(units_format_rate(text, 1048576, 500000000), "2 MiB/s");
 }
-END_TEST
 
-START_TEST(counts_stay_whole_up_to_a_million)
+TEST(counts_stay_whole_up_to_a_million)
 {
 	char text[UNITS_TEXT_BYTES];
 
@@ -69,7 +66,6 @@ START_TEST(counts_stay_whole_up_to_a_million)
 	ck_assert_str_eq(units_format_count(text, 1250000), "1.25 M");
 	ck_assert_str_eq(units_format_count(text, 3100000000), "3.10 G");
 }
-END_TEST
 
 static const struct {
 	double value;
@@ -89,14 +85,13 @@ static const struct {
 	{ 2.0 / 3, "0.6666666666666666" },
 };
 
-START_TEST(floats_are_printed_as_python_does)
+TEST_TABLE(floats_are_printed_as_python_does, floats)
 {
 	char text[UNITS_TEXT_BYTES];
 
 	ck_assert_str_eq(units_format_float(text, floats[_i].value), floats[_i].text);
 	ck_assert(strtod(text, NULL) == floats[_i].value);
 }
-END_TEST
 
 static const struct {
 	double share;
@@ -106,22 +101,11 @@ static const struct {
 	{ 0.5, "####...." }, { 0.999, "#######." }, { 1, "########" },	 { 7, "########" },
 };
 
-START_TEST(a_bar_is_full_at_all_and_no_earlier)
+TEST_TABLE(a_bar_is_full_at_all_and_no_earlier, bars)
 {
 	char text[9];
 
 	ck_assert_str_eq(units_format_bar(text, 8, bars[_i].share), bars[_i].bar);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, sizes_are_shown_with_three_digits, 0, N_ROWS(shown_sizes));
-	tcase_add_loop_test(tcase, times_are_shown_in_their_own_unit, 0, N_ROWS(times));
-	tcase_add_test(tcase, a_rate_without_time_is_a_dash);
-	tcase_add_test(tcase, counts_stay_whole_up_to_a_million);
-	tcase_add_loop_test(tcase, floats_are_printed_as_python_does, 0, N_ROWS(floats));
-	tcase_add_loop_test(tcase, a_bar_is_full_at_all_and_no_earlier, 0, N_ROWS(bars));
-}
-
-SUITE("ctl units", add_tests)
+TEST_MAIN

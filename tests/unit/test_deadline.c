@@ -28,7 +28,7 @@ static uint64_t earliest(void)
 	return nsec;
 }
 
-START_TEST(none_is_none)
+TEST(none_is_none)
 {
 	setup();
 	ck_assert_ptr_null(deadlines_first(&deadlines));
@@ -40,9 +40,8 @@ START_TEST(none_is_none)
 	ck_assert_ptr_null(deadlines_first(&deadlines));
 	deadlines_deinit(&deadlines);
 }
-END_TEST
 
-START_TEST(the_first_is_the_earliest)
+TEST(the_first_is_the_earliest)
 {
 	uint64_t random = 1;
 
@@ -69,12 +68,5 @@ START_TEST(the_first_is_the_earliest)
 	ck_assert_uint_eq(earliest(), 0);
 	deadlines_deinit(&deadlines);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, none_is_none);
-	tcase_add_test(tcase, the_first_is_the_earliest);
-}
-
-SUITE("deadline", add_tests)
+TEST_MAIN

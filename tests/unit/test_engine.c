@@ -95,7 +95,7 @@ static void run_all(bool is_write)
 	ck_assert_uint_eq(engine->n_in_flight, 0);
 }
 
-START_TEST(what_was_written_is_read)
+TEST_LOOP(what_was_written_is_read, 2)
 {
 	setup();
 	for (int i = 0; i < N; i++)
@@ -111,9 +111,8 @@ START_TEST(what_was_written_is_read)
 		ck_assert_int_eq(memory[i], (char)(i * 7 + i / BYTES));
 	teardown();
 }
-END_TEST
 
-START_TEST(an_error_is_a_negative_number_and_hits_no_neighbour)
+TEST(an_error_is_a_negative_number_and_hits_no_neighbour)
 {
 	const struct target closed = { .fd = -1, .about.who.uid = 77 };
 
@@ -130,9 +129,8 @@ START_TEST(an_error_is_a_negative_number_and_hits_no_neighbour)
 							    : BYTES);
 	teardown();
 }
-END_TEST
 
-START_TEST(contexts_are_added_while_blocks_are_in_flight)
+TEST(contexts_are_added_while_blocks_are_in_flight)
 {
 	struct block *list[N], *done[N];
 	struct error error;
@@ -160,9 +158,8 @@ START_TEST(contexts_are_added_while_blocks_are_in_flight)
 	engine_libaio.close(grown);
 	teardown();
 }
-END_TEST
 
-START_TEST(more_than_fits_is_left)
+TEST(more_than_fits_is_left)
 {
 	struct block *list[N], *done[N];
 	struct error error;
@@ -187,7 +184,6 @@ START_TEST(more_than_fits_is_left)
 	engine_libaio.close(small);
 	teardown();
 }
-END_TEST
 
 /* Fills done; true: the engine took all and knows them to be done already. */
 static bool is_done_at_once(void)
@@ -205,7 +201,7 @@ static bool is_done_at_once(void)
 	return engine->is_at_once;
 }
 
-START_TEST(memory_is_known_from_a_device_after_a_while)
+TEST(memory_is_known_from_a_device_after_a_while)
 {
 	int memory_fd = memfd_create("dsaio-engine", MFD_CLOEXEC);
 	int turns = 0;
@@ -223,9 +219,8 @@ START_TEST(memory_is_known_from_a_device_after_a_while)
 	(void)close(memory_fd);
 	teardown();
 }
-END_TEST
 
-START_TEST(blocks_of_tmpfs_are_done_when_submit_returns)
+TEST(blocks_of_tmpfs_are_done_when_submit_returns)
 {
 	const struct target closed = { .fd = -1, .is_tmpfs = true, .about.who.uid = 77 };
 	struct target tmpfs = { .is_tmpfs = true, .about.who.uid = 77 };
@@ -250,7 +245,6 @@ START_TEST(blocks_of_tmpfs_are_done_when_submit_returns)
 	(void)close(tmpfs.fd);
 	teardown();
 }
-END_TEST
 
 /* Each block is a letter: d of the disk, u of it and another user, s in a call of its own, t of tmpfs. */
 static const struct {
@@ -270,7 +264,7 @@ static const struct {
 	{ "tmpfs alone", "tttttttttttttttt", BYTES, "" },
 };
 
-START_TEST(blocks_of_a_call_are_few_and_of_one_user_and_none_is_of_tmpfs)
+TEST_TABLE(blocks_of_a_call_are_few_and_of_one_user_and_none_is_of_tmpfs, batches)
 {
 	struct target others = { .about.who.uid = 78 };
 	struct target tmpfs = { .is_tmpfs = true, .about.who.uid = 77 };
@@ -309,18 +303,5 @@ START_TEST(blocks_of_a_call_are_few_and_of_one_user_and_none_is_of_tmpfs)
 	(void)close(tmpfs.fd);
 	teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, what_was_written_is_read, 0, 2);
-	tcase_add_test(tcase, an_error_is_a_negative_number_and_hits_no_neighbour);
-	tcase_add_test(tcase, contexts_are_added_while_blocks_are_in_flight);
-	tcase_add_test(tcase, more_than_fits_is_left);
-	tcase_add_test(tcase, memory_is_known_from_a_device_after_a_while);
-	tcase_add_test(tcase, blocks_of_tmpfs_are_done_when_submit_returns);
-	tcase_add_loop_test(tcase, blocks_of_a_call_are_few_and_of_one_user_and_none_is_of_tmpfs, 0,
-			    N_ROWS(batches));
-}
-
-SUITE("engine", add_tests)
+TEST_MAIN

@@ -46,7 +46,7 @@ static void setup(int takes)
 	queue = (struct engine_queue){ .ops = &ops, .engine = &fake.engine, .depth = 4 };
 }
 
-START_TEST(blocks_that_are_not_taken_keep_their_order)
+TEST(blocks_that_are_not_taken_keep_their_order)
 {
 	setup(2);
 	for (int i = 0; i < 4; i++) {
@@ -64,9 +64,8 @@ START_TEST(blocks_that_are_not_taken_keep_their_order)
 	for (int i = 0; i < 4; i++)
 		ck_assert_ptr_eq(fake.blocks[i], &blocks[i]);
 }
-END_TEST
 
-START_TEST(blocks_to_be_continued_count_as_the_engines)
+TEST(blocks_to_be_continued_count_as_the_engines)
 {
 	setup(4);
 	for (int i = 0; i < 3; i++)
@@ -78,9 +77,8 @@ START_TEST(blocks_to_be_continued_count_as_the_engines)
 	ck_assert_ptr_eq(fake.blocks[3], &blocks[3]);
 	ck_assert(!engine_queue_has_waiting(&queue));
 }
-END_TEST
 
-START_TEST(a_side_lane_does_blocks_and_gives_them_back)
+TEST(a_side_lane_does_blocks_and_gives_them_back)
 {
 	static struct side_lane side;
 	struct lane_board board = { .lane_state = 1 }; /* home sleeps */
@@ -109,13 +107,5 @@ START_TEST(a_side_lane_does_blocks_and_gives_them_back)
 	side_lane_deinit(&side);
 	(void)close(home.event_fd);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, blocks_that_are_not_taken_keep_their_order);
-	tcase_add_test(tcase, blocks_to_be_continued_count_as_the_engines);
-	tcase_add_test(tcase, a_side_lane_does_blocks_and_gives_them_back);
-}
-
-SUITE("engine_queue", add_tests)
+TEST_MAIN

@@ -21,7 +21,7 @@ static const struct {
 	{ "a\xc2", "a\xc2" },
 };
 
-START_TEST(control_characters_are_escaped_and_others_stay)
+TEST_TABLE(control_characters_are_escaped_and_others_stay, texts)
 {
 	char to[64], *made = escape_new(texts[_i].from);
 
@@ -29,9 +29,8 @@ START_TEST(control_characters_are_escaped_and_others_stay)
 	ck_assert_str_eq(made, texts[_i].to);
 	free(made);
 }
-END_TEST
 
-START_TEST(what_does_not_fit_is_cut_and_no_escape_is_halved)
+TEST(what_does_not_fit_is_cut_and_no_escape_is_halved)
 {
 	char to[8];
 
@@ -40,13 +39,5 @@ START_TEST(what_does_not_fit_is_cut_and_no_escape_is_halved)
 	ck_assert_str_eq(escape_text(to, sizeof(to), "abcd\033e"), "abcd");
 	ck_assert_str_eq(escape_text(to, 1, "a"), "");
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, control_characters_are_escaped_and_others_stay, 0,
-			    sizeof(texts) / sizeof(texts[0]));
-	tcase_add_test(tcase, what_does_not_fit_is_cut_and_no_escape_is_halved);
-}
-
-SUITE("escape", add_tests)
+TEST_MAIN

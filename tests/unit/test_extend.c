@@ -168,7 +168,7 @@ static const struct {
 	    .n_extended = 4 } },
 };
 
-START_TEST(a_step_is_what_the_next_blocks_need)
+TEST_TABLE(a_step_is_what_the_next_blocks_need, steps)
 {
 	struct extend_step step = extend_step(&steps[_i].split, steps[_i].block, steps[_i].off,
 					      steps[_i].grow_end);
@@ -182,7 +182,6 @@ START_TEST(a_step_is_what_the_next_blocks_need)
 		steps[_i].what, (uintmax_t)step.off, (uintmax_t)step.len, (uintmax_t)step.own_len,
 		(uintmax_t)step.stride, (uintmax_t)step.end, step.n_ranges, step.n_extended);
 }
-END_TEST
 
 static const struct split splits[] = {
 	{ 400 * MIB, 1, MIB, 4096 },	      { 400 * MIB + 4096, 3, 1 << 16, 4096 },
@@ -191,7 +190,7 @@ static const struct split splits[] = {
 };
 
 /* As the lane goes: a step when the blocks of the one before have started. */
-START_TEST(each_block_is_allocated_before_it_starts_and_few_before_they_do)
+TEST_TABLE(each_block_is_allocated_before_it_starts_and_few_before_they_do, splits)
 {
 	const struct split *split = &splits[_i];
 	const uint64_t most = (uint64_t)split->n_parts * split->block_size;
@@ -224,11 +223,10 @@ START_TEST(each_block_is_allocated_before_it_starts_and_few_before_they_do)
 	ck_assert_uint_eq(n_started, split->len);
 	ck_assert_uint_eq(n_allocated, split->len);
 }
-END_TEST
 
 /* ---- allocating ---- */
 
-START_TEST(a_step_stops_at_the_first_failure)
+TEST(a_step_stops_at_the_first_failure)
 {
 	struct extend_step step = extend_step(&splits[1], 0, 0, splits[1].len);
 
@@ -236,9 +234,8 @@ START_TEST(a_step_stops_at_the_first_failure)
 	ck_assert_int_eq(extend_step_do(7, &step), ENOSPC);
 	ck_assert_uint_eq(fs.n_calls, 2);
 }
-END_TEST
 
-START_TEST(an_interrupted_step_goes_on)
+TEST(an_interrupted_step_goes_on)
 {
 	struct extend_step step = extend_step(&splits[0], 0, 0, splits[0].len);
 
@@ -247,9 +244,8 @@ START_TEST(an_interrupted_step_goes_on)
 	ck_assert_int_eq(extend_step_do(7, &step), 0);
 	ck_assert_uint_eq(fs.n_calls, 1);
 }
-END_TEST
 
-START_TEST(where_there_is_no_room_for_what_follows_an_op_gets_its_own)
+TEST(where_there_is_no_room_for_what_follows_an_op_gets_its_own)
 {
 	const struct split split = { MIB, 1, MIB, 4096 };
 	struct extend_step step = extend_step(&split, 0, 0, 8 * MIB);
@@ -268,11 +264,10 @@ START_TEST(where_there_is_no_room_for_what_follows_an_op_gets_its_own)
 	ck_assert_int_eq(extend_step_do(7, &step), EIO);
 	ck_assert_uint_eq(fs.n_calls, 1);
 }
-END_TEST
 
 /* ---- remembering ---- */
 
-START_TEST(parts_that_follow_find_their_range_while_one_is_open)
+TEST(parts_that_follow_find_their_range_while_one_is_open)
 {
 	const struct split split = { MIB, 1, MIB, 4096 };
 	struct extension extension = { 0 };
@@ -302,9 +297,8 @@ START_TEST(parts_that_follow_find_their_range_while_one_is_open)
 	extension_remove_op(&extension);
 	ck_assert(!extension_has(&extension, &step));
 }
-END_TEST
 
-START_TEST(ranges_of_several_parts_are_not_remembered)
+TEST(ranges_of_several_parts_are_not_remembered)
 {
 	struct extension extension = { 0 };
 	struct extend_step step = extend_step(&splits[1], 0, 0, splits[1].len);
@@ -313,18 +307,5 @@ START_TEST(ranges_of_several_parts_are_not_remembered)
 	extension_note(&extension, &step);
 	ck_assert(!extension_has(&extension, &step));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_step_is_what_the_next_blocks_need, 0, N_ROWS(steps));
-	tcase_add_loop_test(tcase, each_block_is_allocated_before_it_starts_and_few_before_they_do,
-			    0, N_ROWS(splits));
-	tcase_add_test(tcase, a_step_stops_at_the_first_failure);
-	tcase_add_test(tcase, an_interrupted_step_goes_on);
-	tcase_add_test(tcase, where_there_is_no_room_for_what_follows_an_op_gets_its_own);
-	tcase_add_test(tcase, parts_that_follow_find_their_range_while_one_is_open);
-	tcase_add_test(tcase, ranges_of_several_parts_are_not_remembered);
-}
-
-SUITE("extend", add_tests)
+TEST_MAIN

@@ -95,7 +95,7 @@ static const struct {
 	{ "tmpfs without O_DIRECT", TMPFS, 0, 0, NULL },
 };
 
-START_TEST(a_file_is_checked_before_it_is_used)
+TEST_TABLE(a_file_is_checked_before_it_is_used, checks)
 {
 	int fd = fd_make(checks[_i].kind, checks[_i].flags);
 	struct file_facts facts = { 0 };
@@ -110,9 +110,8 @@ START_TEST(a_file_is_checked_before_it_is_used)
 			      "%s: %s", checks[_i].what, error.text);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(facts_are_those_of_the_file)
+TEST(facts_are_those_of_the_file)
 {
 	int fd = fd_make(REGULAR, O_WRONLY | O_DIRECT);
 	struct file_facts facts;
@@ -138,9 +137,8 @@ START_TEST(facts_are_those_of_the_file)
 	ck_assert_uint_eq(facts.memory_align, 1);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(a_read_of_the_told_alignment_works)
+TEST(a_read_of_the_told_alignment_works)
 {
 	int fd = fd_make(REGULAR, O_RDONLY | O_DIRECT);
 	struct file_facts facts;
@@ -155,7 +153,6 @@ START_TEST(a_read_of_the_told_alignment_works)
 	free(memory);
 	(void)close(fd);
 }
-END_TEST
 
 /* ---- files ---- */
 
@@ -219,7 +216,7 @@ static void drop(struct file *file)
 	run_until(&n_freed);
 }
 
-START_TEST(a_file_is_closed_and_given_back_when_the_last_holder_drops_it)
+TEST(a_file_is_closed_and_given_back_when_the_last_holder_drops_it)
 {
 	int fd = fd_make(REGULAR, O_RDWR | O_DIRECT);
 
@@ -238,7 +235,6 @@ START_TEST(a_file_is_closed_and_given_back_when_the_last_holder_drops_it)
 	drop(checked);
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 }
-END_TEST
 
 static int fd_at_close = -1;
 
@@ -247,7 +243,7 @@ static void on_close(struct target *target)
 	fd_at_close = fcntl(target->fd, F_GETFD);
 }
 
-START_TEST(an_engine_lets_go_of_a_file_before_its_close)
+TEST(an_engine_lets_go_of_a_file_before_its_close)
 {
 	int fd = fd_make(REGULAR, O_RDWR | O_DIRECT);
 
@@ -257,9 +253,8 @@ START_TEST(an_engine_lets_go_of_a_file_before_its_close)
 	ck_assert_int_ge(fd_at_close, 0);
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 }
-END_TEST
 
-START_TEST(a_refused_file_is_closed_and_not_charged)
+TEST(a_refused_file_is_closed_and_not_charged)
 {
 	int fd = fd_make(DIRECTORY, O_RDONLY);
 
@@ -267,9 +262,8 @@ START_TEST(a_refused_file_is_closed_and_not_charged)
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 	ck_assert(quota_is_zero(&client));
 }
-END_TEST
 
-START_TEST(one_file_too_many_stays_with_the_caller)
+TEST(one_file_too_many_stays_with_the_caller)
 {
 	struct file *first, *second;
 	int fd;
@@ -285,9 +279,8 @@ START_TEST(one_file_too_many_stays_with_the_caller)
 	drop(first);
 	drop(second);
 }
-END_TEST
 
-START_TEST(files_of_one_inode_share_it_and_the_last_takes_it_along)
+TEST(files_of_one_inode_share_it_and_the_last_takes_it_along)
 {
 	struct file *first, *second;
 	const struct inode *inode;
@@ -314,7 +307,6 @@ START_TEST(files_of_one_inode_share_it_and_the_last_takes_it_along)
 	drop(checked);
 	drop(second); /* teardown asserts that no inode is left */
 }
-END_TEST
 
 /* ---- buffered descriptions ---- */
 
@@ -363,7 +355,7 @@ static const struct {
 	{ "O_DIRECT", REGULAR, O_RDWR, O_RDWR | O_DIRECT, false, -EINVAL, "O_DIRECT" },
 };
 
-START_TEST(a_buffered_description_is_of_the_same_file)
+TEST_TABLE(a_buffered_description_is_of_the_same_file, buffered)
 {
 	int fd;
 
@@ -380,9 +372,8 @@ START_TEST(a_buffered_description_is_of_the_same_file)
 	drop(checked);
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
 }
-END_TEST
 
-START_TEST(a_second_buffered_description_is_refused)
+TEST(a_second_buffered_description_is_refused)
 {
 	int fd;
 
@@ -393,21 +384,6 @@ START_TEST(a_second_buffered_description_is_refused)
 	ck_assert_int_eq(target_buffered_fd(&checked->target), fd);
 	drop(checked);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_loop_test(tcase, a_file_is_checked_before_it_is_used, 0, N_ROWS(checks));
-	tcase_add_test(tcase, facts_are_those_of_the_file);
-	tcase_add_test(tcase, a_read_of_the_told_alignment_works);
-	tcase_add_test(tcase, a_file_is_closed_and_given_back_when_the_last_holder_drops_it);
-	tcase_add_test(tcase, an_engine_lets_go_of_a_file_before_its_close);
-	tcase_add_test(tcase, a_refused_file_is_closed_and_not_charged);
-	tcase_add_test(tcase, one_file_too_many_stays_with_the_caller);
-	tcase_add_test(tcase, files_of_one_inode_share_it_and_the_last_takes_it_along);
-	tcase_add_loop_test(tcase, a_buffered_description_is_of_the_same_file, 0, N_ROWS(buffered));
-	tcase_add_test(tcase, a_second_buffered_description_is_refused);
-}
-
-SUITE("file", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -15,16 +15,15 @@
 
 static _Atomic uint32_t board[N_FILES];
 
-START_TEST(bytes_whole_pages)
+TEST(bytes_whole_pages)
 {
 	ck_assert_uint_eq(file_board_bytes(1), 4096);
 	ck_assert_uint_eq(file_board_bytes(1024), 4096);
 	ck_assert_uint_eq(file_board_bytes(1025), 8192);
 	ck_assert_uint_eq(file_board_bytes(65536), 262144);
 }
-END_TEST
 
-START_TEST(states)
+TEST(states)
 {
 	file_board_set(board, ID, FILE_BOARD_USED);
 	ck_assert(!file_board_is_idle(board, ID));
@@ -41,9 +40,8 @@ START_TEST(states)
 	ck_assert(file_board_is_gone(board, ID));
 	ck_assert(!file_board_take(board, ID, FILE_BOARD_USED));
 }
-END_TEST
 
-START_TEST(old_generation)
+TEST(old_generation)
 {
 	file_board_set(board, ID, FILE_BOARD_IDLE);
 	ck_assert(!file_board_is_idle(board, OLD));
@@ -53,7 +51,6 @@ START_TEST(old_generation)
 	ck_assert(file_board_take(board, ID, FILE_BOARD_GONE));
 	ck_assert(!file_board_is_gone(board, OLD));
 }
-END_TEST
 
 /* ---- two who want the same ---- */
 
@@ -86,7 +83,7 @@ static void *take_all(void *arg)
 	return NULL;
 }
 
-START_TEST(race)
+TEST(race)
 {
 	static struct taker used = { .state = FILE_BOARD_USED },
 			    gone = { .state = FILE_BOARD_GONE };
@@ -115,14 +112,5 @@ START_TEST(race)
 	ck_assert_uint_eq(used.n + gone.n, ROUNDS * N_FILES);
 	ck_assert_int_eq(pthread_barrier_destroy(&barrier), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, bytes_whole_pages);
-	tcase_add_test(tcase, states);
-	tcase_add_test(tcase, old_generation);
-	tcase_add_test(tcase, race);
-}
-
-SUITE("file_board", add_tests)
+TEST_MAIN

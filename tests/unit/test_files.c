@@ -3,7 +3,7 @@
  */
 #include "tests/unit/control_session.h"
 
-START_TEST(a_file_gets_an_id_a_store_and_its_word_on_the_board)
+TEST(a_file_gets_an_id_a_store_and_its_word_on_the_board)
 {
 	uint32_t id = control_file(session, 1, "f");
 	struct file *file = id_table_get(&session->objects.files, id);
@@ -17,9 +17,8 @@ START_TEST(a_file_gets_an_id_a_store_and_its_word_on_the_board)
 	ck_assert_uint_eq(session->user->quota.used[QUOTA_FILES], 1);
 	ck_assert_uint_lt(file_board_index(id), session_max_files(session));
 }
-END_TEST
 
-START_TEST(a_file_that_is_removed_is_closed_and_its_share_of_the_store_goes)
+TEST(a_file_that_is_removed_is_closed_and_its_share_of_the_store_goes)
 {
 	uint32_t id = control_file(session, 1, "f");
 	struct call *call;
@@ -36,9 +35,8 @@ START_TEST(a_file_that_is_removed_is_closed_and_its_share_of_the_store_goes)
 	ck_assert_int_eq(session_file_remove(session, id, call, &c.error), -EBADF);
 	call_free(call);
 }
-END_TEST
 
-START_TEST(what_is_no_file_is_refused_by_name_and_closed)
+TEST(what_is_no_file_is_refused_by_name_and_closed)
 {
 	int ends[2];
 
@@ -53,10 +51,9 @@ START_TEST(what_is_no_file_is_refused_by_name_and_closed)
 	ck_assert_uint_eq(session->n_objects, 0);
 	(void)close(ends[1]);
 }
-END_TEST
 
 /* _i: the daemon stops */
-START_TEST(a_file_that_is_checked_after_the_end_of_its_session_is_closed)
+TEST_LOOP(a_file_that_is_checked_after_the_end_of_its_session_is_closed, 2)
 {
 	int file = control_open("f");
 
@@ -70,9 +67,8 @@ START_TEST(a_file_that_is_checked_after_the_end_of_its_session_is_closed)
 		      "%s", answers[1].text);
 	ck_assert(!control_is_open(file));
 }
-END_TEST
 
-START_TEST(a_file_too_many_is_refused_at_once_if_none_leaves)
+TEST(a_file_too_many_is_refused_at_once_if_none_leaves)
 {
 	struct call *call;
 	int file = control_open("g");
@@ -85,9 +81,8 @@ START_TEST(a_file_too_many_is_refused_at_once_if_none_leaves)
 	CONTROL_UNTIL(!session->n_closings);
 	ck_assert(!control_is_open(file));
 }
-END_TEST
 
-START_TEST(a_copy_of_a_files_descriptor_is_for_the_reply)
+TEST(a_copy_of_a_files_descriptor_is_for_the_reply)
 {
 	uint32_t id = control_file(session, 1, "f");
 	struct stat had, got;
@@ -101,9 +96,8 @@ START_TEST(a_copy_of_a_files_descriptor_is_for_the_reply)
 	ck_assert_uint_eq(got.st_ino, had.st_ino);
 	(void)close(copy);
 }
-END_TEST
 
-START_TEST(a_buffered_description_belongs_to_a_file_of_the_session)
+TEST(a_buffered_description_belongs_to_a_file_of_the_session)
 {
 	uint32_t id = control_file(session, 1, "f");
 	int buffered = openat(dir_fd, "f", O_RDWR), other = openat(dir_fd, "f", O_RDWR);
@@ -120,19 +114,6 @@ START_TEST(a_buffered_description_belongs_to_a_file_of_the_session)
 	ck_assert_msg(answers[3].result == 0, "%s", answers[3].text);
 	ck_assert_uint_eq(session->user->quota.used[QUOTA_FILES], 2);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, session_setup, session_teardown);
-	tcase_add_test(tcase, a_file_gets_an_id_a_store_and_its_word_on_the_board);
-	tcase_add_test(tcase, a_file_that_is_removed_is_closed_and_its_share_of_the_store_goes);
-	tcase_add_test(tcase, what_is_no_file_is_refused_by_name_and_closed);
-	tcase_add_loop_test(tcase, a_file_that_is_checked_after_the_end_of_its_session_is_closed, 0,
-			    2);
-	tcase_add_test(tcase, a_file_too_many_is_refused_at_once_if_none_leaves);
-	tcase_add_test(tcase, a_copy_of_a_files_descriptor_is_for_the_reply);
-	tcase_add_test(tcase, a_buffered_description_belongs_to_a_file_of_the_session);
-}
-
-SUITE("files", add_tests)
+FIXTURE(session_setup, session_teardown)
+TEST_MAIN

@@ -74,7 +74,7 @@ static unsigned n_open_fds(void)
 
 static const size_t sizes[] = { 1, 2, 4087, 4088, 4089, 4096, 65536, FRAME_BODY_MAX };
 
-START_TEST(frames_of_any_size_arrive_as_they_were_sent)
+TEST_TABLE(frames_of_any_size_arrive_as_they_were_sent, sizes)
 {
 	struct pair pair;
 	size_t len = sizes[_i];
@@ -106,9 +106,8 @@ START_TEST(frames_of_any_size_arrive_as_they_were_sent)
 	pair_deinit(&pair);
 	free(body);
 }
-END_TEST
 
-START_TEST(a_frame_that_comes_byte_by_byte_is_whole_at_its_last)
+TEST(a_frame_that_comes_byte_by_byte_is_whole_at_its_last)
 {
 	static const uint8_t bytes[] = { 3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c' };
 	struct pair pair;
@@ -123,9 +122,8 @@ START_TEST(a_frame_that_comes_byte_by_byte_is_whole_at_its_last)
 	ck_assert_int_eq(memcmp(pair.frame.body, "abc", 3), 0);
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(descriptors_travel_with_their_own_frame)
+TEST(descriptors_travel_with_their_own_frame)
 {
 	struct pair pair;
 	unsigned before = n_open_fds();
@@ -158,7 +156,6 @@ START_TEST(descriptors_travel_with_their_own_frame)
 	pair_deinit(&pair);
 	ck_assert_uint_eq(n_open_fds(), before);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -180,7 +177,7 @@ static const struct {
 	{ "as many as the kernel takes", { 1 }, 1, FRAME_FDS_RECEIVED_MAX, "253 descriptors" },
 };
 
-START_TEST(what_is_no_frame_is_refused_with_the_reason)
+TEST_TABLE(what_is_no_frame_is_refused_with_the_reason, garbage)
 {
 	struct pair pair;
 	unsigned before = n_open_fds();
@@ -192,9 +189,8 @@ START_TEST(what_is_no_frame_is_refused_with_the_reason)
 	pair_deinit(&pair);
 	ck_assert_uint_eq(n_open_fds(), before);
 }
-END_TEST
 
-START_TEST(the_kernel_closed_what_a_reader_had_no_room_for)
+TEST(the_kernel_closed_what_a_reader_had_no_room_for)
 {
 	static const uint8_t byte = 1;
 	struct pair pair;
@@ -205,9 +201,8 @@ START_TEST(the_kernel_closed_what_a_reader_had_no_room_for)
 	ck_assert_uint_eq(pair.reader.n_fds, FRAME_FDS_RECEIVED_MAX); /* for the reader's owner */
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(descriptors_that_no_header_announced_are_refused_at_the_next_read)
+TEST(descriptors_that_no_header_announced_are_refused_at_the_next_read)
 {
 	static const uint8_t bytes[] = { 1, 0, 0, 0, 0, 0, 0, 0, 'x' };
 	struct pair pair;
@@ -220,9 +215,8 @@ START_TEST(descriptors_that_no_header_announced_are_refused_at_the_next_read)
 	ck_assert_uint_eq(pair.reader.n_fds, 2); /* for the reader's owner */
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(descriptors_with_each_byte_of_a_header_do_not_gather)
+TEST(descriptors_with_each_byte_of_a_header_do_not_gather)
 {
 	static const uint8_t zero;
 	struct pair pair;
@@ -238,9 +232,8 @@ START_TEST(descriptors_with_each_byte_of_a_header_do_not_gather)
 	ck_assert_uint_le(pair.reader.n_fds, 2 * FRAME_FDS_MAX);
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(the_end_between_frames_is_an_end)
+TEST(the_end_between_frames_is_an_end)
 {
 	struct pair pair;
 
@@ -249,9 +242,8 @@ START_TEST(the_end_between_frames_is_an_end)
 	ck_assert_int_eq(pair_read(&pair), 0);
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(the_end_within_a_frame_is_an_error)
+TEST(the_end_within_a_frame_is_an_error)
 {
 	static const uint8_t bytes[] = { 4, 0, 0, 0, 0, 0, 0, 0, 'x' };
 	struct pair pair;
@@ -263,9 +255,8 @@ START_TEST(the_end_within_a_frame_is_an_error)
 	ck_assert_msg(strstr(pair.why, "9 bytes into it, of 12"), "%s", pair.why);
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(a_full_socket_keeps_the_rest_for_later)
+TEST(a_full_socket_keeps_the_rest_for_later)
 {
 	struct pair pair;
 	uint8_t *body = calloc(1, FRAME_BODY_MAX);
@@ -288,9 +279,8 @@ START_TEST(a_full_socket_keeps_the_rest_for_later)
 	pair_deinit(&pair);
 	free(body);
 }
-END_TEST
 
-START_TEST(a_frame_that_can_not_be_queued_costs_its_descriptors)
+TEST(a_frame_that_can_not_be_queued_costs_its_descriptors)
 {
 	struct pair pair;
 	unsigned before = n_open_fds();
@@ -307,9 +297,8 @@ START_TEST(a_frame_that_can_not_be_queued_costs_its_descriptors)
 	pair_deinit(&pair);
 	ck_assert_uint_eq(n_open_fds(), before);
 }
-END_TEST
 
-START_TEST(a_peer_that_is_gone_is_an_error_and_no_signal)
+TEST(a_peer_that_is_gone_is_an_error_and_no_signal)
 {
 	struct pair pair;
 	uint8_t body = 1;
@@ -321,22 +310,5 @@ START_TEST(a_peer_that_is_gone_is_an_error_and_no_signal)
 	ck_assert_int_eq(frame_flush(&pair.writer, pair.a), -EPIPE);
 	pair_deinit(&pair);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, frames_of_any_size_arrive_as_they_were_sent, 0, N_ROWS(sizes));
-	tcase_add_test(tcase, a_frame_that_comes_byte_by_byte_is_whole_at_its_last);
-	tcase_add_test(tcase, descriptors_travel_with_their_own_frame);
-	tcase_add_loop_test(tcase, what_is_no_frame_is_refused_with_the_reason, 0, N_ROWS(garbage));
-	tcase_add_test(tcase, the_kernel_closed_what_a_reader_had_no_room_for);
-	tcase_add_test(tcase, descriptors_that_no_header_announced_are_refused_at_the_next_read);
-	tcase_add_test(tcase, descriptors_with_each_byte_of_a_header_do_not_gather);
-	tcase_add_test(tcase, the_end_between_frames_is_an_end);
-	tcase_add_test(tcase, the_end_within_a_frame_is_an_error);
-	tcase_add_test(tcase, a_full_socket_keeps_the_rest_for_later);
-	tcase_add_test(tcase, a_frame_that_can_not_be_queued_costs_its_descriptors);
-	tcase_add_test(tcase, a_peer_that_is_gone_is_an_error_and_no_signal);
-}
-
-SUITE("frame", add_tests)
+TEST_MAIN

@@ -24,7 +24,7 @@ static const struct {
 	{ 0x12345, "other", false, false, false, true, false, false },
 };
 
-START_TEST(a_file_system_is_known_by_its_number)
+TEST_TABLE(a_file_system_is_known_by_its_number, rows)
 {
 	const struct fs_type *type = fs_type_of(rows[_i].magic);
 
@@ -38,7 +38,6 @@ START_TEST(a_file_system_is_known_by_its_number)
 	ck_assert(!type->is_trusted || type->is_local);
 	ck_assert(!type->is_device);
 }
-END_TEST
 
 static const struct {
 	const char *mount, *name;
@@ -52,7 +51,7 @@ static const struct {
 	{ "what", "other", false, false },     { "", "other", false, false },
 };
 
-START_TEST(a_mounts_type_says_what_frees_a_hung_call)
+TEST_TABLE(a_mounts_type_says_what_frees_a_hung_call, mounts)
 {
 	const struct fs_type *type = fs_type_of_mount(mounts[_i].mount);
 
@@ -60,20 +59,11 @@ START_TEST(a_mounts_type_says_what_frees_a_hung_call)
 	ck_assert_uint_eq(type->is_fuse, mounts[_i].is_fuse);
 	ck_assert_uint_eq(type->is_network, mounts[_i].is_network);
 }
-END_TEST
 
-START_TEST(a_block_device_is_served_like_a_trusted_file_system)
+TEST(a_block_device_is_served_like_a_trusted_file_system)
 {
 	ck_assert(fs_type_block_device.is_device && fs_type_block_device.is_trusted);
 	ck_assert(fs_type_block_device.is_local && !fs_type_block_device.may_wait);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_file_system_is_known_by_its_number, 0, N_ROWS(rows));
-	tcase_add_loop_test(tcase, a_mounts_type_says_what_frees_a_hung_call, 0, N_ROWS(mounts));
-	tcase_add_test(tcase, a_block_device_is_served_like_a_trusted_file_system);
-}
-
-SUITE("fs_type", add_tests)
+TEST_MAIN

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-START_TEST(memory_is_mapped_and_registered_once)
+TEST(memory_is_mapped_and_registered_once)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *first, *second;
@@ -26,9 +26,8 @@ START_TEST(memory_is_mapped_and_registered_once)
 	gds_release(import(&handle, &a));
 	nothing_is_left("again");
 }
-END_TEST
 
-START_TEST(a_handle_with_another_buffer_id_is_another_allocation)
+TEST(a_handle_with_another_buffer_id_is_another_allocation)
 {
 	struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *first, *second;
@@ -50,9 +49,8 @@ START_TEST(a_handle_with_another_buffer_id_is_another_allocation)
 	gds_release(first);
 	nothing_is_left("after both");
 }
-END_TEST
 
-START_TEST(a_handle_with_another_size_is_refused_while_it_is_imported)
+TEST(a_handle_with_another_size_is_refused_while_it_is_imported)
 {
 	struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
@@ -69,9 +67,8 @@ START_TEST(a_handle_with_another_size_is_refused_while_it_is_imported)
 	gds_release(import(&handle, &region));
 	nothing_is_left("after the second");
 }
-END_TEST
 
-START_TEST(mapped_memory_comes_by_a_descriptor)
+TEST(mapped_memory_comes_by_a_descriptor)
 {
 	const size_t bytes = 2 * (size_t)STANDIN_GRANULARITY;
 	struct gds_handle handle = exported_mapped(bytes, bytes);
@@ -86,7 +83,6 @@ START_TEST(mapped_memory_comes_by_a_descriptor)
 	gds_release(memory);
 	nothing_is_left("by a descriptor");
 }
-END_TEST
 
 static const struct {
 	const char *words;
@@ -114,7 +110,7 @@ static const struct {
 	{ "cuMemSetAccess=101", 0, NULL, -ENODEV },
 };
 
-START_TEST(an_error_of_an_import_is_an_errno_and_a_sentence)
+TEST_TABLE(an_error_of_an_import_is_an_errno_and_a_sentence, failures)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES);
 	const struct gds_handle mapped = exported_mapped(STANDIN_GRANULARITY, STANDIN_GRANULARITY);
@@ -144,9 +140,8 @@ START_TEST(an_error_of_an_import_is_an_errno_and_a_sentence)
 	gds_release(import(&handle, &region));
 	nothing_is_left("without the error");
 }
-END_TEST
 
-START_TEST(an_error_of_a_release_leaves_the_rest)
+TEST(an_error_of_a_release_leaves_the_rest)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
@@ -159,7 +154,6 @@ START_TEST(an_error_of_a_release_leaves_the_rest)
 	gds_release(import(&handle, &region)); /* the mapping that is left is found, and counted */
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_buffers, 0);
 }
-END_TEST
 
 static const struct {
 	const char *words;
@@ -178,7 +172,7 @@ static const struct {
 	{ "cuDevicePrimaryCtxRetain=2", -ENOMEM, "cuDevicePrimaryCtxRetain()", false },
 };
 
-START_TEST(a_driver_that_fails_is_not_asked_again)
+TEST_TABLE(a_driver_that_fails_is_not_asked_again, starts)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *memory;
@@ -202,9 +196,8 @@ START_TEST(a_driver_that_fails_is_not_asked_again)
 	if (r == 0)
 		gds_release(memory);
 }
-END_TEST
 
-START_TEST(libraries_that_are_not_there)
+TEST_LOOP(libraries_that_are_not_there, 2)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *memory;
@@ -218,9 +211,8 @@ START_TEST(libraries_that_are_not_there)
 		strstr(error.text, _i ? "/nonexistent/libcufile.so" : "/nonexistent/libcuda.so"),
 		"%s", error.text);
 }
-END_TEST
 
-START_TEST(a_driver_that_hangs_is_waited_for_once)
+TEST_LOOP(a_driver_that_hangs_is_waited_for_once, 3)
 {
 	static const char *const calls[] = { "cuInit", "cuFileDriverOpen",
 					     "cuDevicePrimaryCtxRetain" };
@@ -242,9 +234,8 @@ START_TEST(a_driver_that_hangs_is_waited_for_once)
 			      strstr(error.text, "has not returned within 0.05 s"),
 		      "%s", error.text);
 }
-END_TEST
 
-START_TEST(gpus_are_found_by_uuid)
+TEST(gpus_are_found_by_uuid)
 {
 	struct gds_handle handle = exported(MEMORY_BYTES);
 	struct gds_memory *memory, *first;
@@ -261,7 +252,6 @@ START_TEST(gpus_are_found_by_uuid)
 	gds_release(first);
 	nothing_is_left("another GPU");
 }
-END_TEST
 
 static void is_refused(const struct gds_handle *handle, int result, const char *what)
 {
@@ -274,7 +264,7 @@ static void is_refused(const struct gds_handle *handle, int result, const char *
 	nothing_is_left(what);
 }
 
-START_TEST(wrong_handles_are_refused)
+TEST(wrong_handles_are_refused)
 {
 	struct gds_handle handle = exported(MEMORY_BYTES), wrong = handle;
 	const CUipcMemHandle none = { 0 };
@@ -301,9 +291,8 @@ START_TEST(wrong_handles_are_refused)
 	exporter_end(&exporter);
 	is_refused(&handle, -EFAULT, "of a process that has ended");
 }
-END_TEST
 
-START_TEST(wrong_descriptors_are_refused)
+TEST(wrong_descriptors_are_refused)
 {
 	struct gds_handle handle = exported_mapped(STANDIN_GRANULARITY, 2 * STANDIN_GRANULARITY);
 
@@ -316,9 +305,8 @@ START_TEST(wrong_descriptors_are_refused)
 	is_refused(&handle, -EFAULT, "a device");
 	ck_assert_int_lt(fcntl(handle.fd, F_GETFD), 0);
 }
-END_TEST
 
-START_TEST(memory_that_its_owner_frees_stays_until_the_release)
+TEST(memory_that_its_owner_frees_stays_until_the_release)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct region region;
@@ -339,25 +327,6 @@ START_TEST(memory_that_its_owner_frees_stays_until_the_release)
 	nothing_is_left("freed by its owner");
 	file_end();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, memory_is_mapped_and_registered_once);
-	tcase_add_test(tcase, a_handle_with_another_buffer_id_is_another_allocation);
-	tcase_add_test(tcase, a_handle_with_another_size_is_refused_while_it_is_imported);
-	tcase_add_test(tcase, mapped_memory_comes_by_a_descriptor);
-	tcase_add_loop_test(tcase, an_error_of_an_import_is_an_errno_and_a_sentence, 0,
-			    N_ROWS(failures));
-	tcase_add_test(tcase, an_error_of_a_release_leaves_the_rest);
-	tcase_add_loop_test(tcase, a_driver_that_fails_is_not_asked_again, 0, N_ROWS(starts));
-	tcase_add_loop_test(tcase, libraries_that_are_not_there, 0, 2);
-	tcase_add_loop_test(tcase, a_driver_that_hangs_is_waited_for_once, 0, 3);
-	tcase_add_test(tcase, gpus_are_found_by_uuid);
-	tcase_add_test(tcase, wrong_handles_are_refused);
-	tcase_add_test(tcase, wrong_descriptors_are_refused);
-	tcase_add_test(tcase, memory_that_its_owner_frees_stays_until_the_release);
-}
-
-SUITE("gds", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -61,7 +61,7 @@ static void task_end(struct task *task)
 	ck_assert_uint_eq(task->n_current, 0);
 }
 
-START_TEST(imports_of_a_handle_wait_for_the_first)
+TEST(imports_of_a_handle_wait_for_the_first)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES), other = exported(MEMORY_BYTES);
 	struct task tasks[3] = { { .handle = handle }, { .handle = handle }, { .handle = handle } };
@@ -83,9 +83,8 @@ START_TEST(imports_of_a_handle_wait_for_the_first)
 		gds_release(tasks[i].memory);
 	nothing_is_left("three imports");
 }
-END_TEST
 
-START_TEST(an_import_waits_for_the_release_of_its_handle)
+TEST(an_import_waits_for_the_release_of_its_handle)
 {
 	struct task release = { .handle = exported(MEMORY_BYTES) },
 		    next = { .handle = release.handle };
@@ -104,9 +103,8 @@ START_TEST(an_import_waits_for_the_release_of_its_handle)
 	gds_release(next.memory);
 	nothing_is_left("after both");
 }
-END_TEST
 
-START_TEST(a_file_is_registered_once)
+TEST(a_file_is_registered_once)
 {
 	struct task tasks[3] = { { .handle = exported(MEMORY_BYTES) } };
 	struct gds_memory *memory = import(&tasks[0].handle, &tasks[0].region);
@@ -129,7 +127,6 @@ START_TEST(a_file_is_registered_once)
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_files, 0);
 	gds_release(memory);
 }
-END_TEST
 
 static const struct {
 	const char *words;
@@ -143,7 +140,7 @@ static const struct {
 	{ "cuCtxPushCurrent_v2=709", -EIO },
 };
 
-START_TEST(a_file_is_registered_before_its_first_transfer)
+TEST_TABLE(a_file_is_registered_before_its_first_transfer, registrations)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct error error;
@@ -172,7 +169,6 @@ START_TEST(a_file_is_registered_before_its_first_transfer)
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_files, 0);
 	nothing_is_left(registrations[_i].words);
 }
-END_TEST
 
 static const char *const hangs[] = {
 	"cuFileRead",	     "cuFileHandleRegister", "cuIpcOpenMemHandle_v2",
@@ -190,7 +186,7 @@ static void hang(struct task *task, void *(*run)(void *arg), const char *call)
 	await_held(call);
 }
 
-START_TEST(a_call_that_hangs_holds_its_thread_only)
+TEST_TABLE(a_call_that_hangs_holds_its_thread_only, hangs)
 {
 	const struct gds_handle a = exported(MEMORY_BYTES), b = exported(MEMORY_BYTES);
 	struct target hung_target = target;
@@ -232,17 +228,6 @@ START_TEST(a_call_that_hangs_holds_its_thread_only)
 		hung_target.on_close(&hung_target);
 	file_end();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, imports_of_a_handle_wait_for_the_first);
-	tcase_add_test(tcase, an_import_waits_for_the_release_of_its_handle);
-	tcase_add_test(tcase, a_file_is_registered_once);
-	tcase_add_loop_test(tcase, a_file_is_registered_before_its_first_transfer, 0,
-			    N_ROWS(registrations));
-	tcase_add_loop_test(tcase, a_call_that_hangs_holds_its_thread_only, 0, N_ROWS(hangs));
-}
-
-SUITE("gds_threads", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -51,7 +51,7 @@ static void only_has_changed(const char *bytes, uint64_t off, uint64_t len, cons
 			ck_abort_msg("%s: byte %d", what, (int)i);
 }
 
-START_TEST(reads_of_any_range)
+TEST_TABLE(reads_of_any_range, manners)
 {
 	const char *bytes = gpu.look.standin_bytes((uintptr_t)region.base);
 
@@ -73,7 +73,6 @@ START_TEST(reads_of_any_range)
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_files, 1);
 	ck_assert_uint_gt(gpu.see.standin_cufile_counts().n_reads, 0);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -93,7 +92,7 @@ static const struct {
 	{ "behind the end", FILE_BYTES + 1, 100, 0, true },
 };
 
-START_TEST(writes_change_their_range_only)
+TEST_TABLE(writes_change_their_range_only, manners)
 {
 	static char bytes[FILE_BYTES], now[FILE_BYTES];
 
@@ -124,7 +123,6 @@ START_TEST(writes_change_their_range_only)
 	if (_i != 1)
 		ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_unaligned_writes, 0);
 }
-END_TEST
 
 static const struct {
 	const char *words;
@@ -154,7 +152,7 @@ static const struct {
 	{ "cuFileHandleRegister=5008", false, false, -EOPNOTSUPP },
 };
 
-START_TEST(an_error_of_a_transfer_is_an_errno)
+TEST_TABLE(an_error_of_a_transfer_is_an_errno, errors)
 {
 	struct block block = make(errors[_i].is_write ? BLOCK_WRITE : BLOCK_READ, &region, 4096,
 				  8192, 0),
@@ -170,9 +168,8 @@ START_TEST(an_error_of_a_transfer_is_an_errno)
 	gds_transfer(&again);
 	ck_assert(again.result >= 0 && again.best == 8192);
 }
-END_TEST
 
-START_TEST(of_a_file_that_cufile_refuses_no_byte_is_copied)
+TEST(of_a_file_that_cufile_refuses_no_byte_is_copied)
 {
 	struct block block = make(BLOCK_READ, &region, 4096, 8192, 0);
 	const uint64_t n_copies = gpu.look.standin_counts().n_copies;
@@ -192,9 +189,8 @@ START_TEST(of_a_file_that_cufile_refuses_no_byte_is_copied)
 	}
 	ck_assert_uint_eq(gpu.look.standin_counts().n_copies, n_copies);
 }
-END_TEST
 
-START_TEST(a_transfer_that_makes_no_progress_ends)
+TEST_LOOP(a_transfer_that_makes_no_progress_ends, 2)
 {
 	struct block block = make(_i ? BLOCK_WRITE : BLOCK_READ, &region, 4096, 8192, 0);
 
@@ -202,9 +198,8 @@ START_TEST(a_transfer_that_makes_no_progress_ends)
 	gds_transfer(&block);
 	ck_assert(block.result == 0 && block.best == 0);
 }
-END_TEST
 
-START_TEST(memory_that_cannot_be_pinned_works_unregistered)
+TEST(memory_that_cannot_be_pinned_works_unregistered)
 {
 	struct block block = make(BLOCK_READ, &region, 4096, 8192, 100);
 
@@ -215,17 +210,6 @@ START_TEST(memory_that_cannot_be_pinned_works_unregistered)
 	ck_assert(block.result >= 0 && block.best == 8192);
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_unregistered, 1);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, transfer_setup, transfer_teardown);
-	tcase_add_loop_test(tcase, reads_of_any_range, 0, N_ROWS(manners));
-	tcase_add_loop_test(tcase, writes_change_their_range_only, 0, N_ROWS(manners));
-	tcase_add_test(tcase, of_a_file_that_cufile_refuses_no_byte_is_copied);
-	tcase_add_loop_test(tcase, an_error_of_a_transfer_is_an_errno, 0, N_ROWS(errors));
-	tcase_add_loop_test(tcase, a_transfer_that_makes_no_progress_ends, 0, 2);
-	tcase_add_test(tcase, memory_that_cannot_be_pinned_works_unregistered);
-}
-
-SUITE("gds_transfer", add_tests)
+FIXTURE(transfer_setup, transfer_teardown)
+TEST_MAIN

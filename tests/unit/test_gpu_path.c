@@ -49,7 +49,7 @@ static const struct {
 	  false, "engine = libaio" },
 };
 
-START_TEST(the_path_follows_from_the_configuration_and_the_probe)
+TEST_TABLE(the_path_follows_from_the_configuration_and_the_probe, paths)
 {
 	const unsigned how = paths[_i].how;
 	struct gpu_report report = { .n_gpus = 1,
@@ -68,12 +68,5 @@ START_TEST(the_path_follows_from_the_configuration_and_the_probe)
 			      strstr(path.why, paths[_i].why),
 		      "%s: %d, %d: %s", paths[_i].what, path.path, path.can_import, path.why);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, the_path_follows_from_the_configuration_and_the_probe, 0,
-			    N_ROWS(paths));
-}
-
-SUITE("gpu_path", add_tests)
+TEST_MAIN

@@ -52,14 +52,13 @@ static const struct gpu_report *probe_run(const char *standin, const char *cuda_
 	return gpu_probe_report(probe);
 }
 
-START_TEST(more_gpus_than_there_is_room_for)
+TEST(more_gpus_than_there_is_room_for)
 {
 	const struct gpu_report *report = probe_run("gpus=70", cuda, cufile, GPU_PROBE_MSEC);
 
 	ck_assert_uint_eq(report->n_gpus, GPUS_MAX);
 	ck_assert(report->has_cufile);
 }
-END_TEST
 
 static const struct {
 	const char *standin, *text;
@@ -77,7 +76,7 @@ static const struct {
 	{ "cuFileDriverOpen=exit", "libcufile.so has ended the process (exit status 3)" },
 };
 
-START_TEST(cufile_is_described_and_never_costs_the_gpus)
+TEST_TABLE(cufile_is_described_and_never_costs_the_gpus, cufiles)
 {
 	const struct gpu_report *report = probe_run(cufiles[_i].standin, cuda, cufile,
 						    GPU_PROBE_MSEC);
@@ -88,7 +87,6 @@ START_TEST(cufile_is_described_and_never_costs_the_gpus)
 	ck_assert_uint_eq(report->n_gpus, 1);
 	ck_assert_msg(strstr(gpu_report_cufile_text(report, text), cufiles[_i].text), "%s", text);
 }
-END_TEST
 
 static const struct {
 	const char *standin, *problem;
@@ -105,7 +103,7 @@ static const struct {
 	{ "cuInit=exit", "cuInit() of ;libcuda.so has ended the process (exit status 3)" },
 };
 
-START_TEST(an_error_of_libcuda_is_a_sentence)
+TEST_TABLE(an_error_of_libcuda_is_a_sentence, problems)
 {
 	const struct gpu_report *report = probe_run(problems[_i].standin, cuda, cufile,
 						    GPU_PROBE_MSEC);
@@ -117,18 +115,16 @@ START_TEST(an_error_of_libcuda_is_a_sentence)
 	ck_assert_msg(!report->has_cufile, "libcufile is asked without a device");
 	ck_assert_str_eq(report->cufile_problem, "");
 }
-END_TEST
 
 static const char *const no_gpus[] = { "cuInit=100", "gpus=0" };
 
-START_TEST(a_driver_without_a_gpu_is_nothing_to_report)
+TEST_TABLE(a_driver_without_a_gpu_is_nothing_to_report, no_gpus)
 {
 	/* Without a device cuFileDriverOpen() would not return: the time limit is not that of the probe. */
 	ck_assert_ptr_null(probe_run(no_gpus[_i], cuda, cufile, UINT32_MAX));
 }
-END_TEST
 
-START_TEST(libraries_that_are_none)
+TEST(libraries_that_are_none)
 {
 	const struct gpu_report *report = probe_run("", "/nonexistent", cufile, GPU_PROBE_MSEC);
 	char text[GPU_TEXT_BYTES];
@@ -145,7 +141,6 @@ START_TEST(libraries_that_are_none)
 			     "without cuFile: /nonexistent: cannot open"),
 		      "%s", text);
 }
-END_TEST
 
 static const struct {
 	const char *standin, *call;
@@ -156,7 +151,7 @@ static const struct {
 	{ "cuFileDriverOpen=hang", "cuFileDriverOpen() of ", 1 },
 };
 
-START_TEST(a_call_that_does_not_return_is_named_and_its_process_killed)
+TEST_TABLE(a_call_that_does_not_return_is_named_and_its_process_killed, hangs)
 {
 	const struct gpu_report *report = probe_run(hangs[_i].standin, cuda, cufile, 1);
 	siginfo_t info;
@@ -185,9 +180,8 @@ START_TEST(a_call_that_does_not_return_is_named_and_its_process_killed)
 	ck_assert_uint_eq(report->n_gpus, hangs[_i].n_gpus);
 	ck_assert(!report->has_cufile);
 }
-END_TEST
 
-START_TEST(one_that_runs_says_where_it_is)
+TEST(one_that_runs_says_where_it_is)
 {
 	const struct gpu_probe_options options = { cuda, cufile, true, GPU_PROBE_MSEC, false };
 	const struct gpu_report *report;
@@ -199,9 +193,8 @@ START_TEST(one_that_runs_says_where_it_is)
 	while (strncmp(report->call, "cuFileDriverOpen() of ", 22) != 0 && usleep(1000) == 0);
 	ck_assert_uint_eq(report->n_gpus, 3);
 }
-END_TEST
 
-START_TEST(a_host_without_a_driver_costs_no_process)
+TEST(a_host_without_a_driver_costs_no_process)
 {
 	const struct gpu_probe_options options = { .cufile_library = cufile,
 						   .is_user = true,
@@ -213,21 +206,6 @@ START_TEST(a_host_without_a_driver_costs_no_process)
 	ck_assert_ptr_null(gpu_probe_report(NULL));
 	ck_assert(!gpu_probe_is_running(NULL));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, more_gpus_than_there_is_room_for);
-	tcase_add_loop_test(tcase, cufile_is_described_and_never_costs_the_gpus, 0,
-			    N_ROWS(cufiles));
-	tcase_add_loop_test(tcase, an_error_of_libcuda_is_a_sentence, 0, N_ROWS(problems));
-	tcase_add_loop_test(tcase, a_driver_without_a_gpu_is_nothing_to_report, 0, N_ROWS(no_gpus));
-	tcase_add_test(tcase, libraries_that_are_none);
-	tcase_add_loop_test(tcase, a_call_that_does_not_return_is_named_and_its_process_killed, 0,
-			    N_ROWS(hangs));
-	tcase_add_test(tcase, one_that_runs_says_where_it_is);
-	tcase_add_test(tcase, a_host_without_a_driver_costs_no_process);
-}
-
-SUITE("gpu_probe", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -14,7 +14,7 @@ static int import(unsigned seq, int memory_fd)
 	return probe_import(seq, &handle, false);
 }
 
-START_TEST(without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed)
+TEST(without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed)
 {
 	int memory = memfd_create("test", MFD_CLOEXEC);
 
@@ -24,7 +24,6 @@ START_TEST(without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed)
 	ck_assert(!control_is_open(memory));
 	ck_assert_uint_eq(session->n_objects, 0);
 }
-END_TEST
 
 static int ask(uint32_t file)
 {
@@ -37,7 +36,7 @@ static int ask(uint32_t file)
 	return r;
 }
 
-START_TEST(without_a_gpu_no_file_is_registered)
+TEST(without_a_gpu_no_file_is_registered)
 {
 	uint32_t id = control_file(session, 2, "f");
 
@@ -50,9 +49,8 @@ START_TEST(without_a_gpu_no_file_is_registered)
 	ck_assert_uint_eq(session->gpu.n_imports, 0);
 	ck_assert_uint_eq(session->user->gpu.n_imports, 0);
 }
-END_TEST
 
-START_TEST(an_import_waits_for_the_end_of_the_probe)
+TEST(an_import_waits_for_the_end_of_the_probe)
 {
 	probe_start("cuInit=802"); /* its end is seen by the event loop alone */
 	ck_assert_int_eq(import(1, -1), 0);
@@ -63,18 +61,16 @@ START_TEST(an_import_waits_for_the_end_of_the_probe)
 	ck_assert_int_eq(answers[2].result, -EOPNOTSUPP);
 	ck_assert_int_eq(import(3, -1), -EOPNOTSUPP); /* at once */
 }
-END_TEST
 
-START_TEST(no_import_waits_where_copies_are_wanted)
+TEST(no_import_waits_where_copies_are_wanted)
 {
 	probe_start("cuInit=hang");
 	c.service.gpu.engine = GPU_ENGINE_LIBAIO;
 	ck_assert_int_eq(import(1, -1), -EOPNOTSUPP);
 	ck_assert_msg(strstr(c.error.text, "engine = libaio"), "%s", c.error.text);
 }
-END_TEST
 
-START_TEST(the_end_of_a_session_ends_its_imports_that_wait)
+TEST(the_end_of_a_session_ends_its_imports_that_wait)
 {
 	int memory = memfd_create("test", MFD_CLOEXEC), other_fd;
 	struct session *other = control_client(&other_fd);
@@ -94,7 +90,6 @@ START_TEST(the_end_of_a_session_ends_its_imports_that_wait)
 	ck_assert_ptr_null(c.service.gpu.waits.first);
 	(void)close(other_fd);
 }
-END_TEST
 
 static void check_refused(unsigned seq, const char *text)
 {
@@ -106,7 +101,7 @@ static void check_refused(unsigned seq, const char *text)
 	ck_assert(!control_is_open(memory));
 }
 
-START_TEST(imports_that_wait_are_at_most_half_of_the_requests_of_a_client_and_of_a_user)
+TEST(imports_that_wait_are_at_most_half_of_the_requests_of_a_client_and_of_a_user)
 {
 	struct session *first = session;
 	int other_fd;
@@ -130,19 +125,6 @@ START_TEST(imports_that_wait_are_at_most_half_of_the_requests_of_a_client_and_of
 	session_end(session, false);
 	(void)close(other_fd);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, session_setup, probe_teardown);
-	tcase_add_test(tcase, without_a_gpu_an_import_is_refused_and_its_descriptor_is_closed);
-	tcase_add_test(tcase, without_a_gpu_no_file_is_registered);
-	tcase_add_test(tcase, an_import_waits_for_the_end_of_the_probe);
-	tcase_add_test(tcase, no_import_waits_where_copies_are_wanted);
-	tcase_add_test(tcase, the_end_of_a_session_ends_its_imports_that_wait);
-	tcase_add_test(
-		tcase,
-		imports_that_wait_are_at_most_half_of_the_requests_of_a_client_and_of_a_user);
-}
-
-SUITE("gpu_requests", add_tests)
+FIXTURE(session_setup, probe_teardown)
+TEST_MAIN

@@ -33,7 +33,7 @@ static struct slab *imported(const struct gds_handle *handle)
 	return id_table_get(&session->objects.slabs, answers[1].id);
 }
 
-START_TEST(an_allocation_is_a_slab_that_costs_nothing_of_the_pool_and_goes_with_its_last_reference)
+TEST(an_allocation_is_a_slab_that_costs_nothing_of_the_pool_and_goes_with_its_last_reference)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES);
 	struct slab *slab = imported(&handle);
@@ -58,9 +58,8 @@ START_TEST(an_allocation_is_a_slab_that_costs_nothing_of_the_pool_and_goes_with_
 	ck_assert_uint_eq(session->quota.used[QUOTA_GPU_BYTES], 0);
 	nothing_is_left("after the last reference");
 }
-END_TEST
 
-START_TEST(a_handle_that_does_not_open_gives_its_charges_back)
+TEST(a_handle_that_does_not_open_gives_its_charges_back)
 {
 	struct gds_handle handle = exported(MEMORY_BYTES);
 
@@ -71,9 +70,8 @@ START_TEST(a_handle_that_does_not_open_gives_its_charges_back)
 	ck_assert_msg(strstr(answers[1].text, "cuIpcOpenMemHandle()"), "%s", answers[1].text);
 	ck_assert(quota_is_zero(&session->quota));
 }
-END_TEST
 
-START_TEST(a_slab_that_is_refused_at_once_costs_nothing_and_its_descriptor_is_closed)
+TEST(a_slab_that_is_refused_at_once_costs_nothing_and_its_descriptor_is_closed)
 {
 	struct gds_handle handle = exported_mapped(STANDIN_GRANULARITY, STANDIN_GRANULARITY);
 	const struct gds_handle none = { .fd = -1 };
@@ -88,17 +86,6 @@ START_TEST(a_slab_that_is_refused_at_once_costs_nothing_and_its_descriptor_is_cl
 	(void)imported(&handle);
 	ck_assert(!control_is_open(handle.fd));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, gpu_setup, gpu_teardown);
-	tcase_add_test(
-		tcase,
-		an_allocation_is_a_slab_that_costs_nothing_of_the_pool_and_goes_with_its_last_reference);
-	tcase_add_test(tcase, a_handle_that_does_not_open_gives_its_charges_back);
-	tcase_add_test(tcase,
-		       a_slab_that_is_refused_at_once_costs_nothing_and_its_descriptor_is_closed);
-}
-
-SUITE("gpu_slab", add_tests)
+FIXTURE(gpu_setup, gpu_teardown)
+TEST_MAIN

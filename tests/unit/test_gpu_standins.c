@@ -31,7 +31,7 @@ static void words(const char *standin)
 	ck_assert_int_eq(setenv("STANDIN", standin, 1), 0);
 }
 
-START_TEST(a_handle_does_not_open_in_its_own_process)
+TEST(a_handle_does_not_open_in_its_own_process)
 {
 	CUipcMemHandle handle;
 	CUdeviceptr memory, again;
@@ -44,7 +44,6 @@ START_TEST(a_handle_does_not_open_in_its_own_process)
 		gpu.map.cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
 		CUDA_ERROR_INVALID_CONTEXT);
 }
-END_TEST
 
 /* ---- libcufile ---- */
 
@@ -70,7 +69,7 @@ static void *pointer(CUdeviceptr memory)
 	return (void *)(uintptr_t)memory;
 }
 
-START_TEST(bytes_move_between_file_and_memory)
+TEST(bytes_move_between_file_and_memory)
 {
 	const int fd = temporary_file(O_DIRECT);
 	CUfileHandle_t handle;
@@ -115,7 +114,6 @@ START_TEST(bytes_move_between_file_and_memory)
 	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_files, 0);
 	ck_assert_int_eq(gpu.own.cuMemFree_v2(memory), CUDA_SUCCESS);
 }
-END_TEST
 
 /* Does what ends the process, in a child. */
 static void misuse(int which)
@@ -141,7 +139,7 @@ static void misuse(int which)
 	_exit(0);
 }
 
-START_TEST(misuse_ends_the_process)
+TEST_LOOP(misuse_ends_the_process, 3)
 {
 	pid_t pid = fork();
 	int status;
@@ -152,14 +150,6 @@ START_TEST(misuse_ends_the_process)
 	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "%d: status %d", _i,
 		      status);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, NULL);
-	tcase_add_test(tcase, a_handle_does_not_open_in_its_own_process);
-	tcase_add_test(tcase, bytes_move_between_file_and_memory);
-	tcase_add_loop_test(tcase, misuse_ends_the_process, 0, 3);
-}
-
-SUITE("gpu_standins", add_tests)
+FIXTURE(setup, NULL)
+TEST_MAIN

@@ -25,7 +25,7 @@ static struct channel *open_channel(uint32_t handle, bool has_rings)
 	return channel;
 }
 
-START_TEST(a_handle_is_charged_until_it_is_closed)
+TEST(a_handle_is_charged_until_it_is_closed)
 {
 	struct handle *handle = control_handle(session);
 	uint32_t id = handle->id;
@@ -40,9 +40,8 @@ START_TEST(a_handle_is_charged_until_it_is_closed)
 	ck_assert_int_eq(session_handle_close(session, id, call, &c.error), -EBADF);
 	call_free(call);
 }
-END_TEST
 
-START_TEST(the_daemon_reads_nothing_from_a_doorbell_socket)
+TEST(the_daemon_reads_nothing_from_a_doorbell_socket)
 {
 	const struct handle_config config = { .weight = 1 };
 	struct handle *handle;
@@ -53,9 +52,8 @@ START_TEST(the_daemon_reads_nothing_from_a_doorbell_socket)
 	ck_assert_int_eq(errno, EPIPE);
 	(void)close(doorbell_fd);
 }
-END_TEST
 
-START_TEST(a_handle_is_closed_when_the_lanes_have_returned_its_channels)
+TEST(a_handle_is_closed_when_the_lanes_have_returned_its_channels)
 {
 	uint32_t handle = control_handle(session)->id;
 	uint32_t channel = open_channel(handle, true)->id;
@@ -71,9 +69,8 @@ START_TEST(a_handle_is_closed_when_the_lanes_have_returned_its_channels)
 	ck_assert_uint_eq(session->quota.used[QUOTA_CHANNELS], 0);
 	ck_assert_uint_eq(session->quota.used[QUOTA_ENTRIES], 0);
 }
-END_TEST
 
-START_TEST(a_session_has_one_share_of_a_store_while_it_has_files_or_channels_there)
+TEST(a_session_has_one_share_of_a_store_while_it_has_files_or_channels_there)
 {
 	const struct store *s = registry_by_id(&c.service.registry, store);
 	uint32_t handles[2] = { control_handle(session)->id, control_handle(session)->id };
@@ -94,9 +91,8 @@ START_TEST(a_session_has_one_share_of_a_store_while_it_has_files_or_channels_the
 		ck_assert_uint_eq(s->n_shares, i == 0);
 	}
 }
-END_TEST
 
-START_TEST(a_channel_needs_a_handle_and_a_store_and_is_the_only_one_of_both)
+TEST(a_channel_needs_a_handle_and_a_store_and_is_the_only_one_of_both)
 {
 	uint32_t handle = control_handle(session)->id;
 	struct channel *channel;
@@ -113,9 +109,8 @@ START_TEST(a_channel_needs_a_handle_and_a_store_and_is_the_only_one_of_both)
 	ck_assert_msg(strstr(c.error.text, "already has a channel"), "%s", c.error.text);
 	ck_assert_uint_eq(session->handles.n_channels, 1);
 }
-END_TEST
 
-START_TEST(a_store_refuses_the_channel_of_a_user_that_it_does_not_serve)
+TEST(a_store_refuses_the_channel_of_a_user_that_it_does_not_serve)
 {
 	struct store *s = registry_by_id(&c.service.registry, store);
 	uint32_t handle = control_handle(session)->id;
@@ -127,7 +122,6 @@ START_TEST(a_store_refuses_the_channel_of_a_user_that_it_does_not_serve)
 	ck_assert_int_eq(control_channel(session, handle, store, ENTRIES, true, &channel), -EACCES);
 	s->access = (struct access){ 0 };
 }
-END_TEST
 
 /* ---- ops by Submit ---- */
 
@@ -147,7 +141,7 @@ static int submit(uint32_t channel, uint32_t n, unsigned seq)
 	return r;
 }
 
-START_TEST(submitted_ops_are_at_most_as_many_as_the_channel_has_entries)
+TEST(submitted_ops_are_at_most_as_many_as_the_channel_has_entries)
 {
 	uint32_t channel = open_channel(control_handle(session)->id, false)->id;
 
@@ -160,9 +154,8 @@ START_TEST(submitted_ops_are_at_most_as_many_as_the_channel_has_entries)
 	ck_assert_int_eq(submit(channel, ENTRIES, 5), 0);
 	CONTROL_UNTIL(answers[5].is_done);
 }
-END_TEST
 
-START_TEST(ops_are_not_submitted_to_a_channel_with_rings_nor_to_none)
+TEST(ops_are_not_submitted_to_a_channel_with_rings_nor_to_none)
 {
 	uint32_t channel = open_channel(control_handle(session)->id, true)->id;
 
@@ -170,9 +163,8 @@ START_TEST(ops_are_not_submitted_to_a_channel_with_rings_nor_to_none)
 	ck_assert_msg(strstr(c.error.text, "has rings"), "%s", c.error.text);
 	ck_assert_int_eq(submit(channel + 1, 1, 2), -EBADF);
 }
-END_TEST
 
-START_TEST(a_cancel_is_answered_by_the_lane_whether_the_op_exists_or_not)
+TEST(a_cancel_is_answered_by_the_lane_whether_the_op_exists_or_not)
 {
 	uint32_t channel = open_channel(control_handle(session)->id, true)->id;
 	struct call *call = control_call(session, 1, 0);
@@ -184,9 +176,8 @@ START_TEST(a_cancel_is_answered_by_the_lane_whether_the_op_exists_or_not)
 	CONTROL_UNTIL(answers[2].is_done);
 	ck_assert_int_eq(answers[2].result, 0);
 }
-END_TEST
 
-START_TEST(the_end_of_a_session_closes_its_handles_before_it_frees_its_files)
+TEST(the_end_of_a_session_closes_its_handles_before_it_frees_its_files)
 {
 	(void)open_channel(control_handle(session)->id, true);
 	session_end(session, true);
@@ -197,22 +188,6 @@ START_TEST(the_end_of_a_session_closes_its_handles_before_it_frees_its_files)
 	ck_assert(c.n_gone || !session->handles.n_channels || session->n_objects);
 	CONTROL_UNTIL(c.n_gone);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, session_teardown);
-	tcase_add_test(tcase, a_handle_is_charged_until_it_is_closed);
-	tcase_add_test(tcase, the_daemon_reads_nothing_from_a_doorbell_socket);
-	tcase_add_test(tcase, a_handle_is_closed_when_the_lanes_have_returned_its_channels);
-	tcase_add_test(tcase,
-		       a_session_has_one_share_of_a_store_while_it_has_files_or_channels_there);
-	tcase_add_test(tcase, a_channel_needs_a_handle_and_a_store_and_is_the_only_one_of_both);
-	tcase_add_test(tcase, a_store_refuses_the_channel_of_a_user_that_it_does_not_serve);
-	tcase_add_test(tcase, submitted_ops_are_at_most_as_many_as_the_channel_has_entries);
-	tcase_add_test(tcase, ops_are_not_submitted_to_a_channel_with_rings_nor_to_none);
-	tcase_add_test(tcase, a_cancel_is_answered_by_the_lane_whether_the_op_exists_or_not);
-	tcase_add_test(tcase, the_end_of_a_session_closes_its_handles_before_it_frees_its_files);
-}
-
-SUITE("handles", add_tests)
+FIXTURE(setup, session_teardown)
+TEST_MAIN

@@ -98,7 +98,7 @@ static unsigned log_count(const char *text)
 	return n_lines;
 }
 
-START_TEST(what_lasts_is_listed_until_it_ends)
+TEST(what_lasts_is_listed_until_it_ends)
 {
 	struct hung_call old, young;
 
@@ -118,9 +118,8 @@ START_TEST(what_lasts_is_listed_until_it_ends)
 	ck_assert_uint_eq(n, 0);
 	hung_end(&young);
 }
-END_TEST
 
-START_TEST(calls_that_are_due_together_are_reported_in_turns_of_their_own)
+TEST(calls_that_are_due_together_are_reported_in_turns_of_their_own)
 {
 	static const char *const names[] = { "oldest", "older", "old" };
 	struct hung_call calls[3];
@@ -144,9 +143,8 @@ START_TEST(calls_that_are_due_together_are_reported_in_turns_of_their_own)
 	turn();
 	ck_assert_int_eq(n_timers(), 0);
 }
-END_TEST
 
-START_TEST(the_mount_is_found_by_the_descriptor_also_when_that_is_closed)
+TEST(the_mount_is_found_by_the_descriptor_also_when_that_is_closed)
 {
 	struct hung_call call;
 	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -160,9 +158,8 @@ START_TEST(the_mount_is_found_by_the_descriptor_also_when_that_is_closed)
 	ck_assert(call.place.text[0]);
 	hung_end(&call);
 }
-END_TEST
 
-START_TEST(a_mount_that_does_not_show_here_is_named_by_its_device)
+TEST(a_mount_that_does_not_show_here_is_named_by_its_device)
 {
 	struct hung_about about = { .what = "read",
 				    .file = "f",
@@ -180,9 +177,8 @@ START_TEST(a_mount_that_does_not_show_here_is_named_by_its_device)
 	ck_assert_msg(strstr(call.place.text, "connections/1048611/abort"), "%s", call.place.text);
 	hung_end(&call);
 }
-END_TEST
 
-START_TEST(calls_of_a_gpus_driver_have_no_mount_and_share_their_lines)
+TEST(calls_of_a_gpus_driver_have_no_mount_and_share_their_lines)
 {
 	const struct hung_about about = {
 		.what = "GPU import", .file = "GPU memory", .is_gpu = true, .who = { .uid = 77 }
@@ -209,9 +205,8 @@ START_TEST(calls_of_a_gpus_driver_have_no_mount_and_share_their_lines)
 			      "%s", calls[i].place.text);
 	}
 }
-END_TEST
 
-START_TEST(a_call_that_moves_bytes_has_a_line_of_its_own_that_names_the_process)
+TEST(a_call_that_moves_bytes_has_a_line_of_its_own_that_names_the_process)
 {
 	const struct hung_about about = {
 		.what = "cuFileRead", .file = "f", .is_gpu = true, .is_block = true
@@ -240,9 +235,8 @@ START_TEST(a_call_that_moves_bytes_has_a_line_of_its_own_that_names_the_process)
 	hung_end(&call);
 	hung_end(&before);
 }
-END_TEST
 
-START_TEST(a_call_wakes_the_main_thread_once_and_a_timer_runs_only_while_one_lasts)
+TEST(a_call_wakes_the_main_thread_once_and_a_timer_runs_only_while_one_lasts)
 {
 	struct hung_call one, two;
 
@@ -263,12 +257,11 @@ START_TEST(a_call_wakes_the_main_thread_once_and_a_timer_runs_only_while_one_las
 	ck_assert_int_eq(mailbox_run(&mailbox), 1); /* it has stopped: a wake-up again */
 	hung_end(&one);
 }
-END_TEST
 
 static const struct hung_about of_lane = { .what = "io_submit", .file = "lane 0" };
 static const struct hung_who who = { .uid = 77, .client = 5 };
 
-START_TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_back)
+TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_back)
 {
 	struct hung_call lane;
 
@@ -294,9 +287,8 @@ START_TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_
 	ck_assert_int_eq(n_timers(), 0);
 	hung_remove_lane(&lane);
 }
-END_TEST
 
-START_TEST(a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_is_no_timer)
+TEST(a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_is_no_timer)
 {
 	struct hung_call lane;
 
@@ -315,25 +307,6 @@ START_TEST(a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_i
 	ck_assert_uint_eq(n, 0);
 	hung_remove_lane(&lane);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
-	tcase_add_test(tcase, calls_of_a_gpus_driver_have_no_mount_and_share_their_lines);
-	tcase_add_test(tcase, a_call_that_moves_bytes_has_a_line_of_its_own_that_names_the_process);
-	tcase_add_test(tcase, what_lasts_is_listed_until_it_ends);
-	tcase_add_test(tcase, calls_that_are_due_together_are_reported_in_turns_of_their_own);
-	tcase_add_test(tcase, the_mount_is_found_by_the_descriptor_also_when_that_is_closed);
-	tcase_add_test(tcase, a_mount_that_does_not_show_here_is_named_by_its_device);
-	tcase_add_test(tcase,
-		       a_call_wakes_the_main_thread_once_and_a_timer_runs_only_while_one_lasts);
-	tcase_add_test(tcase,
-		       a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_back);
-	tcase_add_test(
-		tcase,
-		a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_is_no_timer);
-}
-
-SUITE("hung", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -9,7 +9,7 @@
 
 static struct id_table table; /* shared with a thread in one test */
 
-START_TEST(an_id_finds_its_object_until_it_is_removed)
+TEST(an_id_finds_its_object_until_it_is_removed)
 {
 	int a, b;
 	uint32_t id_a, id_b;
@@ -35,9 +35,8 @@ START_TEST(an_id_finds_its_object_until_it_is_removed)
 	id_table_release(&table, id_b);
 	id_table_deinit(&table);
 }
-END_TEST
 
-START_TEST(invented_ids_find_nothing)
+TEST(invented_ids_find_nothing)
 {
 	static const uint32_t ids[] = { 0,	    1,		0xffff,
 					0x10001,    0x20000,	0xffff0000,
@@ -58,10 +57,9 @@ START_TEST(invented_ids_find_nothing)
 	id_table_release(&table, id);
 	id_table_deinit(&table);
 }
-END_TEST
 
 /* C6: a stale id must not name what took its slot. */
-START_TEST(a_stale_id_does_not_find_its_slots_next_object)
+TEST(a_stale_id_does_not_find_its_slots_next_object)
 {
 	int a;
 	uint32_t first, id;
@@ -82,9 +80,8 @@ START_TEST(a_stale_id_does_not_find_its_slots_next_object)
 	ck_assert(is_same_slot);
 	id_table_deinit(&table);
 }
-END_TEST
 
-START_TEST(generations_wrap_without_an_id_of_zero)
+TEST(generations_wrap_without_an_id_of_zero)
 {
 	int a;
 	uint32_t id;
@@ -99,9 +96,8 @@ START_TEST(generations_wrap_without_an_id_of_zero)
 	}
 	id_table_deinit(&table);
 }
-END_TEST
 
-START_TEST(a_removed_slot_waits_for_its_release)
+TEST(a_removed_slot_waits_for_its_release)
 {
 	int a;
 	uint32_t ids[ID_TABLE_CHUNK], id;
@@ -124,9 +120,8 @@ START_TEST(a_removed_slot_waits_for_its_release)
 	}
 	id_table_deinit(&table);
 }
-END_TEST
 
-START_TEST(a_full_table_says_so_and_goes_on_when_there_is_room)
+TEST(a_full_table_says_so_and_goes_on_when_there_is_room)
 {
 	static uint32_t ids[ID_TABLE_SLOTS_MAX];
 	uint32_t id, cursor = 0, n = 0;
@@ -148,9 +143,8 @@ START_TEST(a_full_table_says_so_and_goes_on_when_there_is_room)
 	}
 	id_table_deinit(&table);
 }
-END_TEST
 
-START_TEST(next_goes_over_all_objects_and_no_others)
+TEST(next_goes_over_all_objects_and_no_others)
 {
 	int objects[4];
 	uint32_t ids[4], cursor = 0;
@@ -170,7 +164,6 @@ START_TEST(next_goes_over_all_objects_and_no_others)
 		id_table_release(&table, ids[i]);
 	id_table_deinit(&table);
 }
-END_TEST
 
 /* Another thread must find complete objects; TSan watches. */
 static _Atomic bool is_over;
@@ -190,7 +183,7 @@ static void *look(void *arg)
 	return NULL;
 }
 
-START_TEST(lookups_go_on_while_objects_come_and_go)
+TEST(lookups_go_on_while_objects_come_and_go)
 {
 	static uint32_t objects[600];
 	uint32_t id;
@@ -214,9 +207,8 @@ START_TEST(lookups_go_on_while_objects_come_and_go)
 	}
 	id_table_deinit(&table);
 }
-END_TEST
 
-START_TEST(a_bound_on_objects_is_one_on_indices)
+TEST(a_bound_on_objects_is_one_on_indices)
 {
 	uint32_t id, ids[100];
 	int object;
@@ -239,19 +231,5 @@ START_TEST(a_bound_on_objects_is_one_on_indices)
 	}
 	id_table_deinit(&table);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_bound_on_objects_is_one_on_indices);
-	tcase_add_test(tcase, an_id_finds_its_object_until_it_is_removed);
-	tcase_add_test(tcase, invented_ids_find_nothing);
-	tcase_add_test(tcase, a_stale_id_does_not_find_its_slots_next_object);
-	tcase_add_test(tcase, generations_wrap_without_an_id_of_zero);
-	tcase_add_test(tcase, a_removed_slot_waits_for_its_release);
-	tcase_add_test(tcase, a_full_table_says_so_and_goes_on_when_there_is_room);
-	tcase_add_test(tcase, next_goes_over_all_objects_and_no_others);
-	tcase_add_test(tcase, lookups_go_on_while_objects_come_and_go);
-}
-
-SUITE("idtable", add_tests)
+TEST_MAIN

@@ -37,7 +37,7 @@ static int add(unsigned seq, struct call **ret_call)
 	return session_file_add(other, control_open("new"), "new", *ret_call, &c.error);
 }
 
-START_TEST(at_the_users_limit_a_file_waits_for_the_close_of_another_clients_idle_files)
+TEST(at_the_users_limit_a_file_waits_for_the_close_of_another_clients_idle_files)
 {
 	struct call *call;
 
@@ -53,9 +53,8 @@ START_TEST(at_the_users_limit_a_file_waits_for_the_close_of_another_clients_idle
 		ck_assert(file_board_is_gone(cache->board, ids[i]) == (i < 2));
 	}
 }
-END_TEST
 
-START_TEST(files_in_use_stay_and_the_client_is_refused)
+TEST(files_in_use_stay_and_the_client_is_refused)
 {
 	struct call *call;
 
@@ -65,9 +64,8 @@ START_TEST(files_in_use_stay_and_the_client_is_refused)
 	for (unsigned i = 0; i < N_FILES; i++)
 		ck_assert_ptr_nonnull(id_table_get(&cache->objects.files, ids[i]));
 }
-END_TEST
 
-START_TEST(an_idle_file_with_an_op_stays)
+TEST(an_idle_file_with_an_op_stays)
 {
 	struct call *call;
 	struct file *file;
@@ -79,9 +77,8 @@ START_TEST(an_idle_file_with_an_op_stays)
 	call_free(call);
 	file_unref(file);
 }
-END_TEST
 
-START_TEST(a_file_that_waits_is_cancelled_with_its_session)
+TEST(a_file_that_waits_is_cancelled_with_its_session)
 {
 	struct call *call;
 
@@ -92,9 +89,8 @@ START_TEST(a_file_that_waits_is_cancelled_with_its_session)
 	ck_assert_int_eq(answers[10].result, -ECANCELED);
 	CONTROL_UNTIL(c.n_gone);
 }
-END_TEST
 
-START_TEST(idle_files_without_a_link_are_closed_and_others_are_not)
+TEST(idle_files_without_a_link_are_closed_and_others_are_not)
 {
 	fill(2);
 	ck_assert_int_eq(unlinkat(dir_fd, "b", 0), 0); /* idle */
@@ -108,9 +104,8 @@ START_TEST(idle_files_without_a_link_are_closed_and_others_are_not)
 	ck_assert_ptr_nonnull(id_table_get(&cache->objects.files, ids[2]));
 	ck_assert(file_board_is_idle(cache->board, ids[0]));
 }
-END_TEST
 
-START_TEST(without_sessions_there_is_no_timer)
+TEST(without_sessions_there_is_no_timer)
 {
 	fill(1);
 	ck_assert_ptr_nonnull(c.service.look_event);
@@ -119,18 +114,6 @@ START_TEST(without_sessions_there_is_no_timer)
 	CONTROL_UNTIL(c.n_gone == 2);
 	ck_assert_ptr_null(c.service.look_event);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, control_setup, teardown);
-	tcase_add_test(tcase,
-		       at_the_users_limit_a_file_waits_for_the_close_of_another_clients_idle_files);
-	tcase_add_test(tcase, files_in_use_stay_and_the_client_is_refused);
-	tcase_add_test(tcase, an_idle_file_with_an_op_stays);
-	tcase_add_test(tcase, a_file_that_waits_is_cancelled_with_its_session);
-	tcase_add_test(tcase, idle_files_without_a_link_are_closed_and_others_are_not);
-	tcase_add_test(tcase, without_sessions_there_is_no_timer);
-}
-
-SUITE("idle files", add_tests)
+FIXTURE(control_setup, teardown)
+TEST_MAIN

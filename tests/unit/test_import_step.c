@@ -67,7 +67,7 @@ static uint64_t unmap(const struct inode_id *id, bool is_stopping)
 	return clock_nsec() - since_nsec;
 }
 
-START_TEST(memory_whose_steps_stall_is_refused_to_all_and_other_memory_to_none)
+TEST(memory_whose_steps_stall_is_refused_to_all_and_other_memory_to_none)
 {
 	unsigned n = 0;
 
@@ -78,9 +78,8 @@ START_TEST(memory_whose_steps_stall_is_refused_to_all_and_other_memory_to_none)
 	ck_assert_int_eq(import(&memory, &somebody, 0), -EAGAIN);
 	ck_assert_int_eq(import(&other, &who, 0), 0);
 }
-END_TEST
 
-START_TEST(banned_memory_is_unmapped_with_pauses_except_at_a_stop)
+TEST(banned_memory_is_unmapped_with_pauses_except_at_a_stop)
 {
 	unsigned n = 0;
 
@@ -96,7 +95,6 @@ START_TEST(banned_memory_is_unmapped_with_pauses_except_at_a_stop)
 		ck_assert_uint_lt(n, 10);
 	munmap_msec = 0;
 }
-END_TEST
 
 static void *slab_call(void *arg)
 {
@@ -108,7 +106,7 @@ static void *slab_call(void *arg)
 }
 
 /* Two users who allocated and freed memory made the daemon refuse a third one's imports. */
-START_TEST(a_step_does_not_wait_for_calls_on_slabs)
+TEST(a_step_does_not_wait_for_calls_on_slabs)
 {
 	struct import_step step = { .memory = &memory, .who = &who };
 	pthread_barrier_t barrier;
@@ -126,7 +124,6 @@ START_TEST(a_step_does_not_wait_for_calls_on_slabs)
 	}
 	ck_assert_int_eq(import_step_check(&step, &error), 0);
 }
-END_TEST
 
 static void *hold(void *arg)
 {
@@ -138,7 +135,7 @@ static void *hold(void *arg)
 	return NULL;
 }
 
-START_TEST(calls_on_slabs_wait_for_a_step)
+TEST(calls_on_slabs_wait_for_a_step)
 {
 	struct import_step step = { .memory = &memory, .who = &who };
 	_Atomic bool is_held = false;
@@ -153,7 +150,6 @@ START_TEST(calls_on_slabs_wait_for_a_step)
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	ck_assert(is_held);
 }
-END_TEST
 
 #define HOLDERS_MAX 256
 
@@ -192,7 +188,7 @@ static bool is_asleep(const struct holder *holder)
 }
 
 /* An allocation of 4 KiB waited for a large slab's 512 MiB of others. */
-START_TEST(a_call_on_a_small_slab_waits_for_few_of_those_on_large_ones)
+TEST(a_call_on_a_small_slab_waits_for_few_of_those_on_large_ones)
 {
 	const unsigned room = cpu_count() > 3 ? cpu_count() / 2 : 1;
 	const unsigned n = room < 50 ? 4 * room + 4 : HOLDERS_MAX;
@@ -212,15 +208,5 @@ START_TEST(a_call_on_a_small_slab_waits_for_few_of_those_on_large_ones)
 		ck_assert_int_eq(pthread_join(holders[i].thread, NULL), 0);
 	ck_assert_uint_le(holders[n - 1].place, 2 * room + 1);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_step_does_not_wait_for_calls_on_slabs);
-	tcase_add_test(tcase, calls_on_slabs_wait_for_a_step);
-	tcase_add_test(tcase, a_call_on_a_small_slab_waits_for_few_of_those_on_large_ones);
-	tcase_add_test(tcase, memory_whose_steps_stall_is_refused_to_all_and_other_memory_to_none);
-	tcase_add_test(tcase, banned_memory_is_unmapped_with_pauses_except_at_a_stop);
-}
-
-SUITE("import_step", add_tests)
+TEST_MAIN

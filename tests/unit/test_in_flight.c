@@ -41,7 +41,7 @@ static void check(uint32_t depth, uint64_t window, uint32_t n_locks, uint64_t by
 	ck_assert_uint_eq(p.channel.metrics.bytes_in_flight, bytes);
 }
 
-START_TEST(a_returned_block_counts_in_the_depth_only)
+TEST(a_returned_block_counts_in_the_depth_only)
 {
 	struct block block = setup(RING_OP_WRITE);
 
@@ -61,9 +61,8 @@ START_TEST(a_returned_block_counts_in_the_depth_only)
 	check(0, 0, 0, 0);
 	teardown();
 }
-END_TEST
 
-START_TEST(where_workers_are_the_engine_a_block_is_its_clients)
+TEST(where_workers_are_the_engine_a_block_is_its_clients)
 {
 	struct block block = setup(RING_OP_READ);
 
@@ -77,10 +76,9 @@ START_TEST(where_workers_are_the_engine_a_block_is_its_clients)
 	in_flight_end(&p.transfer, &block);
 	teardown();
 }
-END_TEST
 
 /* _i: its call hangs. */
-START_TEST(a_block_of_gpu_memory_counts_in_the_window_until_it_hangs)
+TEST_LOOP(a_block_of_gpu_memory_counts_in_the_window_until_it_hangs, 2)
 {
 	struct worker_block workers = { .block = setup(RING_OP_READ) };
 	struct block *block = &workers.block;
@@ -106,9 +104,8 @@ START_TEST(a_block_of_gpu_memory_counts_in_the_window_until_it_hangs)
 	check(0, 0, 0, 0);
 	teardown();
 }
-END_TEST
 
-START_TEST(an_extension_counts_in_its_op_only)
+TEST(an_extension_counts_in_its_op_only)
 {
 	(void)setup(RING_OP_WRITE);
 	in_flight_begin_op(&p.transfer, op);
@@ -122,14 +119,5 @@ START_TEST(an_extension_counts_in_its_op_only)
 	in_flight_end_op(&p.transfer, op);
 	teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_returned_block_counts_in_the_depth_only);
-	tcase_add_test(tcase, where_workers_are_the_engine_a_block_is_its_clients);
-	tcase_add_loop_test(tcase, a_block_of_gpu_memory_counts_in_the_window_until_it_hangs, 0, 2);
-	tcase_add_test(tcase, an_extension_counts_in_its_op_only);
-}
-
-SUITE("in_flight", add_tests)
+TEST_MAIN

@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-START_TEST(a_client_has_so_many_entries_taken_in_a_turn)
+TEST(a_client_has_so_many_entries_taken_in_a_turn)
 {
 	parts_setup();
 	p.client.takes.n_awake = 4; /* its channels share the turn */
@@ -20,9 +20,8 @@ START_TEST(a_client_has_so_many_entries_taken_in_a_turn)
 	parts_turn();
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(all_channels_of_a_client_share_its_turn)
+TEST(all_channels_of_a_client_share_its_turn)
 {
 	parts_setup();
 	p.client.takes.n_awake = 20;
@@ -38,7 +37,6 @@ START_TEST(all_channels_of_a_client_share_its_turn)
 	parts_turn();
 	parts_teardown();
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -59,7 +57,7 @@ static const struct {
 };
 
 /* 256 channels of 16 clients, or of 15 users, had 1024 entries taken in a turn. */
-START_TEST(users_share_a_turn_and_the_clients_of_a_user)
+TEST_TABLE(users_share_a_turn_and_the_clients_of_a_user, shares)
 {
 	struct takes *user = &p.worker_user.takes, *client = &p.client.takes;
 
@@ -78,10 +76,9 @@ START_TEST(users_share_a_turn_and_the_clients_of_a_user)
 	(void)publish_run(&p.publish);
 	parts_teardown();
 }
-END_TEST
 
 /* Without that, the first channels used up each turn, and the last ones never had one. */
-START_TEST(each_channel_of_a_client_is_the_first_in_a_turn)
+TEST(each_channel_of_a_client_is_the_first_in_a_turn)
 {
 	static const uint32_t taken[][2] = { { 0, 8 }, { 8, 8 }, { 8, 16 }, { 16, 16 } };
 	static struct channel second;
@@ -107,9 +104,8 @@ START_TEST(each_channel_of_a_client_is_the_first_in_a_turn)
 	parts_close(&second);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(an_op_of_no_bytes_ends_at_once)
+TEST(an_op_of_no_bytes_ends_at_once)
 {
 	parts_setup();
 	ring_client_put(&p.ring, &(struct ring_entry){ .id = 3,
@@ -121,7 +117,6 @@ START_TEST(an_op_of_no_bytes_ends_at_once)
 	ck_assert_int_eq(parts_get().result, 0);
 	parts_teardown();
 }
-END_TEST
 
 static bool was_broken;
 
@@ -133,7 +128,7 @@ static void on_broken(struct channel *channel, const char *why, void *arg)
 	was_broken = true;
 }
 
-START_TEST(indices_without_sense_end_the_session)
+TEST(indices_without_sense_end_the_session)
 {
 	parts_setup();
 	was_broken = false;
@@ -145,7 +140,6 @@ START_TEST(indices_without_sense_end_the_session)
 	ck_assert_int_eq(intake_take(&p.intake), 0);
 	parts_teardown();
 }
-END_TEST
 
 static int n_cancels;
 
@@ -155,7 +149,7 @@ static void on_cancelled(struct lane_cancel *cancel)
 	n_cancels++;
 }
 
-START_TEST(a_cancel_finds_an_op_that_is_still_in_the_ring)
+TEST(a_cancel_finds_an_op_that_is_still_in_the_ring)
 {
 	struct lane_cancel cancel = { .channel = &p.channel, .id = 9, .on_done = on_cancelled };
 
@@ -169,9 +163,8 @@ START_TEST(a_cancel_finds_an_op_that_is_still_in_the_ring)
 	ck_assert_int_eq(n_cancels, 1);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_deadline_ends_an_op_that_waits)
+TEST(a_deadline_ends_an_op_that_waits)
 {
 	parts_setup();
 	parts_put(1, RING_OP_WRITE, 0, 4096);
@@ -195,9 +188,8 @@ START_TEST(a_deadline_ends_an_op_that_waits)
 	parts_turn();
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_quiet_channel_is_parked_until_its_doorbell_rings)
+TEST(a_quiet_channel_is_parked_until_its_doorbell_rings)
 {
 	parts_setup();
 	intake_park(&p.intake);
@@ -222,19 +214,5 @@ START_TEST(a_quiet_channel_is_parked_until_its_doorbell_rings)
 	parts_turn();
 	parts_teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_client_has_so_many_entries_taken_in_a_turn);
-	tcase_add_test(tcase, all_channels_of_a_client_share_its_turn);
-	tcase_add_loop_test(tcase, users_share_a_turn_and_the_clients_of_a_user, 0, N_ROWS(shares));
-	tcase_add_test(tcase, each_channel_of_a_client_is_the_first_in_a_turn);
-	tcase_add_test(tcase, an_op_of_no_bytes_ends_at_once);
-	tcase_add_test(tcase, indices_without_sense_end_the_session);
-	tcase_add_test(tcase, a_cancel_finds_an_op_that_is_still_in_the_ring);
-	tcase_add_test(tcase, a_deadline_ends_an_op_that_waits);
-	tcase_add_test(tcase, a_quiet_channel_is_parked_until_its_doorbell_rings);
-}
-
-SUITE("intake", add_tests)
+TEST_MAIN

@@ -41,7 +41,7 @@ static void run_until_done(struct mailbox *mailbox, const struct task *task)
 	}
 }
 
-START_TEST(a_job_runs_on_a_worker_and_is_done_by_its_owner)
+TEST(a_job_runs_on_a_worker_and_is_done_by_its_owner)
 {
 	struct mailbox mailbox;
 	struct task task = { .job = { .run = task_run, .done = task_done, .mailbox = &mailbox },
@@ -57,9 +57,8 @@ START_TEST(a_job_runs_on_a_worker_and_is_done_by_its_owner)
 	work_queue_free(task.work_queue);
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
-START_TEST(a_job_that_is_done_can_be_submitted_again)
+TEST(a_job_that_is_done_can_be_submitted_again)
 {
 	struct mailbox mailbox;
 	struct task task = { .job = { .run = task_run, .done = task_done, .mailbox = &mailbox },
@@ -74,12 +73,5 @@ START_TEST(a_job_that_is_done_can_be_submitted_again)
 	work_queue_free(task.work_queue);
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_job_runs_on_a_worker_and_is_done_by_its_owner);
-	tcase_add_test(tcase, a_job_that_is_done_can_be_submitted_again);
-}
-
-SUITE("job", add_tests)
+TEST_MAIN

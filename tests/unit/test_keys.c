@@ -16,7 +16,7 @@ static void *object_of(const struct key *key, struct config *config, struct stor
 	return key->section == KEYS_DAEMON ? (void *)config : (void *)store;
 }
 
-START_TEST(each_key_takes_its_default_and_its_example)
+TEST(each_key_takes_its_default_and_its_example)
 {
 	struct config config = { 0 };
 	struct store_config store = { .profile = PROFILE_DEFAULT };
@@ -38,9 +38,8 @@ START_TEST(each_key_takes_its_default_and_its_example)
 	access_deinit(&store.access);
 	config_deinit(&config);
 }
-END_TEST
 
-START_TEST(a_stores_default_profile_is_that_of_a_handle)
+TEST(a_stores_default_profile_is_that_of_a_handle)
 {
 	const struct profile want = PROFILE_DEFAULT;
 	struct store_config store = { .profile = { 4096, 7, true, false, 2 } };
@@ -55,9 +54,8 @@ START_TEST(a_stores_default_profile_is_that_of_a_handle)
 	ck_assert_uint_eq(store.profile.overlap_events, want.overlap_events);
 	ck_assert_uint_eq(store.profile.intra_op_parallelism, want.intra_op_parallelism);
 }
-END_TEST
 
-START_TEST(a_section_has_its_own_keys)
+TEST(a_section_has_its_own_keys)
 {
 	ck_assert_ptr_nonnull(key_find(KEYS_DAEMON, "spin_usec", &error));
 	ck_assert_ptr_ne(key_find(KEYS_DAEMON, "spin_usec", &error),
@@ -71,9 +69,8 @@ START_TEST(a_section_has_its_own_keys)
 	ck_assert_ptr_null(key_find(KEYS_DAEMON, "", &error));
 	ck_assert_msg(strstr(error.text, ", user_requests"), "%s", error.text); /* none is cut */
 }
-END_TEST
 
-START_TEST(a_refused_value_changes_nothing)
+TEST(a_refused_value_changes_nothing)
 {
 	struct store_config store = { .profile = PROFILE_DEFAULT, .max_lanes = 3 };
 
@@ -88,9 +85,8 @@ START_TEST(a_refused_value_changes_nothing)
 	ck_assert_msg(strstr(error.text, "multiple of 512"), "%s", error.text);
 	ck_assert_uint_eq(store.profile.block_size, 1u << 20);
 }
-END_TEST
 
-START_TEST(the_manual_has_each_keys_meaning_and_default)
+TEST(the_manual_has_each_keys_meaning_and_default)
 {
 	_cleanup_(freep) char *text = file_text("man/dsaiod.conf.5");
 	const struct key *key;
@@ -113,10 +109,9 @@ START_TEST(the_manual_has_each_keys_meaning_and_default)
 		ck_assert_msg(preset && (!end || preset < end), "%s: another default", key->name);
 	}
 }
-END_TEST
 
 /* config_set_user() has the values of --user. */
-START_TEST(the_sample_of_a_users_own_daemon_had_the_services_values)
+TEST(the_sample_of_a_users_own_daemon_had_the_services_values)
 {
 	_cleanup_(freep) char *sample = NULL;
 	struct config config;
@@ -138,9 +133,8 @@ START_TEST(the_sample_of_a_users_own_daemon_had_the_services_values)
 	ck_assert_ptr_null(strstr(sample, "/var/lib/dsaiod"));
 	config_deinit(&config);
 }
-END_TEST
 
-START_TEST(the_installed_configuration_is_the_sample)
+TEST(the_installed_configuration_is_the_sample)
 {
 	_cleanup_(freep) char *text = file_text("systemd/dsaiod.conf"), *sample = NULL;
 	size_t size;
@@ -152,17 +146,5 @@ START_TEST(the_installed_configuration_is_the_sample)
 	ck_assert_msg(strcmp(text, sample) == 0,
 		      "make it anew: build/dsaiod --sample-config >systemd/dsaiod.conf");
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, each_key_takes_its_default_and_its_example);
-	tcase_add_test(tcase, a_stores_default_profile_is_that_of_a_handle);
-	tcase_add_test(tcase, a_section_has_its_own_keys);
-	tcase_add_test(tcase, a_refused_value_changes_nothing);
-	tcase_add_test(tcase, the_manual_has_each_keys_meaning_and_default);
-	tcase_add_test(tcase, the_installed_configuration_is_the_sample);
-	tcase_add_test(tcase, the_sample_of_a_users_own_daemon_had_the_services_values);
-}
-
-SUITE("keys", add_tests)
+TEST_MAIN

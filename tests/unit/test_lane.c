@@ -3,7 +3,7 @@
  */
 #include "tests/unit/lane_parts.h"
 
-START_TEST(bytes_go_there_and_back_with_any_profile)
+TEST_TABLE(bytes_go_there_and_back_with_any_profile, profiles)
 {
 	setup(profiles[_i].profile, profiles[_i].spin_usec, true);
 	fill(t.memory, FILE_BYTES, 1);
@@ -15,7 +15,6 @@ START_TEST(bytes_go_there_and_back_with_any_profile)
 	ck_assert_int_eq(memcmp(t.memory, t.memory + FILE_BYTES + 4096, 12288), 0);
 	teardown(true);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -34,7 +33,7 @@ static const struct {
 	{ "intra_op_parallelism on one lane", { 65536, 16, false, true, 3 }, 18, 16, 0 },
 };
 
-START_TEST(the_knobs_mean_what_they_say)
+TEST_TABLE(the_knobs_mean_what_they_say, knobs)
 {
 	setup_engine(knobs[_i].profile, 0, true, true);
 	fill(t.memory, 1u << 20, 5);
@@ -55,9 +54,8 @@ START_TEST(the_knobs_mean_what_they_say)
 		      knobs[_i].what);
 	teardown(true);
 }
-END_TEST
 
-START_TEST(a_read_ends_at_the_end_of_the_file)
+TEST(a_read_ends_at_the_end_of_the_file)
 {
 	setup(profiles[0].profile, 0, true);
 	ck_assert_int_eq(do_op(RING_OP_READ, FILE_BYTES - 8192, 65536, 0), 8192);
@@ -67,9 +65,8 @@ START_TEST(a_read_ends_at_the_end_of_the_file)
 	ck_assert_int_eq(do_op(RING_OP_READ, 8192, 4096, 0), 10000 - 8192);
 	teardown(true);
 }
-END_TEST
 
-START_TEST(many_reads_across_the_end_at_once)
+TEST(many_reads_across_the_end_at_once)
 {
 	setup(profiles[0].profile, 0, true);
 	ck_assert_int_eq(ftruncate(t.file.target.fd, 1000), 0);
@@ -82,9 +79,8 @@ START_TEST(many_reads_across_the_end_at_once)
 	}
 	teardown(true);
 }
-END_TEST
 
-START_TEST(conflicting_ops_run_in_order_of_submission)
+TEST_TABLE(conflicting_ops_run_in_order_of_submission, profiles)
 {
 	setup(profiles[_i].profile, profiles[_i].spin_usec, true);
 	for (int round = 0; round < 20; round++) {
@@ -106,9 +102,8 @@ START_TEST(conflicting_ops_run_in_order_of_submission)
 	}
 	teardown(true);
 }
-END_TEST
 
-START_TEST(a_full_ring_goes_round_many_times)
+TEST_LOOP(a_full_ring_goes_round_many_times, 4)
 {
 	uint32_t in_flight = 0, done = 0, next = 0;
 
@@ -127,9 +122,8 @@ START_TEST(a_full_ring_goes_round_many_times)
 	ck_assert_uint_eq(in_flight, 0);
 	teardown(true);
 }
-END_TEST
 
-START_TEST(refused_entries_end_with_an_errno_and_hurt_no_other)
+TEST(refused_entries_end_with_an_errno_and_hurt_no_other)
 {
 	setup(profiles[0].profile, 0, true);
 	put(1, RING_OP_READ, 0, 4096, 0);
@@ -146,9 +140,8 @@ START_TEST(refused_entries_end_with_an_errno_and_hurt_no_other)
 	}
 	teardown(true);
 }
-END_TEST
 
-START_TEST(indices_that_jump_are_told_once)
+TEST(indices_that_jump_are_told_once)
 {
 	uint64_t one = 1;
 
@@ -159,9 +152,8 @@ START_TEST(indices_that_jump_are_told_once)
 		run_main_inbox();
 	teardown(false);
 }
-END_TEST
 
-START_TEST(any_range_goes_there_and_back_with_any_profile)
+TEST_TABLE(any_range_goes_there_and_back_with_any_profile, profiles)
 {
 	static const struct {
 		uint64_t off, len, slab_off;
@@ -187,9 +179,8 @@ START_TEST(any_range_goes_there_and_back_with_any_profile)
 	teardown(true);
 	(void)close(t.file.target.buffered_fd);
 }
-END_TEST
 
-START_TEST(a_batch_without_rings_gets_its_results_in_order)
+TEST_LOOP(a_batch_without_rings_gets_its_results_in_order, 3)
 {
 	struct batch *batch;
 
@@ -218,21 +209,5 @@ START_TEST(a_batch_without_rings_gets_its_results_in_order)
 	batch_free(batch);
 	teardown(true);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, bytes_go_there_and_back_with_any_profile, 0, N_ROWS(profiles));
-	tcase_add_loop_test(tcase, the_knobs_mean_what_they_say, 0, N_ROWS(knobs));
-	tcase_add_test(tcase, a_read_ends_at_the_end_of_the_file);
-	tcase_add_test(tcase, many_reads_across_the_end_at_once);
-	tcase_add_loop_test(tcase, conflicting_ops_run_in_order_of_submission, 0, N_ROWS(profiles));
-	tcase_add_loop_test(tcase, a_full_ring_goes_round_many_times, 0, 4);
-	tcase_add_test(tcase, refused_entries_end_with_an_errno_and_hurt_no_other);
-	tcase_add_test(tcase, indices_that_jump_are_told_once);
-	tcase_add_loop_test(tcase, any_range_goes_there_and_back_with_any_profile, 0,
-			    N_ROWS(profiles));
-	tcase_add_loop_test(tcase, a_batch_without_rings_gets_its_results_in_order, 0, 3);
-}
-
-SUITE("lane", add_tests)
+TEST_MAIN

@@ -5,7 +5,7 @@
 
 static const int refusals[] = { -EAGAIN, -EOPNOTSUPP };
 
-START_TEST(what_the_kernel_gives_back_a_helper_does)
+TEST_TABLE(what_the_kernel_gives_back_a_helper_does, refusals)
 {
 	setup_engine((struct profile){ 65536, 8, false, true, 1 }, 0, true, true);
 	t.file.facts.is_foreign = true; /* never without RWF_NOWAIT */
@@ -28,9 +28,8 @@ START_TEST(what_the_kernel_gives_back_a_helper_does)
 	ck_assert_uint_ge(atomic_load(&n_calls), 35);
 	teardown(true);
 }
-END_TEST
 
-START_TEST(a_call_that_hangs_holds_up_nobody_else)
+TEST(a_call_that_hangs_holds_up_nobody_else)
 {
 	struct file other = { 0 };
 	uint32_t other_id;
@@ -63,9 +62,8 @@ START_TEST(a_call_that_hangs_holds_up_nobody_else)
 	teardown(true);
 	ck_assert_uint_eq(other.n_refs, 1000000);
 }
-END_TEST
 
-START_TEST(buffered_and_direct_writes_of_an_inode_take_turns)
+TEST(buffered_and_direct_writes_of_an_inode_take_turns)
 {
 	uint64_t off = 0;
 
@@ -98,13 +96,12 @@ START_TEST(buffered_and_direct_writes_of_an_inode_take_turns)
 	teardown(true);
 	(void)close(t.file.target.buffered_fd);
 }
-END_TEST
 
 /*
  * The user's own calls hang, so no worker begins with this write of one client.  It must not keep
  * another client's writes of the inode waiting.
  */
-START_TEST(a_write_that_no_worker_has_begun_holds_no_mode_lock)
+TEST(a_write_that_no_worker_has_begun_holds_no_mode_lock)
 {
 	const struct profile profile = { 65536, 8, false, true, 1 };
 	struct batch *batch;
@@ -154,7 +151,6 @@ START_TEST(a_write_that_no_worker_has_begun_holds_no_mode_lock)
 	teardown(true);
 	(void)close(t.file.target.buffered_fd);
 }
-END_TEST
 
 /* While it is set, the lane's next report to the main thread waits for this channel's report of room. */
 static struct channel *_Atomic awaits_room;
@@ -187,7 +183,7 @@ static void no_room(struct work_room *room)
  * The closing channel cannot leave in the turn that ends its op, because a worker has just become free
  * and the report of that is on its way.  The turn that gets the report does nothing else.
  */
-START_TEST(a_closing_channel_leaves_after_the_report_of_room)
+TEST(a_closing_channel_leaves_after_the_report_of_room)
 {
 	const struct profile profile = { 65536, 8, false, true, 1 };
 	static struct work works[300];
@@ -221,9 +217,8 @@ START_TEST(a_closing_channel_leaves_after_the_report_of_room)
 	channel_free(second.channel);
 	teardown(true);
 }
-END_TEST
 
-START_TEST(an_op_that_waits_for_the_gate_can_be_cancelled)
+TEST(an_op_that_waits_for_the_gate_can_be_cancelled)
 {
 	setup_engine((struct profile){ 16384, 8, false, true, 1 }, 0, true, true);
 	add_buffered();
@@ -258,9 +253,8 @@ START_TEST(an_op_that_waits_for_the_gate_can_be_cancelled)
 	teardown(false);
 	(void)close(t.file.target.buffered_fd);
 }
-END_TEST
 
-START_TEST(where_io_submit_waits_helpers_are_the_engine_as_deep_as_the_profile)
+TEST(where_io_submit_waits_helpers_are_the_engine_as_deep_as_the_profile)
 {
 	struct ring_completion completion;
 
@@ -281,17 +275,5 @@ START_TEST(where_io_submit_waits_helpers_are_the_engine_as_deep_as_the_profile)
 	ck_assert_uint_eq(seen.n_blocks, 0);
 	teardown(true);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, where_io_submit_waits_helpers_are_the_engine_as_deep_as_the_profile);
-	tcase_add_loop_test(tcase, what_the_kernel_gives_back_a_helper_does, 0, N_ROWS(refusals));
-	tcase_add_test(tcase, a_call_that_hangs_holds_up_nobody_else);
-	tcase_add_test(tcase, buffered_and_direct_writes_of_an_inode_take_turns);
-	tcase_add_test(tcase, a_write_that_no_worker_has_begun_holds_no_mode_lock);
-	tcase_add_test(tcase, a_closing_channel_leaves_after_the_report_of_room);
-	tcase_add_test(tcase, an_op_that_waits_for_the_gate_can_be_cancelled);
-}
-
-SUITE("lane_blocking", add_tests)
+TEST_MAIN

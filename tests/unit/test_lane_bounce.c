@@ -3,7 +3,7 @@
  */
 #include "tests/unit/lane_parts.h"
 
-START_TEST(ragged_reads_wait_for_a_bounce_page)
+TEST(ragged_reads_wait_for_a_bounce_page)
 {
 	setup_engine((struct profile){ 4096, 256, false, true, 1 }, 0, true, true);
 	fill(t.memory, FILE_BYTES, 6);
@@ -38,9 +38,8 @@ START_TEST(ragged_reads_wait_for_a_bounce_page)
 	ck_assert_uint_ge(seen.n_bounced, 749);
 	teardown(true);
 }
-END_TEST
 
-START_TEST(what_waits_for_a_bounce_page_can_be_cancelled)
+TEST(what_waits_for_a_bounce_page_can_be_cancelled)
 {
 	unsigned n_cancelled = 0;
 
@@ -68,12 +67,5 @@ START_TEST(what_waits_for_a_bounce_page_can_be_cancelled)
 	ck_assert_uint_eq(seen.n_bounced, 128);
 	teardown(true);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, ragged_reads_wait_for_a_bounce_page);
-	tcase_add_test(tcase, what_waits_for_a_bounce_page_can_be_cancelled);
-}
-
-SUITE("lane_bounce", add_tests)
+TEST_MAIN

@@ -5,7 +5,7 @@
 
 #include <sys/eventfd.h>
 
-START_TEST(a_closing_channel_drops_what_has_not_started)
+TEST(a_closing_channel_drops_what_has_not_started)
 {
 	setup(profiles[2].profile, 0, true); /* depth 1 */
 	for (unsigned i = 0; i < 60; i++)
@@ -14,9 +14,8 @@ START_TEST(a_closing_channel_drops_what_has_not_started)
 	ck_assert_int_eq(get().result, 4 << 20);
 	teardown(false);
 }
-END_TEST
 
-START_TEST(a_draining_channel_that_has_to_hurry_drops_what_has_not_started)
+TEST(a_draining_channel_that_has_to_hurry_drops_what_has_not_started)
 {
 	setup(profiles[2].profile, 0, true); /* depth 1, blocks of 4 KiB */
 	for (unsigned i = 0; i < 60; i++)
@@ -31,9 +30,8 @@ START_TEST(a_draining_channel_that_has_to_hurry_drops_what_has_not_started)
 	ck_assert_uint_lt(metrics_get(&t.channel->metrics.read_bytes), UINT64_C(40) * (8u << 20));
 	teardown(true);
 }
-END_TEST
 
-START_TEST(a_cancelled_op_ends_once)
+TEST(a_cancelled_op_ends_once)
 {
 	int n_cancelled = 0, n_whole = 0;
 
@@ -53,7 +51,6 @@ START_TEST(a_cancelled_op_ends_once)
 	ck_assert_int_ge(n_cancelled, 1);
 	teardown(true);
 }
-END_TEST
 
 /* Completions that came while they were held have used up the edge of the engine's eventfd. */
 static void release_blocks(void)
@@ -73,7 +70,7 @@ static void put_chain(void)
 	wait_for_blocks(1);
 }
 
-START_TEST(a_write_waits_for_the_first_though_the_second_was_cancelled)
+TEST(a_write_waits_for_the_first_though_the_second_was_cancelled)
 {
 	put_chain();
 	do_cancel(1);
@@ -87,9 +84,8 @@ START_TEST(a_write_waits_for_the_first_though_the_second_was_cancelled)
 			ck_assert_uint_eq(get().id, i);
 	teardown(true);
 }
-END_TEST
 
-START_TEST(a_whole_chain_can_be_cancelled)
+TEST(a_whole_chain_can_be_cancelled)
 {
 	put_chain();
 	for (unsigned i = 1; i < 255; i++)
@@ -114,9 +110,8 @@ START_TEST(a_whole_chain_can_be_cancelled)
 	ck_assert_uint_eq(seen.n_blocks, 2);
 	teardown(true);
 }
-END_TEST
 
-START_TEST(a_channel_goes_with_a_chain)
+TEST(a_channel_goes_with_a_chain)
 {
 	put_chain();
 	do_cancel(128);
@@ -127,9 +122,8 @@ START_TEST(a_channel_goes_with_a_chain)
 	ck_assert_uint_eq(seen.n_blocks, 1);
 	teardown(false);
 }
-END_TEST
 
-START_TEST(a_deadline_is_a_cancel)
+TEST(a_deadline_is_a_cancel)
 {
 	struct ring_entry entry = {
 		.id = 1, .opcode = RING_OP_READ, .len = 8u << 20, .timeout_msec = 1
@@ -143,17 +137,5 @@ START_TEST(a_deadline_is_a_cancel)
 	ck_assert_int_eq(ring_result_errno(get().result), ETIMEDOUT);
 	teardown(true);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_closing_channel_drops_what_has_not_started);
-	tcase_add_test(tcase, a_draining_channel_that_has_to_hurry_drops_what_has_not_started);
-	tcase_add_test(tcase, a_cancelled_op_ends_once);
-	tcase_add_test(tcase, a_write_waits_for_the_first_though_the_second_was_cancelled);
-	tcase_add_test(tcase, a_whole_chain_can_be_cancelled);
-	tcase_add_test(tcase, a_channel_goes_with_a_chain);
-	tcase_add_test(tcase, a_deadline_is_a_cancel);
-}
-
-SUITE("lane_cancel", add_tests)
+TEST_MAIN

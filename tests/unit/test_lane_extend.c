@@ -53,7 +53,7 @@ static off_t size_now(void)
 	return lseek(t.file.target.fd, 0, SEEK_END);
 }
 
-START_TEST(a_write_that_grows_its_file_waits_for_that_and_others_do_not)
+TEST(a_write_that_grows_its_file_waits_for_that_and_others_do_not)
 {
 	setup_growing(0);
 	atomic_store(&holds_calls, true);
@@ -76,9 +76,8 @@ START_TEST(a_write_that_grows_its_file_waits_for_that_and_others_do_not)
 	ck_assert_int_eq(memcmp(t.memory, t.memory + (8u << 20), 1u << 20), 0);
 	teardown_growing();
 }
-END_TEST
 
-START_TEST(parts_of_a_larger_write_need_one_step)
+TEST(parts_of_a_larger_write_need_one_step)
 {
 	setup_growing(0);
 	/* Held until all are there: each could be done before the next comes. */
@@ -96,9 +95,8 @@ START_TEST(parts_of_a_larger_write_need_one_step)
 	ck_assert_int_eq(size_now(), FILE_BYTES + (4 << 20));
 	teardown_growing();
 }
-END_TEST
 
-START_TEST(an_extension_that_fails_ends_its_op_alone)
+TEST(an_extension_that_fails_ends_its_op_alone)
 {
 	setup_growing(ENOSPC);
 	atomic_store(&holds_calls, true);
@@ -115,9 +113,8 @@ START_TEST(an_extension_that_fails_ends_its_op_alone)
 	ck_assert_int_eq(get().result, 1 << 20);
 	teardown_growing();
 }
-END_TEST
 
-START_TEST(a_write_whose_extension_hangs_can_be_cancelled)
+TEST(a_write_whose_extension_hangs_can_be_cancelled)
 {
 	setup_growing(0);
 	atomic_store(&holds_calls, true);
@@ -136,9 +133,8 @@ START_TEST(a_write_whose_extension_hangs_can_be_cancelled)
 	ck_assert_int_eq(size_now(), FILE_BYTES + (1 << 20)); /* nobody moved it back */
 	teardown_growing();
 }
-END_TEST
 
-START_TEST(a_step_that_has_not_begun_holds_up_no_other_client)
+TEST(a_step_that_has_not_begun_holds_up_no_other_client)
 {
 	const struct profile profile = { 65536, 8, false, true, 1 };
 	struct file other = { 0 };
@@ -172,7 +168,6 @@ START_TEST(a_step_that_has_not_begun_holds_up_no_other_client)
 	teardown_growing();
 	ck_assert_uint_eq(other.n_refs, 1000000);
 }
-END_TEST
 
 /* How the op that a step is for ends before the step does. */
 static const struct {
@@ -186,7 +181,7 @@ static const struct {
 	{ "its channel ends while the step is queued", true, true },
 };
 
-START_TEST(ops_that_wait_for_a_step_go_on_when_the_op_it_is_for_has_gone)
+TEST_TABLE(ops_that_wait_for_a_step_go_on_when_the_op_it_is_for_has_gone, owners)
 {
 	const struct profile profile = { 65536, 8, false, true, 1 };
 	struct batch *batch, *empty;
@@ -231,9 +226,8 @@ START_TEST(ops_that_wait_for_a_step_go_on_when_the_op_it_is_for_has_gone)
 	second_close();
 	teardown_growing();
 }
-END_TEST
 
-START_TEST(where_nothing_can_be_allocated_helpers_write)
+TEST(where_nothing_can_be_allocated_helpers_write)
 {
 	setup_growing(EOPNOTSUPP);
 	put_growing(1, FILE_BYTES, 1u << 20, FILE_BYTES + (1u << 20));
@@ -247,9 +241,8 @@ START_TEST(where_nothing_can_be_allocated_helpers_write)
 	ck_assert_uint_eq(seen.n_blocks, 1);
 	teardown_growing();
 }
-END_TEST
 
-START_TEST(a_short_write_grows_its_file_by_itself)
+TEST(a_short_write_grows_its_file_by_itself)
 {
 	setup_growing(0);
 	put_growing(1, FILE_BYTES, 65536, FILE_BYTES + 65536);
@@ -259,19 +252,5 @@ START_TEST(a_short_write_grows_its_file_by_itself)
 	ck_assert_int_eq(size_now(), FILE_BYTES + 65536);
 	teardown_growing();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_write_that_grows_its_file_waits_for_that_and_others_do_not);
-	tcase_add_test(tcase, parts_of_a_larger_write_need_one_step);
-	tcase_add_test(tcase, an_extension_that_fails_ends_its_op_alone);
-	tcase_add_test(tcase, a_write_whose_extension_hangs_can_be_cancelled);
-	tcase_add_test(tcase, a_step_that_has_not_begun_holds_up_no_other_client);
-	tcase_add_loop_test(tcase, ops_that_wait_for_a_step_go_on_when_the_op_it_is_for_has_gone, 0,
-			    N_ROWS(owners));
-	tcase_add_test(tcase, where_nothing_can_be_allocated_helpers_write);
-	tcase_add_test(tcase, a_short_write_grows_its_file_by_itself);
-}
-
-SUITE("lane_extend", add_tests)
+TEST_MAIN

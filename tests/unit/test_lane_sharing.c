@@ -15,7 +15,7 @@ static void share(void)
 	}
 }
 
-START_TEST(a_guard_that_holds_back_ends_although_nothing_happens)
+TEST(a_guard_that_holds_back_ends_although_nothing_happens)
 {
 	struct batch *batch;
 	uint32_t n;
@@ -41,10 +41,9 @@ START_TEST(a_guard_that_holds_back_ends_although_nothing_happens)
 	second_close();
 	teardown(true);
 }
-END_TEST
 
 /* Another client filled the device anew each time, and the next op waited as long. */
-START_TEST(a_client_whose_op_waits_at_the_device_for_long_still_shares_the_store)
+TEST(a_client_whose_op_waits_at_the_device_for_long_still_shares_the_store)
 {
 	struct batch *batch;
 	uint64_t start;
@@ -69,7 +68,6 @@ START_TEST(a_client_whose_op_waits_at_the_device_for_long_still_shares_the_store
 	second_close();
 	teardown(true);
 }
-END_TEST
 
 static const struct {
 	uint64_t other_len;
@@ -79,7 +77,7 @@ static const struct {
 	{ 1u << 20, 1u << 20 }, /* beside large ones: as the profile says */
 };
 
-START_TEST(blocks_are_cut_only_where_somebody_has_smaller_ops)
+TEST_TABLE(blocks_are_cut_only_where_somebody_has_smaller_ops, cuts)
 {
 	setup_engine(profiles[1].profile, 0, true, true);
 	second_open(profiles[1].profile);
@@ -96,7 +94,6 @@ START_TEST(blocks_are_cut_only_where_somebody_has_smaller_ops)
 	second_close();
 	teardown(true);
 }
-END_TEST
 
 static const struct {
 	bool is_multi_user;
@@ -106,7 +103,7 @@ static const struct {
 	{ true, 256u << 10, 256u << 10 },
 };
 
-START_TEST(only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit)
+TEST_TABLE(only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit, alones)
 {
 	setup_engine(profiles[1].profile, 0, true, true);
 	t.store->lane_store.is_multi_user = alones[_i].is_multi_user;
@@ -122,18 +119,5 @@ START_TEST(only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit
 	second_close();
 	teardown(true);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_guard_that_holds_back_ends_although_nothing_happens);
-	tcase_add_test(tcase,
-		       a_client_whose_op_waits_at_the_device_for_long_still_shares_the_store);
-	tcase_add_loop_test(tcase, blocks_are_cut_only_where_somebody_has_smaller_ops, 0,
-			    N_ROWS(cuts));
-	tcase_add_loop_test(tcase,
-			    only_a_users_own_daemon_lets_a_client_that_is_alone_wait_in_io_submit,
-			    0, N_ROWS(alones));
-}
-
-SUITE("lane_sharing", add_tests)
+TEST_MAIN

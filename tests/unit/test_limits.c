@@ -41,7 +41,7 @@ static uint64_t descriptors_of_a_user(void)
 
 static const uint64_t descriptors[] = { 1024, 4096, 20000, 524288, 4194304 };
 
-START_TEST(two_users_at_their_limits_leave_descriptors_for_others)
+TEST_LOOP(two_users_at_their_limits_leave_descriptors_for_others, 2 * N_ROWS(descriptors))
 {
 	uint64_t n = descriptors[_i / 2];
 	bool is_user = _i % 2;
@@ -66,9 +66,8 @@ START_TEST(two_users_at_their_limits_leave_descriptors_for_others)
 	ck_assert_uint_ge(config.user_limit[QUOTA_ENTRIES], 64 * 8 * 1024);
 	ck_assert_uint_ge(config.user_limit[QUOTA_SLABS], 64 * 8);
 }
-END_TEST
 
-START_TEST(a_daemon_with_hardly_a_descriptor_serves_somebody)
+TEST(a_daemon_with_hardly_a_descriptor_serves_somebody)
 {
 	config.n_descriptors = 20;
 	limits_settle(&config);
@@ -77,9 +76,8 @@ START_TEST(a_daemon_with_hardly_a_descriptor_serves_somebody)
 		ck_assert_uint_ge(config.user_limit[kind], 4);
 	}
 }
-END_TEST
 
-START_TEST(a_given_limit_does_not_follow_the_descriptors)
+TEST(a_given_limit_does_not_follow_the_descriptors)
 {
 	config.n_descriptors = 1024;
 	give("client_files", "60000");
@@ -94,9 +92,8 @@ START_TEST(a_given_limit_does_not_follow_the_descriptors)
 	ck_assert(config.follows_descriptors[QUOTA_HANDLES]);
 	ck_assert_uint_eq(config.n_mistakes, 0);
 }
-END_TEST
 
-START_TEST(a_clients_limit_above_its_users_is_a_mistake)
+TEST(a_clients_limit_above_its_users_is_a_mistake)
 {
 	config.path = strdup("x.conf");
 	give("client_entries", "9");
@@ -107,9 +104,8 @@ START_TEST(a_clients_limit_above_its_users_is_a_mistake)
 			 "x.conf:7: [daemon] client_entries = 9: must be at most user_entries, "
 			 "which is 8");
 }
-END_TEST
 
-START_TEST(two_users_share_the_pool_and_a_users_own_daemon_gives_all)
+TEST(two_users_share_the_pool_and_a_users_own_daemon_gives_all)
 {
 	limits_settle(&config);
 	ck_assert_uint_eq(config.client_limit[QUOTA_POOL_BYTES], 32 << 20);
@@ -121,17 +117,6 @@ START_TEST(two_users_share_the_pool_and_a_users_own_daemon_gives_all)
 	limits_settle(&config);
 	ck_assert_uint_eq(config.client_limit[QUOTA_POOL_BYTES], 48 << 20);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_loop_test(tcase, two_users_at_their_limits_leave_descriptors_for_others, 0,
-			    2 * N_ROWS(descriptors));
-	tcase_add_test(tcase, a_daemon_with_hardly_a_descriptor_serves_somebody);
-	tcase_add_test(tcase, a_given_limit_does_not_follow_the_descriptors);
-	tcase_add_test(tcase, a_clients_limit_above_its_users_is_a_mistake);
-	tcase_add_test(tcase, two_users_share_the_pool_and_a_users_own_daemon_gives_all);
-}
-
-SUITE("limits", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -32,7 +32,7 @@ static void setup(void)
 		list_push(&list, &nodes[i]);
 }
 
-START_TEST(nodes_stand_in_order)
+TEST(nodes_stand_in_order)
 {
 	setup();
 	EXPECT(0, 1, 2, 3);
@@ -40,9 +40,8 @@ START_TEST(nodes_stand_in_order)
 	list_push_front(&list, &nodes[2]);
 	EXPECT(2, 0, 1, 3);
 }
-END_TEST
 
-START_TEST(a_node_leaves_from_any_place)
+TEST(a_node_leaves_from_any_place)
 {
 	setup();
 	list_remove(&list, &nodes[1]);
@@ -56,9 +55,8 @@ START_TEST(a_node_leaves_from_any_place)
 	list_push(&list, &nodes[1]);
 	EXPECT(1);
 }
-END_TEST
 
-START_TEST(a_list_is_emptied_from_its_front)
+TEST(a_list_is_emptied_from_its_front)
 {
 	setup();
 	for (int i = 0; i < 4; i++)
@@ -66,7 +64,6 @@ START_TEST(a_list_is_emptied_from_its_front)
 	ck_assert_ptr_null(list_pop(&list));
 	ck_assert_ptr_null(list.last);
 }
-END_TEST
 
 /* The list's structs have their node behind another field. */
 struct item {
@@ -74,7 +71,7 @@ struct item {
 	struct list_node node;
 };
 
-START_TEST(a_visited_item_may_leave_and_be_freed)
+TEST(a_visited_item_may_leave_and_be_freed)
 {
 	int n = 0;
 
@@ -103,24 +100,13 @@ START_TEST(a_visited_item_may_leave_and_be_freed)
 	LIST_EACH(struct item, item, &list, node)
 		free(item);
 }
-END_TEST
 
-START_TEST(an_empty_list_has_no_entry_and_nothing_to_visit)
+TEST(an_empty_list_has_no_entry_and_nothing_to_visit)
 {
 	list = (struct list){ 0 };
 	ck_assert_ptr_null(list_entry(list_pop(&list), struct item, node));
 	LIST_EACH(struct item, item, &list, node)
 		ck_abort_msg("there is item %p", (void *)item);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_visited_item_may_leave_and_be_freed);
-	tcase_add_test(tcase, an_empty_list_has_no_entry_and_nothing_to_visit);
-	tcase_add_test(tcase, nodes_stand_in_order);
-	tcase_add_test(tcase, a_node_leaves_from_any_place);
-	tcase_add_test(tcase, a_list_is_emptied_from_its_front);
-}
-
-SUITE("list", add_tests)
+TEST_MAIN

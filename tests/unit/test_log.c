@@ -43,16 +43,15 @@ static unsigned drain(char *text, size_t size)
 
 static char text[1 << 20];
 
-START_TEST(a_line_is_whole_and_has_no_control_characters)
+TEST(a_line_is_whole_and_has_no_control_characters)
 {
 	setup();
 	log_notice("store %s: lane %d", "a\nb\033[m", 2);
 	ck_assert_uint_eq(drain(text, sizeof(text)), 1);
 	ck_assert_ptr_nonnull(strstr(text, "store a\\x0ab\\x1b[m: lane 2\n"));
 }
-END_TEST
 
-START_TEST(nobody_is_waited_for_who_does_not_read)
+TEST(nobody_is_waited_for_who_does_not_read)
 {
 	unsigned n_lines;
 
@@ -67,9 +66,8 @@ START_TEST(nobody_is_waited_for_who_does_not_read)
 	ck_assert_ptr_nonnull(strstr(text, "lines were lost"));
 	ck_assert_ptr_nonnull(strstr(text, "the last\n"));
 }
-END_TEST
 
-START_TEST(clients_cause_few_lines_then_a_count)
+TEST(clients_cause_few_lines_then_a_count)
 {
 	struct log_limit limit = { 0 };
 	unsigned n_lines;
@@ -86,9 +84,8 @@ START_TEST(clients_cause_few_lines_then_a_count)
 	ck_assert_ptr_nonnull(strstr(text, "more lines like the last are left out"));
 	ck_assert_ptr_nonnull(strstr(text, "client 7 did wrong"));
 }
-END_TEST
 
-START_TEST(the_place_is_where_a_reader_finds_the_lines)
+TEST(the_place_is_where_a_reader_finds_the_lines)
 {
 	char name[] = "/tmp/dsaio-test-log-XXXXXX", stream[64], wanted[64];
 	struct stat st;
@@ -116,9 +113,8 @@ START_TEST(the_place_is_where_a_reader_finds_the_lines)
 	ck_assert_str_eq(log_place(getuid() + 1), wanted);
 	ck_assert_int_eq(unlink(name), 0);
 }
-END_TEST
 
-START_TEST(no_path_is_named_in_which_nobody_finds_the_lines)
+TEST(no_path_is_named_in_which_nobody_finds_the_lines)
 {
 	char name[] = "/tmp/dsaio-test-log-XXXXXX", wanted[64];
 	int fd;
@@ -141,15 +137,5 @@ START_TEST(no_path_is_named_in_which_nobody_finds_the_lines)
 	log_init();
 	ck_assert_str_eq(log_place(getuid()), wanted);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_line_is_whole_and_has_no_control_characters);
-	tcase_add_test(tcase, nobody_is_waited_for_who_does_not_read);
-	tcase_add_test(tcase, clients_cause_few_lines_then_a_count);
-	tcase_add_test(tcase, the_place_is_where_a_reader_finds_the_lines);
-	tcase_add_test(tcase, no_path_is_named_in_which_nobody_finds_the_lines);
-}
-
-SUITE("log", add_tests)
+TEST_MAIN

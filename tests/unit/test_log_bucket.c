@@ -4,7 +4,7 @@
 
 static const unsigned bits[] = { 1, 3, 7, 10 };
 
-START_TEST(buckets_stand_side_by_side)
+TEST_TABLE(buckets_stand_side_by_side, bits)
 {
 	const unsigned n = bits[_i];
 	const size_t last = (size_t)(64 - n) << n;
@@ -16,9 +16,8 @@ START_TEST(buckets_stand_side_by_side)
 		ck_assert_uint_eq(log_bucket(n, SIZE_MAX, end + 1), bucket + 1);
 	}
 }
-END_TEST
 
-START_TEST(the_end_of_a_bucket_is_near_its_values)
+TEST_TABLE(the_end_of_a_bucket_is_near_its_values, bits)
 {
 	const unsigned n = bits[_i];
 
@@ -29,21 +28,12 @@ START_TEST(the_end_of_a_bucket_is_near_its_values)
 		ck_assert_uint_le(end - value, value >> n);
 	}
 }
-END_TEST
 
-START_TEST(a_value_beyond_the_table_is_in_the_last_bucket)
+TEST(a_value_beyond_the_table_is_in_the_last_bucket)
 {
 	ck_assert_uint_eq(log_bucket(3, 319, UINT64_MAX), 319);
 	ck_assert_uint_eq(log_bucket(3, 5, 6), 5);
 	ck_assert_uint_eq(log_bucket(3, 5, 4), 4);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, buckets_stand_side_by_side, 0, N_ROWS(bits));
-	tcase_add_loop_test(tcase, the_end_of_a_bucket_is_near_its_values, 0, N_ROWS(bits));
-	tcase_add_test(tcase, a_value_beyond_the_table_is_in_the_last_bucket);
-}
-
-SUITE("log bucket", add_tests)
+TEST_MAIN

@@ -26,7 +26,7 @@ static bool is_readable(void)
 	return poll(&fd, 1, 0) == 1;
 }
 
-START_TEST(messages_run_in_the_order_in_which_they_were_posted)
+TEST(messages_run_in_the_order_in_which_they_were_posted)
 {
 	struct note notes[3];
 
@@ -46,7 +46,6 @@ START_TEST(messages_run_in_the_order_in_which_they_were_posted)
 	ck_assert(!is_readable());
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
 static void post_again(struct message *message)
 {
@@ -54,7 +53,7 @@ static void post_again(struct message *message)
 		mailbox_post(&mailbox, message); /* it is free again as soon as it runs */
 }
 
-START_TEST(a_message_may_be_posted_again_while_it_runs)
+TEST(a_message_may_be_posted_again_while_it_runs)
 {
 	struct message message = { .run = post_again };
 
@@ -65,7 +64,6 @@ START_TEST(a_message_may_be_posted_again_while_it_runs)
 	ck_assert(!is_readable());
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
 static void free_it(struct message *message)
 {
@@ -73,7 +71,7 @@ static void free_it(struct message *message)
 	free(container_of(message, struct note, message));
 }
 
-START_TEST(a_message_may_be_freed_while_it_runs)
+TEST(a_message_may_be_freed_while_it_runs)
 {
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	for (int i = 0; i < 3; i++) {
@@ -85,7 +83,6 @@ START_TEST(a_message_may_be_freed_while_it_runs)
 	ck_assert_int_eq(mailbox_run(&mailbox), 3);
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
 enum { N_POSTERS = 4, N_EACH = 20000 };
 
@@ -100,7 +97,7 @@ static void *post_many(void *arg)
 	return NULL;
 }
 
-START_TEST(no_message_and_no_wake_up_of_many_posters_is_lost)
+TEST(no_message_and_no_wake_up_of_many_posters_is_lost)
 {
 	pthread_t threads[N_POSTERS];
 	struct note *notes[N_POSTERS];
@@ -123,14 +120,5 @@ START_TEST(no_message_and_no_wake_up_of_many_posters_is_lost)
 	ck_assert_int_eq(mailbox_run(&mailbox), 0);
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, messages_run_in_the_order_in_which_they_were_posted);
-	tcase_add_test(tcase, a_message_may_be_posted_again_while_it_runs);
-	tcase_add_test(tcase, a_message_may_be_freed_while_it_runs);
-	tcase_add_test(tcase, no_message_and_no_wake_up_of_many_posters_is_lost);
-}
-
-SUITE("inbox", add_tests)
+TEST_MAIN

@@ -11,7 +11,7 @@
 
 static const size_t sizes[] = { 4096, 2u << 20, (2u << 20) + 4096, 6u << 20 };
 
-START_TEST(a_mapping_begins_at_a_huge_page_and_is_the_file_s)
+TEST_TABLE(a_mapping_begins_at_a_huge_page_and_is_the_file_s, sizes)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC);
 	size_t bytes = sizes[_i];
@@ -29,20 +29,11 @@ START_TEST(a_mapping_begins_at_a_huge_page_and_is_the_file_s)
 	}
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(a_descriptor_that_cannot_be_mapped_is_an_error)
+TEST(a_descriptor_that_cannot_be_mapped_is_an_error)
 {
 	ck_assert_ptr_eq(map_aligned(-1, 4096), MAP_FAILED);
 	ck_assert_int_eq(errno, EBADF);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_mapping_begins_at_a_huge_page_and_is_the_file_s, 0,
-			    N_ROWS(sizes));
-	tcase_add_test(tcase, a_descriptor_that_cannot_be_mapped_is_an_error);
-}
-
-SUITE("map", add_tests)
+TEST_MAIN

@@ -20,7 +20,7 @@
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-START_TEST(a_sealed_one_keeps_its_size_and_its_seals)
+TEST(a_sealed_one_keeps_its_size_and_its_seals)
 {
 	int fd = memfd_new_sealed("test", 12345, 0);
 	struct stat st;
@@ -35,9 +35,8 @@ START_TEST(a_sealed_one_keeps_its_size_and_its_seals)
 	ck_assert_int_lt(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(a_new_one_takes_further_seals_with_those)
+TEST(a_new_one_takes_further_seals_with_those)
 {
 	int fd = memfd_new("test", 4096, 0);
 
@@ -49,9 +48,8 @@ START_TEST(a_new_one_takes_further_seals_with_those)
 	ck_assert_int_eq(memfd_seal(fd, 0), -EPERM);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(none_can_be_executed_where_the_kernel_knows_that)
+TEST(none_can_be_executed_where_the_kernel_knows_that)
 {
 	int fd = memfd_create("probe", MFD_NOEXEC_SEAL), made;
 
@@ -63,7 +61,6 @@ START_TEST(none_can_be_executed_where_the_kernel_knows_that)
 	ck_assert_int_ne(fcntl(made, F_GET_SEALS) & F_SEAL_EXEC, 0);
 	(void)close(made);
 }
-END_TEST
 
 /* As on Linux before 6.3: memfd_create(2) refuses the flag. */
 static void flag_forbid(void)
@@ -82,7 +79,7 @@ static void flag_forbid(void)
 	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
 
-START_TEST(an_older_kernel_makes_one_without_the_flag)
+TEST(an_older_kernel_makes_one_without_the_flag)
 {
 	int fd;
 
@@ -93,22 +90,11 @@ START_TEST(an_older_kernel_makes_one_without_the_flag)
 	ck_assert_int_eq(fcntl(fd, F_GET_SEALS), SIZE_SEALS);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(what_cannot_be_made_says_why)
+TEST(what_cannot_be_made_says_why)
 {
 	ck_assert_int_eq(memfd_new_sealed("test", UINT64_C(1) << 63, 0), -EINVAL);
 	ck_assert_int_eq(memfd_new_sealed("test", 4096, 1u << 25), -EINVAL);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_sealed_one_keeps_its_size_and_its_seals);
-	tcase_add_test(tcase, a_new_one_takes_further_seals_with_those);
-	tcase_add_test(tcase, none_can_be_executed_where_the_kernel_knows_that);
-	tcase_add_test(tcase, an_older_kernel_makes_one_without_the_flag);
-	tcase_add_test(tcase, what_cannot_be_made_says_why);
-}
-
-SUITE("memfd", add_tests)
+TEST_MAIN

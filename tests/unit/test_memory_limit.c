@@ -77,7 +77,7 @@ static void file_make(const char *name, const char *text)
 	ck_assert(file && fputs(text, file) >= 0);
 }
 
-START_TEST(the_smallest_limit_of_the_groups_above_counts)
+TEST_TABLE(the_smallest_limit_of_the_groups_above_counts, trees)
 {
 	struct memory_limit limit;
 	const char *path;
@@ -90,12 +90,6 @@ START_TEST(the_smallest_limit_of_the_groups_above_counts)
 	ck_assert_msg(limit.bytes == trees[_i].bytes && strcmp(path, trees[_i].path) == 0,
 		      "%s: %ju of %s", trees[_i].what, (uintmax_t)limit.bytes, path);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, make_dir, remove_dir);
-	tcase_add_loop_test(tcase, the_smallest_limit_of_the_groups_above_counts, 0, N_ROWS(trees));
-}
-
-SUITE("memory_limit", add_tests)
+FIXTURE(make_dir, remove_dir)
+TEST_MAIN

@@ -2,17 +2,16 @@
 
 #include "tests/unit/suite.h"
 
-START_TEST(no_op_has_no_percentile)
+TEST(no_op_has_no_percentile)
 {
 	struct metrics metrics = { 0 };
 
 	ck_assert_uint_eq(metrics_percentile(&metrics, 0.5), 0);
 }
-END_TEST
 
 static const uint64_t latencies[] = { 1, 15, 16, 17, 1000, 57000, 123456789, UINT64_C(1) << 39 };
 
-START_TEST(a_percentile_is_within_an_eighth_of_the_latency)
+TEST_TABLE(a_percentile_is_within_an_eighth_of_the_latency, latencies)
 {
 	struct metrics metrics = { 0 };
 	uint64_t got;
@@ -22,9 +21,8 @@ START_TEST(a_percentile_is_within_an_eighth_of_the_latency)
 	ck_assert_uint_ge(got, latencies[_i]);
 	ck_assert_uint_le(got, latencies[_i] + latencies[_i] / 8 + 1);
 }
-END_TEST
 
-START_TEST(percentiles_split_the_ops)
+TEST(percentiles_split_the_ops)
 {
 	struct metrics metrics = { 0 };
 
@@ -37,24 +35,13 @@ START_TEST(percentiles_split_the_ops)
 	ck_assert_uint_ge(metrics_percentile(&metrics, 0.99), 1000000);
 	ck_assert_uint_ge(metrics_percentile(&metrics, 1.0), 1000000);
 }
-END_TEST
 
-START_TEST(a_latency_beyond_the_table_is_in_the_last_bucket)
+TEST(a_latency_beyond_the_table_is_in_the_last_bucket)
 {
 	struct metrics metrics = { 0 };
 
 	metrics_add_latency(&metrics, UINT64_MAX);
 	ck_assert_uint_gt(metrics_percentile(&metrics, 0.5), UINT64_C(1) << 39);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, no_op_has_no_percentile);
-	tcase_add_loop_test(tcase, a_percentile_is_within_an_eighth_of_the_latency, 0,
-			    N_ROWS(latencies));
-	tcase_add_test(tcase, percentiles_split_the_ops);
-	tcase_add_test(tcase, a_latency_beyond_the_table_is_in_the_last_bucket);
-}
-
-SUITE("stats", add_tests)
+TEST_MAIN

@@ -44,7 +44,7 @@ static void wait_for_turn(int i)
 	mode_lock_wait(&mode_lock, &waiters[i], mode_of(i));
 }
 
-START_TEST(one_kind_goes_in_together)
+TEST(one_kind_goes_in_together)
 {
 	setup();
 	ck_assert(mode_lock_is_open(&mode_lock, MODE_DIRECT, 0));
@@ -59,9 +59,8 @@ START_TEST(one_kind_goes_in_together)
 	ck_assert_int_eq(n_admitted, 0);
 	ck_assert(mode_lock_is_open(&mode_lock, MODE_BUFFERED, 0));
 }
-END_TEST
 
-START_TEST(who_waits_is_not_passed_for_ever)
+TEST(who_waits_is_not_passed_for_ever)
 {
 	setup();
 	start(0);
@@ -77,9 +76,8 @@ START_TEST(who_waits_is_not_passed_for_ever)
 	ck_assert(waiters[1].is_reserved);
 	ck_assert(!mode_lock_is_open(&mode_lock, MODE_DIRECT, 2 * MODE_LOCK_SLICE_NSEC));
 }
-END_TEST
 
-START_TEST(a_slice_begins_at_the_turn)
+TEST(a_slice_begins_at_the_turn)
 {
 	const uint64_t now = 100 * (uint64_t)MODE_LOCK_SLICE_NSEC; /* of the turn */
 
@@ -94,9 +92,8 @@ START_TEST(a_slice_begins_at_the_turn)
 	ck_assert(mode_lock_is_open(&mode_lock, MODE_BUFFERED, now + MODE_LOCK_SLICE_NSEC - 1));
 	ck_assert(!mode_lock_is_open(&mode_lock, MODE_BUFFERED, now + MODE_LOCK_SLICE_NSEC));
 }
-END_TEST
 
-START_TEST(all_of_a_kind_have_their_turn_in_order)
+TEST(all_of_a_kind_have_their_turn_in_order)
 {
 	setup();
 	start(0);
@@ -119,9 +116,8 @@ START_TEST(all_of_a_kind_have_their_turn_in_order)
 	ck_assert_int_eq(n_admitted, 5);
 	ck_assert(admitted[3] == 2 && admitted[4] == 4);
 }
-END_TEST
 
-START_TEST(an_op_can_leave_the_list)
+TEST(an_op_can_leave_the_list)
 {
 	setup();
 	for (int i = 0; i < 4; i++)
@@ -137,15 +133,5 @@ START_TEST(an_op_can_leave_the_list)
 	list_remove(&mode_lock.waiting, &waiters[4].node);
 	ck_assert(!mode_lock.waiting.first && !mode_lock.waiting.last);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, one_kind_goes_in_together);
-	tcase_add_test(tcase, who_waits_is_not_passed_for_ever);
-	tcase_add_test(tcase, a_slice_begins_at_the_turn);
-	tcase_add_test(tcase, all_of_a_kind_have_their_turn_in_order);
-	tcase_add_test(tcase, an_op_can_leave_the_list);
-}
-
-SUITE("mode_lock", add_tests)
+TEST_MAIN

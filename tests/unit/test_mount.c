@@ -31,7 +31,7 @@ static const struct {
 	{ "36 35 98:3 root /mnt rw - ext4 s rw", NULL, NULL, NULL, NULL },
 };
 
-START_TEST(a_line_is_cut_into_what_it_says)
+TEST_TABLE(a_line_is_cut_into_what_it_says, lines)
 {
 	struct mount_line line;
 	char text[256];
@@ -49,9 +49,8 @@ START_TEST(a_line_is_cut_into_what_it_says)
 	ck_assert_str_eq(line.fs_type, lines[_i].fs_type);
 	ck_assert_str_eq(line.source, lines[_i].source);
 }
-END_TEST
 
-START_TEST(a_mount_is_found_by_its_device)
+TEST(a_mount_is_found_by_its_device)
 {
 	struct mount mount;
 	struct stat st, at;
@@ -64,9 +63,8 @@ START_TEST(a_mount_is_found_by_its_device)
 	mount_deinit(&mount);
 	ck_assert_int_eq(mount_find(0, 0, makedev(4000, 1), &mount), -ENOENT);
 }
-END_TEST
 
-START_TEST(an_id_goes_before_a_device)
+TEST(an_id_goes_before_a_device)
 {
 	struct statx stx;
 	struct mount mount;
@@ -78,13 +76,5 @@ START_TEST(an_id_goes_before_a_device)
 	ck_assert_str_eq(mount.fs_type, "proc");
 	mount_deinit(&mount);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_line_is_cut_into_what_it_says, 0, N_ROWS(lines));
-	tcase_add_test(tcase, a_mount_is_found_by_its_device);
-	tcase_add_test(tcase, an_id_goes_before_a_device);
-}
-
-SUITE("mount", add_tests)
+TEST_MAIN

@@ -120,7 +120,7 @@ static void teardown(struct op *op)
 	parts_teardown();
 }
 
-START_TEST(the_block_is_of_a_size_and_goes_a_way)
+TEST_TABLE(the_block_is_of_a_size_and_goes_a_way, rows)
 {
 	struct op *op = setup(rows[_i].opcode, rows[_i].off, rows[_i].len);
 	const struct block_rules rules = rules_of(rows[_i].how);
@@ -140,9 +140,8 @@ START_TEST(the_block_is_of_a_size_and_goes_a_way)
 		      "%s: workers are its engine: %d", rows[_i].what, next.workers_are_engine);
 	teardown(op);
 }
-END_TEST
 
-START_TEST(blocks_cover_the_op)
+TEST(blocks_cover_the_op)
 {
 	struct op *op = setup(R, 100, KIB(200));
 	const struct block_rules rules = rules_of(SHARED);
@@ -162,9 +161,8 @@ START_TEST(blocks_cover_the_op)
 	op->unaligned_left = 0;
 	teardown(op);
 }
-END_TEST
 
-START_TEST(a_stopped_op_is_done_up_to_its_first_block_that_has_not_started)
+TEST(a_stopped_op_is_done_up_to_its_first_block_that_has_not_started)
 {
 	struct op *op = setup(R, 0, KIB(200));
 	const struct block_rules rules = rules_of(0);
@@ -180,7 +178,6 @@ START_TEST(a_stopped_op_is_done_up_to_its_first_block_that_has_not_started)
 	ck_assert_uint_eq(op->error, ECANCELED);
 	teardown(op);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -196,7 +193,7 @@ static const struct {
 	{ "a short one from GPU memory", KIB(64), KIB(64), false, true, false, GPU },
 };
 
-START_TEST(a_write_behind_the_end_of_the_file)
+TEST_TABLE(a_write_behind_the_end_of_the_file, growths)
 {
 	struct op *op = setup(W, 0, growths[_i].len);
 	const struct block_rules rules = rules_of(growths[_i].how);
@@ -217,14 +214,5 @@ START_TEST(a_write_behind_the_end_of_the_file)
 	ck_assert(!next.is_step && next.is_worker == (growths[_i].how == GPU));
 	teardown(op);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, the_block_is_of_a_size_and_goes_a_way, 0, N_ROWS(rows));
-	tcase_add_test(tcase, blocks_cover_the_op);
-	tcase_add_test(tcase, a_stopped_op_is_done_up_to_its_first_block_that_has_not_started);
-	tcase_add_loop_test(tcase, a_write_behind_the_end_of_the_file, 0, N_ROWS(growths));
-}
-
-SUITE("next_block", add_tests)
+TEST_MAIN

@@ -22,16 +22,15 @@ static const struct {
 	{ "0", UINT32_MAX, false },
 };
 
-START_TEST(a_node_is_in_the_list_or_not)
+TEST_TABLE(a_node_is_in_the_list_or_not, rows)
 {
 	ck_assert_msg(numa_list_has(rows[_i].list, rows[_i].node) == rows[_i].has, "%s: %u",
 		      rows[_i].list, rows[_i].node);
 }
-END_TEST
 
 static const uint32_t missing[] = { 999, 1024, UINT32_MAX };
 
-START_TEST(a_node_that_is_not_there_is_refused_with_those_that_are)
+TEST_TABLE(a_node_that_is_not_there_is_refused_with_those_that_are, missing)
 {
 	struct error error;
 	char *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -40,13 +39,5 @@ START_TEST(a_node_that_is_not_there_is_refused_with_those_that_are)
 	ck_assert_msg(strstr(error.text, "memory on: 0"), "%s", error.text);
 	(void)munmap(memory, 4096);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_node_is_in_the_list_or_not, 0, N_ROWS(rows));
-	tcase_add_loop_test(tcase, a_node_that_is_not_there_is_refused_with_those_that_are, 0,
-			    N_ROWS(missing));
-}
-
-SUITE("numa", add_tests)
+TEST_MAIN

@@ -17,7 +17,7 @@ static uint32_t make_slab(unsigned seq)
 	return answers[seq].id;
 }
 
-START_TEST(a_slab_has_an_id_and_a_descriptor_until_it_is_freed)
+TEST(a_slab_has_an_id_and_a_descriptor_until_it_is_freed)
 {
 	uint32_t id = make_slab(1);
 	struct call *call;
@@ -34,9 +34,8 @@ START_TEST(a_slab_has_an_id_and_a_descriptor_until_it_is_freed)
 	ck_assert_msg(strstr(c.error.text, "slab "), "%s", c.error.text);
 	call_free(call);
 }
-END_TEST
 
-START_TEST(a_slab_is_freed_with_its_last_reference_and_the_answer_waits_for_that)
+TEST(a_slab_is_freed_with_its_last_reference_and_the_answer_waits_for_that)
 {
 	uint32_t id = make_slab(1);
 	struct slab *slab = id_table_get(&session->objects.slabs, id);
@@ -51,9 +50,8 @@ START_TEST(a_slab_is_freed_with_its_last_reference_and_the_answer_waits_for_that
 	CONTROL_UNTIL(answers[2].is_done);
 	ck_assert_uint_eq(session->n_objects, 0);
 }
-END_TEST
 
-START_TEST(while_a_lane_may_look_an_object_keeps_its_reference_and_its_slot)
+TEST(while_a_lane_may_look_an_object_keeps_its_reference_and_its_slot)
 {
 	struct channel *channel;
 	struct slab *slab;
@@ -73,10 +71,9 @@ START_TEST(while_a_lane_may_look_an_object_keeps_its_reference_and_its_slot)
 	ck_assert_uint_eq(session->objects.slabs.n_objects, 0);
 	ck_assert_uint_ne(make_slab(4), id); /* another generation of the slot */
 }
-END_TEST
 
 /* _i: the daemon stops */
-START_TEST(a_slab_that_is_ready_after_the_end_of_its_session_is_freed)
+TEST_LOOP(a_slab_that_is_ready_after_the_end_of_its_session_is_freed, 2)
 {
 	ck_assert_int_eq(
 		session_slab_new(session, 4096, &anywhere, control_call(session, 1, 's'), &c.error),
@@ -89,9 +86,8 @@ START_TEST(a_slab_that_is_ready_after_the_end_of_its_session_is_freed)
 			     _i ? "slab: the daemon is stopping" : "slab: the connection ends"),
 		      "%s", answers[1].text);
 }
-END_TEST
 
-START_TEST(memory_that_cannot_be_imported_is_an_answer_and_its_descriptor_is_closed)
+TEST(memory_that_cannot_be_imported_is_an_answer_and_its_descriptor_is_closed)
 {
 	int null = open("/dev/null", O_RDWR);
 
@@ -104,9 +100,8 @@ START_TEST(memory_that_cannot_be_imported_is_an_answer_and_its_descriptor_is_clo
 	ck_assert_uint_eq(session->n_objects, 0);
 	ck_assert(!control_is_open(null));
 }
-END_TEST
 
-START_TEST(imported_memory_has_an_id_and_no_descriptor_in_the_reply)
+TEST(imported_memory_has_an_id_and_no_descriptor_in_the_reply)
 {
 	int memory = memfd_create("test", MFD_CLOEXEC);
 
@@ -119,9 +114,8 @@ START_TEST(imported_memory_has_an_id_and_no_descriptor_in_the_reply)
 	ck_assert_uint_eq(answers[1].n_fds, 0);
 	ck_assert_ptr_nonnull(id_table_get(&session->objects.slabs, answers[1].id));
 }
-END_TEST
 
-START_TEST(the_end_of_a_session_frees_all_its_slabs_and_files)
+TEST(the_end_of_a_session_frees_all_its_slabs_and_files)
 {
 	for (unsigned i = 0; i < 3; i++)
 		(void)make_slab(i);
@@ -130,21 +124,6 @@ START_TEST(the_end_of_a_session_frees_all_its_slabs_and_files)
 	CONTROL_UNTIL(c.n_gone);
 	ck_assert(quota_is_zero(&c.service.pool.quota));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, session_setup, session_teardown);
-	tcase_add_test(tcase, a_slab_has_an_id_and_a_descriptor_until_it_is_freed);
-	tcase_add_test(tcase,
-		       a_slab_is_freed_with_its_last_reference_and_the_answer_waits_for_that);
-	tcase_add_test(tcase, while_a_lane_may_look_an_object_keeps_its_reference_and_its_slot);
-	tcase_add_loop_test(tcase, a_slab_that_is_ready_after_the_end_of_its_session_is_freed, 0,
-			    2);
-	tcase_add_test(tcase,
-		       memory_that_cannot_be_imported_is_an_answer_and_its_descriptor_is_closed);
-	tcase_add_test(tcase, imported_memory_has_an_id_and_no_descriptor_in_the_reply);
-	tcase_add_test(tcase, the_end_of_a_session_frees_all_its_slabs_and_files);
-}
-
-SUITE("objects", add_tests)
+FIXTURE(session_setup, session_teardown)
+TEST_MAIN

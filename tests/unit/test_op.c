@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-START_TEST(the_lowest_failure_decides)
+TEST(the_lowest_failure_decides)
 {
 	struct op op = { .len = 1 << 20, .end = 1 << 20 };
 
@@ -25,9 +25,8 @@ START_TEST(the_lowest_failure_decides)
 	op_stop_at(&op, 100, 0);
 	ck_assert_int_eq(op_result(&op), 100);
 }
-END_TEST
 
-START_TEST(an_op_of_no_bytes_can_fail)
+TEST(an_op_of_no_bytes_can_fail)
 {
 	struct op op = { .opcode = RING_OP_FSYNC };
 
@@ -37,7 +36,6 @@ START_TEST(an_op_of_no_bytes_can_fail)
 	ck_assert_int_eq(ring_result_errno(op_result(&op)), EIO);
 	ck_assert_uint_eq(ring_result_done(op_result(&op)), 0);
 }
-END_TEST
 
 static const struct {
 	enum op_state from, to;
@@ -48,7 +46,7 @@ static const struct {
 	{ OP_ENDED, OP_FREE },
 };
 
-START_TEST(an_op_moves_along_its_states)
+TEST(an_op_moves_along_its_states)
 {
 	for (int i = 0; i < N_ROWS(moves); i++) {
 		struct op op = { .state = (uint8_t)moves[i].from };
@@ -57,10 +55,9 @@ START_TEST(an_op_moves_along_its_states)
 		ck_assert_uint_eq(op.state, moves[i].to);
 	}
 }
-END_TEST
 
 /* _i: a pair of states that is not among them. */
-START_TEST(no_op_leaves_them)
+TEST_ABORTS(no_op_leaves_them, N_OP_STATES *N_OP_STATES)
 {
 	const enum op_state from = (enum op_state)(_i / N_OP_STATES);
 	const enum op_state to = (enum op_state)(_i % N_OP_STATES);
@@ -71,15 +68,5 @@ START_TEST(no_op_leaves_them)
 			abort(); /* a legal one: as the assertion would */
 	op_set_state(&op, to);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, the_lowest_failure_decides);
-	tcase_add_test(tcase, an_op_of_no_bytes_can_fail);
-	tcase_add_test(tcase, an_op_moves_along_its_states);
-	tcase_add_loop_test_raise_signal(tcase, no_op_leaves_them, SIGABRT, 0,
-					 N_OP_STATES * N_OP_STATES);
-}
-
-SUITE("op", add_tests)
+TEST_MAIN

@@ -43,7 +43,7 @@ static void check(uint64_t id)
 	ck_assert_uint_eq(n_wrong, 0);
 }
 
-START_TEST(none_is_found_where_none_is)
+TEST(none_is_found_where_none_is)
 {
 	setup();
 	check(0);
@@ -53,9 +53,8 @@ START_TEST(none_is_found_where_none_is)
 	check(7);
 	op_ids_deinit(&ids);
 }
-END_TEST
 
-START_TEST(all_ops_of_one_id_are_found)
+TEST(all_ops_of_one_id_are_found)
 {
 	setup();
 	for (unsigned i = 0; i < N_OPS; i++)
@@ -67,9 +66,8 @@ START_TEST(all_ops_of_one_id_are_found)
 	check(UINT64_MAX);
 	op_ids_deinit(&ids);
 }
-END_TEST
 
-START_TEST(ops_are_found_by_their_ids)
+TEST(ops_are_found_by_their_ids)
 {
 	uint64_t random = 1;
 
@@ -87,13 +85,5 @@ START_TEST(ops_are_found_by_their_ids)
 	}
 	op_ids_deinit(&ids);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, none_is_found_where_none_is);
-	tcase_add_test(tcase, all_ops_of_one_id_are_found);
-	tcase_add_test(tcase, ops_are_found_by_their_ids);
-}
-
-SUITE("op_ids", add_tests)
+TEST_MAIN

@@ -109,7 +109,7 @@ static const struct {
 	{ "all of it", R, 0, INT64_MAX, W, INT64_MAX - 1, 1, true },
 };
 
-START_TEST(conflicting_ops_wait)
+TEST_TABLE(conflicting_ops_wait, pairs)
 {
 	setup(8);
 	ck_assert(add(0, pairs[_i].first, pairs[_i].first_off, pairs[_i].first_len));
@@ -121,9 +121,8 @@ START_TEST(conflicting_ops_wait)
 	end(1);
 	teardown();
 }
-END_TEST
 
-START_TEST(ops_of_other_files_do_not_wait)
+TEST(ops_of_other_files_do_not_wait)
 {
 	setup(N_OPS);
 	for (uint16_t i = 0; i < N_ROWS(files); i++)
@@ -139,9 +138,8 @@ START_TEST(ops_of_other_files_do_not_wait)
 	end_all(N_ROWS(files), N_ROWS(files));
 	teardown();
 }
-END_TEST
 
-START_TEST(released_ops_are_ready_in_the_order_of_their_submission)
+TEST(released_ops_are_ready_in_the_order_of_their_submission)
 {
 	setup(64);
 	(void)add(0, W, 0, 32 * PAGE);
@@ -154,10 +152,9 @@ START_TEST(released_ops_are_ready_in_the_order_of_their_submission)
 	end_all(1, READY_MAX);
 	teardown();
 }
-END_TEST
 
 /* It waits for all of these, and for no other.  _i: which of them ends last. */
-START_TEST(an_op_waits_for_all_that_it_conflicts_with)
+TEST_LOOP(an_op_waits_for_all_that_it_conflicts_with, 9)
 {
 	setup(64);
 	for (uint16_t i = 0; i < 9; i++)
@@ -178,9 +175,8 @@ START_TEST(an_op_waits_for_all_that_it_conflicts_with)
 	end(11);
 	teardown();
 }
-END_TEST
 
-START_TEST(a_write_waits_for_the_one_of_many_that_it_conflicts_with)
+TEST(a_write_waits_for_the_one_of_many_that_it_conflicts_with)
 {
 	const uint16_t n = 200, one = 100;
 	const uint64_t step = 77; /* no common divisor with n: each page once */
@@ -196,9 +192,8 @@ START_TEST(a_write_waits_for_the_one_of_many_that_it_conflicts_with)
 			end(i);
 	teardown();
 }
-END_TEST
 
-START_TEST(a_write_waits_for_the_last_of_many_reads)
+TEST(a_write_waits_for_the_last_of_many_reads)
 {
 	setup(N_OPS);
 	for (uint16_t i = 0; i < 1000; i++)
@@ -212,11 +207,10 @@ START_TEST(a_write_waits_for_the_last_of_many_reads)
 	end_all(1000, 20);
 	teardown();
 }
-END_TEST
 
 /* They do not conflict with each other, so one must not wait for the end of another.  Some at a time start, so
    that no end takes long, and each of these starts as many. */
-START_TEST(page_writes_behind_many_whole_reads_start_together)
+TEST(page_writes_behind_many_whole_reads_start_together)
 {
 	setup(N_OPS);
 	for (uint16_t i = 0; i < 2000; i++)
@@ -232,10 +226,9 @@ START_TEST(page_writes_behind_many_whole_reads_start_together)
 	}
 	teardown();
 }
-END_TEST
 
 /* A sync does not wait for later writes, nor these for it. */
-START_TEST(a_sync_waits_for_the_writes_before_it)
+TEST(a_sync_waits_for_the_writes_before_it)
 {
 	setup(64);
 	(void)add(0, W, 0, PAGE);
@@ -256,7 +249,6 @@ START_TEST(a_sync_waits_for_the_writes_before_it)
 	end(1);
 	teardown();
 }
-END_TEST
 
 /* ---- cancelled while they wait ---- */
 
@@ -275,7 +267,7 @@ static const struct {
 };
 
 /* _i: also whether they end before those that they waited for, or after. */
-START_TEST(an_op_does_not_pass_those_before_a_cancelled_one)
+TEST_LOOP(an_op_does_not_pass_those_before_a_cancelled_one, 2 * N_ROWS(cancels))
 {
 	const int row = _i % N_ROWS(cancels);
 	const bool is_late = _i >= N_ROWS(cancels);
@@ -308,7 +300,6 @@ START_TEST(an_op_does_not_pass_those_before_a_cancelled_one)
 		order_end(&order, k, on_ready, &order);
 	teardown();
 }
-END_TEST
 
 /* ---- at random, against the rule ---- */
 
@@ -408,7 +399,7 @@ static void random_leave(const struct mixture *m, uint16_t i)
 	order_end(&order, i, on_ready, &order);
 }
 
-START_TEST(random_ops_follow_the_rule)
+TEST_TABLE(random_ops_follow_the_rule, mixtures)
 {
 	const struct mixture *m = &mixtures[_i];
 	uint16_t slots[N_OPS];
@@ -458,7 +449,6 @@ START_TEST(random_ops_follow_the_rule)
 	ck_assert_uint_eq(n_open, 0);
 	teardown();
 }
-END_TEST
 
 /* ---- work ---- */
 
@@ -499,7 +489,7 @@ static struct range {
 #define ADD_STEPS (10 * SEARCH)
 /* One that goes makes 2, and for each that starts, or that may not yet, 4 to look and 4 to move it. */
 #define END_STEPS ((2 + (READY_MAX + 1) * 8) * SEARCH)
-START_TEST(work_is_bounded)
+TEST_LOOP(work_is_bounded, N_PATTERNS)
 {
 	uint64_t n_all = 0, n_most = 0, n_end_most = 0;
 
@@ -534,22 +524,5 @@ START_TEST(work_is_bounded)
 	ck_assert_uint_le(n_all / (3 * N_OPS), 2 * ADD_STEPS);
 	teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, conflicting_ops_wait, 0, N_ROWS(pairs));
-	tcase_add_test(tcase, ops_of_other_files_do_not_wait);
-	tcase_add_test(tcase, released_ops_are_ready_in_the_order_of_their_submission);
-	tcase_add_loop_test(tcase, an_op_waits_for_all_that_it_conflicts_with, 0, 9);
-	tcase_add_test(tcase, a_write_waits_for_the_one_of_many_that_it_conflicts_with);
-	tcase_add_test(tcase, a_write_waits_for_the_last_of_many_reads);
-	tcase_add_test(tcase, page_writes_behind_many_whole_reads_start_together);
-	tcase_add_test(tcase, a_sync_waits_for_the_writes_before_it);
-	tcase_add_loop_test(tcase, an_op_does_not_pass_those_before_a_cancelled_one, 0,
-			    2 * N_ROWS(cancels));
-	tcase_add_loop_test(tcase, random_ops_follow_the_rule, 0, N_ROWS(mixtures));
-	tcase_add_loop_test(tcase, work_is_bounded, 0, N_PATTERNS);
-}
-
-SUITE("order", add_tests)
+TEST_MAIN

@@ -234,7 +234,7 @@ static bool get(struct side_lane *side, uint32_t n)
 	return true;
 }
 
-START_TEST(a_quiet_channel_is_parked_until_its_bell_rings)
+TEST(a_quiet_channel_is_parked_until_its_bell_rings)
 {
 	setup(0, 0);
 	for (unsigned i = 0; i < 100; i++) {
@@ -248,9 +248,8 @@ START_TEST(a_quiet_channel_is_parked_until_its_bell_rings)
 	ck_assert_uint_eq(atomic_load(&b.ring.shared->sq_park), 1);
 	teardown();
 }
-END_TEST
 
-START_TEST(a_channel_in_use_is_not_parked)
+TEST(a_channel_in_use_is_not_parked)
 {
 	setup(UINT64_MAX / 2, 0);
 	for (unsigned i = 0; i < 100; i++) {
@@ -261,7 +260,6 @@ START_TEST(a_channel_in_use_is_not_parked)
 	ck_assert_uint_eq(atomic_load(&a.ring.shared->sq_park), 0);
 	teardown();
 }
-END_TEST
 
 /* Keeps the lane from sleeping, and from spinning without work. */
 static void *busy_main(void *arg)
@@ -278,7 +276,7 @@ static void *busy_main(void *arg)
 	return NULL;
 }
 
-START_TEST(a_lane_that_never_sleeps_hears_bells)
+TEST(a_lane_that_never_sleeps_hears_bells)
 {
 	static _Atomic bool must_stop;
 	pthread_t thread;
@@ -300,14 +298,13 @@ START_TEST(a_lane_that_never_sleeps_hears_bells)
 	ck_assert_uint_gt(n_rung, 0);
 	teardown();
 }
-END_TEST
 
 #define RACE_ROUNDS 200000u
 #define RACE_NSEC UINT64_C(3000000000)
 /* Long enough that the lane has looked at sq_tail since the client's last store to that line. */
 #define RACE_PARK_NSEC 500u
 
-START_TEST(no_wake_up_is_lost_between_parking_and_submitting)
+TEST(no_wake_up_is_lost_between_parking_and_submitting)
 {
 	uint64_t end;
 
@@ -323,7 +320,6 @@ START_TEST(no_wake_up_is_lost_between_parking_and_submitting)
 	}
 	teardown();
 }
-END_TEST
 
 static bool is_cancel_done;
 
@@ -333,7 +329,7 @@ static void on_cancel_done(struct lane_cancel *cancel)
 	is_cancel_done = true;
 }
 
-START_TEST(a_cancel_looks_at_a_parked_channel)
+TEST(a_cancel_looks_at_a_parked_channel)
 {
 	struct lane_cancel cancel = { .id = UINT64_MAX, .on_done = on_cancel_done };
 
@@ -348,7 +344,6 @@ START_TEST(a_cancel_looks_at_a_parked_channel)
 	ck_assert(get(&a, 1));
 	teardown();
 }
-END_TEST
 
 static bool is_quiet;
 
@@ -386,7 +381,7 @@ static void ring_idly(void)
 	}
 }
 
-START_TEST(a_doorbell_that_rings_idly_too_often_leaves_epoll_and_its_channel_is_never_parked)
+TEST(a_doorbell_that_rings_idly_too_often_leaves_epoll_and_its_channel_is_never_parked)
 {
 	uint64_t end = clock_nsec() + LOST_NSEC;
 	unsigned n_bells = 0;
@@ -405,9 +400,8 @@ START_TEST(a_doorbell_that_rings_idly_too_often_leaves_epoll_and_its_channel_is_
 	ck_assert(!is_parked(&a));
 	teardown();
 }
-END_TEST
 
-START_TEST(a_doorbell_that_rings_for_entries_stays_in_epoll)
+TEST(a_doorbell_that_rings_for_entries_stays_in_epoll)
 {
 	setup(0, 1000000);
 	for (unsigned i = 0; i < 10 * IDLE_BELLS_MAX; i++) {
@@ -420,19 +414,5 @@ START_TEST(a_doorbell_that_rings_for_entries_stays_in_epoll)
 	ck_assert(!a.channel->has_left_epoll);
 	teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_quiet_channel_is_parked_until_its_bell_rings);
-	tcase_add_test(tcase, a_channel_in_use_is_not_parked);
-	tcase_add_test(tcase, a_lane_that_never_sleeps_hears_bells);
-	tcase_add_test(tcase, no_wake_up_is_lost_between_parking_and_submitting);
-	tcase_add_test(tcase, a_cancel_looks_at_a_parked_channel);
-	tcase_add_test(
-		tcase,
-		a_doorbell_that_rings_idly_too_often_leaves_epoll_and_its_channel_is_never_parked);
-	tcase_add_test(tcase, a_doorbell_that_rings_for_entries_stays_in_epoll);
-}
-
-SUITE("park", add_tests)
+TEST_MAIN

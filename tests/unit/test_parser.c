@@ -44,7 +44,7 @@ static const struct {
 	{ "# x = y\n;z\n\n  # w\na = b", "a", "b" },
 };
 
-START_TEST(a_line_is_cut_into_key_and_value)
+TEST_TABLE(a_line_is_cut_into_key_and_value, lines)
 {
 	parse(lines[_i].text, strlen(lines[_i].text));
 	ck_assert_int_eq(parser_next(&parser, &error), PARSER_KEY);
@@ -53,9 +53,8 @@ START_TEST(a_line_is_cut_into_key_and_value)
 	ck_assert_int_eq(parser_next(&parser, &error), PARSER_END);
 	ck_assert_int_eq(parser_next(&parser, &error), PARSER_END);
 }
-END_TEST
 
-START_TEST(sections_keys_and_mistakes_come_with_their_lines)
+TEST(sections_keys_and_mistakes_come_with_their_lines)
 {
 	static const char text[] =
 		"[a]\n\nb = c\n# d\n[ e f ] ; g\n[a] b = c\n[a]]\nhello\n[h\ni = j";
@@ -86,9 +85,8 @@ START_TEST(sections_keys_and_mistakes_come_with_their_lines)
 				      "%s", error.text);
 	}
 }
-END_TEST
 
-START_TEST(a_line_has_at_most_so_many_bytes)
+TEST(a_line_has_at_most_so_many_bytes)
 {
 	char text[PARSER_LINE_BYTES + 10];
 
@@ -112,9 +110,8 @@ START_TEST(a_line_has_at_most_so_many_bytes)
 	}
 	file = NULL;
 }
-END_TEST
 
-START_TEST(a_zero_byte_is_a_mistake_in_its_own_line_alone)
+TEST(a_zero_byte_is_a_mistake_in_its_own_line_alone)
 {
 	static const char text[] = "a\0b = c\nd = e\n";
 
@@ -125,9 +122,8 @@ START_TEST(a_zero_byte_is_a_mistake_in_its_own_line_alone)
 	ck_assert_uint_eq(parser.line, 2);
 	ck_assert_str_eq(parser.name, "d");
 }
-END_TEST
 
-START_TEST(a_file_without_line_ends_is_not_read_for_ever)
+TEST(a_file_without_line_ends_is_not_read_for_ever)
 {
 	file = fopen("/dev/zero", "re");
 	ck_assert_ptr_nonnull(file);
@@ -135,9 +131,8 @@ START_TEST(a_file_without_line_ends_is_not_read_for_ever)
 	ck_assert_int_eq(parser_next(&parser, &error), -EINVAL);
 	ck_assert_int_eq(parser_next(&parser, &error), PARSER_END);
 }
-END_TEST
 
-START_TEST(a_file_that_cannot_be_read_is_an_error)
+TEST(a_file_that_cannot_be_read_is_an_error)
 {
 	file = fopen("/", "re");
 	ck_assert_ptr_nonnull(file);
@@ -145,17 +140,6 @@ START_TEST(a_file_that_cannot_be_read_is_an_error)
 	ck_assert_int_eq(parser_next(&parser, &error), -EIO);
 	ck_assert_int_eq(parser_next(&parser, &error), PARSER_END);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, NULL, teardown);
-	tcase_add_loop_test(tcase, a_line_is_cut_into_key_and_value, 0, N_ROWS(lines));
-	tcase_add_test(tcase, sections_keys_and_mistakes_come_with_their_lines);
-	tcase_add_test(tcase, a_line_has_at_most_so_many_bytes);
-	tcase_add_test(tcase, a_zero_byte_is_a_mistake_in_its_own_line_alone);
-	tcase_add_test(tcase, a_file_without_line_ends_is_not_read_for_ever);
-	tcase_add_test(tcase, a_file_that_cannot_be_read_is_an_error);
-}
-
-SUITE("parser", add_tests)
+FIXTURE(NULL, teardown)
+TEST_MAIN

@@ -11,7 +11,7 @@
 
 #define NOBODY 65534
 
-START_TEST(a_peer_is_who_the_kernel_says)
+TEST(a_peer_is_who_the_kernel_says)
 {
 	struct peer peer;
 	struct error error;
@@ -32,7 +32,6 @@ START_TEST(a_peer_is_who_the_kernel_says)
 	closep(&fds[0]);
 	closep(&fds[1]);
 }
-END_TEST
 
 /* In a process of its own, as another user with many groups, more than the first try has room for. */
 static int many_groups_child(void)
@@ -58,7 +57,7 @@ static int many_groups_child(void)
 	return 0;
 }
 
-START_TEST(a_peer_may_have_a_thousand_groups)
+TEST(a_peer_may_have_a_thousand_groups)
 {
 	int status;
 	pid_t pid;
@@ -72,9 +71,8 @@ START_TEST(a_peer_may_have_a_thousand_groups)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
 }
-END_TEST
 
-START_TEST(something_that_is_no_socket_is_no_peer)
+TEST(something_that_is_no_socket_is_no_peer)
 {
 	struct peer peer;
 	struct error error;
@@ -82,13 +80,5 @@ START_TEST(something_that_is_no_socket_is_no_peer)
 	ck_assert_int_lt(peer_init(&peer, STDIN_FILENO, &error), 0);
 	ck_assert_msg(strstr(error.text, "SO_PEERCRED"), "%s", error.text);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_peer_is_who_the_kernel_says);
-	tcase_add_test(tcase, a_peer_may_have_a_thousand_groups);
-	tcase_add_test(tcase, something_that_is_no_socket_is_no_peer);
-}
-
-SUITE("peer", add_tests)
+TEST_MAIN

@@ -71,7 +71,7 @@ static void ring(void)
 	ck_assert_int_eq(eventfd_write(t.channel.doorbell_fd, 1), 0);
 }
 
-START_TEST(a_doorbell_is_heard_once_for_each_write)
+TEST(a_doorbell_is_heard_once_for_each_write)
 {
 	setup();
 	poller_poll(&t.poller);
@@ -84,9 +84,8 @@ START_TEST(a_doorbell_is_heard_once_for_each_write)
 	}
 	teardown();
 }
-END_TEST
 
-START_TEST(a_sleep_is_announced_before_the_look)
+TEST(a_sleep_is_announced_before_the_look)
 {
 	setup();
 	t.has_work = true; /* so it does not sleep */
@@ -102,9 +101,8 @@ START_TEST(a_sleep_is_announced_before_the_look)
 	ck_assert_uint_eq(atomic_load(&t.poller.board->lane_state), 6);
 	teardown();
 }
-END_TEST
 
-START_TEST(a_channel_that_rings_without_entries_leaves_epoll)
+TEST(a_channel_that_rings_without_entries_leaves_epoll)
 {
 	setup();
 	for (int i = 0; i < 4; i++) {
@@ -118,7 +116,6 @@ START_TEST(a_channel_that_rings_without_entries_leaves_epoll)
 	ck_assert_int_eq(t.n_doorbells, 4);
 	teardown();
 }
-END_TEST
 
 static bool turn(uint64_t pause_nsec, struct poller_turn did)
 {
@@ -126,7 +123,7 @@ static bool turn(uint64_t pause_nsec, struct poller_turn did)
 	return poller_may_spin(&t.poller, &did);
 }
 
-START_TEST(it_spins_while_waits_are_short)
+TEST(it_spins_while_waits_are_short)
 {
 	const struct poller_turn worked = { .did = true, .has_published = true };
 	const struct poller_turn idle = { 0 };
@@ -146,9 +143,8 @@ START_TEST(it_spins_while_waits_are_short)
 	ck_assert(!turn(5000, idle)); /* waits have become long */
 	teardown();
 }
-END_TEST
 
-START_TEST(doorbells_of_parked_channels_are_polled_now_and_then)
+TEST(doorbells_of_parked_channels_are_polled_now_and_then)
 {
 	setup();
 	poller_poll(&t.poller);
@@ -159,15 +155,5 @@ START_TEST(doorbells_of_parked_channels_are_polled_now_and_then)
 	ck_assert(poller_must_poll(&t.poller, true));
 	teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_doorbell_is_heard_once_for_each_write);
-	tcase_add_test(tcase, a_sleep_is_announced_before_the_look);
-	tcase_add_test(tcase, a_channel_that_rings_without_entries_leaves_epoll);
-	tcase_add_test(tcase, it_spins_while_waits_are_short);
-	tcase_add_test(tcase, doorbells_of_parked_channels_are_polled_now_and_then);
-}
-
-SUITE("poller", add_tests)
+TEST_MAIN

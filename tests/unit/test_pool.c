@@ -65,7 +65,7 @@ static const struct {
 	uint64_t asked, got;
 } sizes[] = { { 1, 4096 }, { 4096, 4096 }, { 4097, 8192 }, { 5 * MIB, 5 * MIB } };
 
-START_TEST(a_slab_has_whole_pages_and_is_charged_until_it_is_free)
+TEST_TABLE(a_slab_has_whole_pages_and_is_charged_until_it_is_free, sizes)
 {
 	ck_assert_int_eq(make(sizes[_i].asked), 0);
 	ck_assert_uint_eq(made->size_bytes, sizes[_i].got);
@@ -75,10 +75,9 @@ START_TEST(a_slab_has_whole_pages_and_is_charged_until_it_is_free)
 	run_until(&n_freed);
 	ck_assert(quota_is_zero(&pool.quota));
 }
-END_TEST
 
 /* C22: a client can neither change a slab's size nor seal it so that it cannot be punched. */
-START_TEST(a_slab_is_sealed_against_any_change)
+TEST(a_slab_is_sealed_against_any_change)
 {
 	ck_assert_int_eq(make(MIB), 0);
 	ck_assert_int_eq(fcntl(made->fd, F_GET_SEALS) &
@@ -91,9 +90,8 @@ START_TEST(a_slab_is_sealed_against_any_change)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
-START_TEST(a_freed_slab_is_empty_also_where_somebody_maps_it)
+TEST(a_freed_slab_is_empty_also_where_somebody_maps_it)
 {
 	int copy;
 	struct stat st;
@@ -112,9 +110,8 @@ START_TEST(a_freed_slab_is_empty_also_where_somebody_maps_it)
 	ck_assert_int_eq(munmap(map, MIB), 0);
 	(void)close(copy);
 }
-END_TEST
 
-START_TEST(a_slab_lives_as_long_as_any_holder)
+TEST(a_slab_lives_as_long_as_any_holder)
 {
 	ck_assert_int_eq(make(4096), 0);
 	slab_ref(made);
@@ -128,10 +125,9 @@ START_TEST(a_slab_lives_as_long_as_any_holder)
 	run_until(&n_freed);
 	ck_assert_int_eq(n_freed, 1);
 }
-END_TEST
 
 /* C12: the pool is exhausted. */
-START_TEST(a_full_pool_is_refused_with_who_how_much_and_what_to_do)
+TEST(a_full_pool_is_refused_with_who_how_much_and_what_to_do)
 {
 	pool.quota.limit[QUOTA_POOL_BYTES] = 2 * MIB;
 	ck_assert_int_eq(make(MIB), 0);
@@ -152,18 +148,16 @@ START_TEST(a_full_pool_is_refused_with_who_how_much_and_what_to_do)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
-START_TEST(sizes_that_can_not_be_are_refused)
+TEST(sizes_that_can_not_be_are_refused)
 {
 	ck_assert_int_eq(make(0), -EINVAL);
 	ck_assert_int_eq(make((UINT64_C(1) << 46) + 1), -EINVAL);
 	ck_assert_int_eq(make(UINT64_MAX), -EINVAL);
 	ck_assert_int_eq(n_made, 0);
 }
-END_TEST
 
-START_TEST(a_slab_that_can_not_be_made_gives_its_charges_back)
+TEST(a_slab_that_can_not_be_made_gives_its_charges_back)
 {
 	struct rlimit limit = { 16, 16 };
 
@@ -175,7 +169,6 @@ START_TEST(a_slab_that_can_not_be_made_gives_its_charges_back)
 	ck_assert_msg(strstr(made_error.text, "memfd"), "%s", made_error.text);
 	ck_assert(quota_is_zero(&client));
 }
-END_TEST
 
 /* No right to lock memory without limit, and a limit of half a MiB. */
 static void lose_memlock(void)
@@ -191,7 +184,7 @@ static void lose_memlock(void)
 }
 
 /* C13: RLIMIT_MEMLOCK is too low. */
-START_TEST(what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do)
+TEST(what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do)
 {
 	lose_memlock(); /* before the work queue's thread is there: capabilities are a thread's */
 	pool.lock = POOL_LOCK_YES;
@@ -207,9 +200,8 @@ START_TEST(what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
-START_TEST(with_lock_auto_it_is_served_unlocked_and_that_is_told)
+TEST(with_lock_auto_it_is_served_unlocked_and_that_is_told)
 {
 	lose_memlock();
 	ck_assert_int_eq(make(MIB), 0);
@@ -219,7 +211,6 @@ START_TEST(with_lock_auto_it_is_served_unlocked_and_that_is_told)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
 /* Bytes of the mapping that are in transparent huge pages, as the kernel tells. */
 static uint64_t huge_bytes_at(const void *memory)
@@ -243,7 +234,7 @@ static uint64_t huge_bytes_at(const void *memory)
 	return kib << 10;
 }
 
-START_TEST(what_is_not_locked_is_of_huge_pages_as_what_is)
+TEST(what_is_not_locked_is_of_huge_pages_as_what_is)
 {
 	uint64_t locked;
 
@@ -262,7 +253,6 @@ START_TEST(what_is_not_locked_is_of_huge_pages_as_what_is)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
 /* ---- imported memory ---- */
 
@@ -362,7 +352,7 @@ static const struct {
 	{ "a pipe", PIPE, 0, 0, 4096, -EOPNOTSUPP, "neither tmpfs nor" },
 };
 
-START_TEST(memory_is_imported_as_it_is_or_refused_with_what_is_wrong)
+TEST_TABLE(memory_is_imported_as_it_is_or_refused_with_what_is_wrong, imports)
 {
 	const int want = imports[_i].want;
 	int fd = import_open(imports[_i].kind, imports[_i].seals);
@@ -383,9 +373,8 @@ START_TEST(memory_is_imported_as_it_is_or_refused_with_what_is_wrong)
 	run_until(&n_freed);
 	ck_assert(quota_is_zero(&client));
 }
-END_TEST
 
-START_TEST(imported_memory_is_the_clients_own_also_when_it_is_freed)
+TEST(imported_memory_is_the_clients_own_also_when_it_is_freed)
 {
 	int fd = import_open(MEMFD, 0);
 	int own = dup(fd);
@@ -400,9 +389,8 @@ START_TEST(imported_memory_is_the_clients_own_also_when_it_is_freed)
 	ck_assert_int_eq(memcmp(bytes, "abcd", 4), 0);
 	(void)close(own);
 }
-END_TEST
 
-START_TEST(imported_memory_counts_like_the_pools)
+TEST(imported_memory_counts_like_the_pools)
 {
 	client.limit[QUOTA_POOL_BYTES] = MIB - 1;
 	ck_assert_int_eq(import(import_open(MEMFD, 0), 0, MIB), -ENOMEM);
@@ -411,9 +399,8 @@ START_TEST(imported_memory_counts_like_the_pools)
 	ck_assert_int_eq(import(import_open(MEMFD, 0), 0, 4096), -EMFILE);
 	ck_assert(quota_is_zero(&client));
 }
-END_TEST
 
-START_TEST(small_pages_are_small)
+TEST(small_pages_are_small)
 {
 	place.pages = SLAB_PAGES_SMALL;
 	ck_assert_int_eq(make(4 * MIB), 0);
@@ -422,9 +409,8 @@ START_TEST(small_pages_are_small)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
-START_TEST(huge_pages_are_whole_or_refused)
+TEST(huge_pages_are_whole_or_refused)
 {
 	place.pages = SLAB_PAGES_HUGE;
 	if (make(3 * MIB) < 0) { /* this kernel has none now */
@@ -439,7 +425,6 @@ START_TEST(huge_pages_are_whole_or_refused)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
 /* In place of the C library's: the linker takes the first. */
 static bool has_no_huge_pages, has_slow_huge_pages;
@@ -505,7 +490,7 @@ int mlock2(const void *memory, size_t bytes, unsigned flags)
 	return (int)syscall(SYS_mlock2, memory, bytes, flags);
 }
 
-START_TEST(what_lacks_huge_pages_is_refused_before_it_is_filled)
+TEST(what_lacks_huge_pages_is_refused_before_it_is_filled)
 {
 	place = (struct slab_place){ .pages = SLAB_PAGES_HUGE };
 	has_no_huge_pages = true;
@@ -519,14 +504,13 @@ START_TEST(what_lacks_huge_pages_is_refused_before_it_is_filled)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
 static const struct {
 	uint64_t bytes;
 	bool has_no_huge_pages;
 } fills[] = { { 5 * MIB + 4096, false }, { 16 * MIB, true }, { 16 * MIB, false } };
 
-START_TEST(a_lock_finds_all_pages_so_that_it_is_short)
+TEST_TABLE(a_lock_finds_all_pages_so_that_it_is_short, fills)
 {
 	has_no_huge_pages = fills[_i].has_no_huge_pages;
 	ck_assert_int_eq(make(fills[_i].bytes), 0);
@@ -535,9 +519,8 @@ START_TEST(a_lock_finds_all_pages_so_that_it_is_short)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
-START_TEST(steps_leave_the_lock_of_all_mappings_to_others_for_a_moment)
+TEST_LOOP(steps_leave_the_lock_of_all_mappings_to_others_for_a_moment, 2)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC);
 
@@ -554,9 +537,8 @@ START_TEST(steps_leave_the_lock_of_all_mappings_to_others_for_a_moment)
 	if (!_i)
 		(void)close(fd); /* else the slab has it */
 }
-END_TEST
 
-START_TEST(huge_pages_that_take_longer_than_small_ones_are_not_waited_for)
+TEST(huge_pages_that_take_longer_than_small_ones_are_not_waited_for)
 {
 	has_slow_huge_pages = true;
 	ck_assert_int_eq(make(32 * MIB), 0);
@@ -572,9 +554,8 @@ START_TEST(huge_pages_that_take_longer_than_small_ones_are_not_waited_for)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
-START_TEST(huge_pages_that_the_configuration_forbids_are_refused_at_once)
+TEST(huge_pages_that_the_configuration_forbids_are_refused_at_once)
 {
 	pool.pages = POOL_PAGES_SMALL;
 	place.pages = SLAB_PAGES_HUGE;
@@ -582,16 +563,14 @@ START_TEST(huge_pages_that_the_configuration_forbids_are_refused_at_once)
 	ck_assert_msg(strstr(made_error.text, "huge_pages = no"), "%s", made_error.text);
 	ck_assert_int_eq(n_made, 0);
 }
-END_TEST
 
-START_TEST(a_node_that_is_not_there_leaves_nothing)
+TEST(a_node_that_is_not_there_leaves_nothing)
 {
 	place = (struct slab_place){ .has_node = true, .node = 77 };
 	ck_assert_int_eq(make(4 * MIB), -EINVAL);
 	ck_assert_msg(strstr(made_error.text, "node 77"), "%s", made_error.text);
 	ck_assert(quota_is_zero(&pool.quota));
 }
-END_TEST
 
 /* No other test takes or frees reserved huge pages until this process has ended. */
 static void huge_lock(void)
@@ -603,7 +582,7 @@ static void huge_lock(void)
 	ck_assert(fd < 0 || flock(fd, LOCK_EX) == 0);
 }
 
-START_TEST(huge_pages_are_imported_whole)
+TEST(huge_pages_are_imported_whole)
 {
 	int fd, own;
 
@@ -624,9 +603,8 @@ START_TEST(huge_pages_are_imported_whole)
 	run_until(&n_freed);
 	(void)close(own);
 }
-END_TEST
 
-START_TEST(imported_memory_too_has_to_be_locked)
+TEST(imported_memory_too_has_to_be_locked)
 {
 	lose_memlock();
 	pool.lock = POOL_LOCK_YES;
@@ -638,7 +616,6 @@ START_TEST(imported_memory_too_has_to_be_locked)
 	drop();
 	run_until(&n_freed);
 }
-END_TEST
 
 /* Reserved ones that are free, as the kernel tells. */
 static unsigned n_huge_free(void)
@@ -658,7 +635,7 @@ static const struct {
 	bool can_be_huge;
 } huge_sizes[] = { { 4 * MIB, true }, { 5 * MIB, false }, { 4096, false } };
 
-START_TEST(a_slab_of_whole_huge_pages_takes_reserved_ones_or_is_made_without)
+TEST_TABLE(a_slab_of_whole_huge_pages_takes_reserved_ones_or_is_made_without, huge_sizes)
 {
 	unsigned n_before;
 	struct stat st;
@@ -684,40 +661,6 @@ START_TEST(a_slab_of_whole_huge_pages_takes_reserved_ones_or_is_made_without)
 	ck_assert_uint_eq(n_huge_free(), n_before);
 	ck_assert(quota_is_zero(&pool.quota));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase,
-			    a_slab_of_whole_huge_pages_takes_reserved_ones_or_is_made_without, 0,
-			    N_ROWS(huge_sizes));
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_loop_test(tcase, a_slab_has_whole_pages_and_is_charged_until_it_is_free, 0,
-			    N_ROWS(sizes));
-	tcase_add_test(tcase, a_slab_is_sealed_against_any_change);
-	tcase_add_test(tcase, a_freed_slab_is_empty_also_where_somebody_maps_it);
-	tcase_add_test(tcase, a_slab_lives_as_long_as_any_holder);
-	tcase_add_test(tcase, a_full_pool_is_refused_with_who_how_much_and_what_to_do);
-	tcase_add_test(tcase, sizes_that_can_not_be_are_refused);
-	tcase_add_test(tcase, a_slab_that_can_not_be_made_gives_its_charges_back);
-	tcase_add_test(tcase, what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do);
-	tcase_add_test(tcase, with_lock_auto_it_is_served_unlocked_and_that_is_told);
-	tcase_add_test(tcase, what_is_not_locked_is_of_huge_pages_as_what_is);
-	tcase_add_loop_test(tcase, memory_is_imported_as_it_is_or_refused_with_what_is_wrong, 0,
-			    N_ROWS(imports));
-	tcase_add_test(tcase, imported_memory_is_the_clients_own_also_when_it_is_freed);
-	tcase_add_test(tcase, imported_memory_counts_like_the_pools);
-	tcase_add_test(tcase, small_pages_are_small);
-	tcase_add_test(tcase, huge_pages_are_whole_or_refused);
-	tcase_add_test(tcase, what_lacks_huge_pages_is_refused_before_it_is_filled);
-	tcase_add_loop_test(tcase, a_lock_finds_all_pages_so_that_it_is_short, 0, N_ROWS(fills));
-	tcase_add_loop_test(tcase, steps_leave_the_lock_of_all_mappings_to_others_for_a_moment, 0,
-			    2);
-	tcase_add_test(tcase, huge_pages_that_take_longer_than_small_ones_are_not_waited_for);
-	tcase_add_test(tcase, huge_pages_that_the_configuration_forbids_are_refused_at_once);
-	tcase_add_test(tcase, a_node_that_is_not_there_leaves_nothing);
-	tcase_add_test(tcase, huge_pages_are_imported_whole);
-	tcase_add_test(tcase, imported_memory_too_has_to_be_locked);
-}
-
-SUITE("pool", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -95,7 +95,7 @@ static void add_blocks(struct probe *probe, bool is_write, const struct directio
 	probe->n_blocks[is_write] = direction->n;
 }
 
-START_TEST(most_blocks_decide)
+TEST_TABLE(most_blocks_decide, judgements)
 {
 	struct probe probe = { .knows_nowait = judgements[_i].knows_nowait };
 	char text[PROBE_TEXT_BYTES];
@@ -107,9 +107,8 @@ START_TEST(most_blocks_decide)
 	ck_assert_msg(waits == judgements[_i].wanted, "row %d: %s", _i, text);
 	ck_assert_msg(strstr(text, judgements[_i].words), "%s", text);
 }
-END_TEST
 
-START_TEST(without_a_measurement_the_kind_of_file_system_decides)
+TEST_TABLE(without_a_measurement_the_kind_of_file_system_decides, unmeasured)
 {
 	struct probe probe = { .error = unmeasured[_i].error };
 	char text[PROBE_TEXT_BYTES];
@@ -119,9 +118,8 @@ START_TEST(without_a_measurement_the_kind_of_file_system_decides)
 	ck_assert_msg(waits == unmeasured[_i].wanted, "%s: %s", unmeasured[_i].fs_type, text);
 	ck_assert_msg(strstr(text, unmeasured[_i].words), "%s", text);
 }
-END_TEST
 
-START_TEST(a_directory_is_measured_and_nothing_is_left_there)
+TEST(a_directory_is_measured_and_nothing_is_left_there)
 {
 	const char *base = getenv("TMPDIR");
 	struct probe probe;
@@ -137,10 +135,9 @@ START_TEST(a_directory_is_measured_and_nothing_is_left_there)
 	}
 	ck_assert_int_eq(rmdir(dir), 0);
 }
-END_TEST
 
 /* A daemon that died between making and removing it: it stayed forever. */
-START_TEST(a_file_that_a_dead_daemon_left_is_removed)
+TEST(a_file_that_a_dead_daemon_left_is_removed)
 {
 	const char *base = getenv("TMPDIR");
 	struct probe probe;
@@ -157,9 +154,8 @@ START_TEST(a_file_that_a_dead_daemon_left_is_removed)
 	ck_assert_int_eq(probe.error, 0);
 	ck_assert_int_eq(rmdir(dir), 0);
 }
-END_TEST
 
-START_TEST(what_can_not_be_measured_says_why)
+TEST(what_can_not_be_measured_says_why)
 {
 	struct probe probe;
 
@@ -168,16 +164,5 @@ START_TEST(what_can_not_be_measured_says_why)
 	probe_measure("/nonexistent/device", true, &probe);
 	ck_assert_int_eq(probe.error, -ENOENT);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, most_blocks_decide, 0, N_ROWS(judgements));
-	tcase_add_loop_test(tcase, without_a_measurement_the_kind_of_file_system_decides, 0,
-			    N_ROWS(unmeasured));
-	tcase_add_test(tcase, a_directory_is_measured_and_nothing_is_left_there);
-	tcase_add_test(tcase, a_file_that_a_dead_daemon_left_is_removed);
-	tcase_add_test(tcase, what_can_not_be_measured_says_why);
-}
-
-SUITE("probe", add_tests)
+TEST_MAIN

@@ -30,7 +30,7 @@ static const struct {
 	{ "a parallelism over 64", { 4096, 1, false, true, 65 }, "65", "64" },
 };
 
-START_TEST(a_profile_is_in_its_limits_or_the_refusal_names_value_and_limit)
+TEST_TABLE(a_profile_is_in_its_limits_or_the_refusal_names_value_and_limit, profiles)
 {
 	char text[200] = "";
 	int r = profile_check(&profiles[_i].profile, text, sizeof(text));
@@ -43,9 +43,8 @@ START_TEST(a_profile_is_in_its_limits_or_the_refusal_names_value_and_limit)
 	ck_assert_msg(strstr(text, profiles[_i].says) && strstr(text, profiles[_i].says_too),
 		      "%s: %s", profiles[_i].what, text);
 }
-END_TEST
 
-START_TEST(the_default_is_DeepNVMe_s_with_events_overlapped)
+TEST(the_default_is_DeepNVMe_s_with_events_overlapped)
 {
 	struct profile profile = PROFILE_DEFAULT;
 	char text[200];
@@ -57,9 +56,8 @@ START_TEST(the_default_is_DeepNVMe_s_with_events_overlapped)
 	ck_assert(profile.overlap_events);
 	ck_assert_uint_eq(profile.intra_op_parallelism, 1);
 }
-END_TEST
 
-START_TEST(a_field_that_is_not_given_is_the_whole_profile_s)
+TEST_LOOP(a_field_that_is_not_given_is_the_whole_profile_s, 6)
 {
 	const struct profile whole = { 4096, 7, true, false, 3 };
 	const struct partial_profile partial = { { 512, 1, false, true, 1 }, 1u << _i };
@@ -90,9 +88,8 @@ START_TEST(a_field_that_is_not_given_is_the_whole_profile_s)
 	ck_assert_uint_eq(got.overlap_events, want.overlap_events);
 	ck_assert_uint_eq(got.intra_op_parallelism, want.intra_op_parallelism);
 }
-END_TEST
 
-START_TEST(a_refusal_fits_any_text)
+TEST(a_refusal_fits_any_text)
 {
 	struct profile profile = { 4097, 1, false, true, 1 };
 	char text[8];
@@ -101,15 +98,5 @@ START_TEST(a_refusal_fits_any_text)
 	ck_assert_int_eq(profile_check(&profile, text, sizeof(text)), -EINVAL);
 	ck_assert_ptr_nonnull(memchr(text, 0, sizeof(text)));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_profile_is_in_its_limits_or_the_refusal_names_value_and_limit,
-			    0, N_ROWS(profiles));
-	tcase_add_test(tcase, the_default_is_DeepNVMe_s_with_events_overlapped);
-	tcase_add_loop_test(tcase, a_field_that_is_not_given_is_the_whole_profile_s, 0, 6);
-	tcase_add_test(tcase, a_refusal_fits_any_text);
-}
-
-SUITE("profile", add_tests)
+TEST_MAIN

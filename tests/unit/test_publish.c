@@ -13,7 +13,7 @@ static void put_refused(uint64_t id)
 	(void)ring_client_submit(&p.ring);
 }
 
-START_TEST(a_completion_is_shown_by_publishing)
+TEST(a_completion_is_shown_by_publishing)
 {
 	parts_setup();
 	put_refused(5);
@@ -28,9 +28,8 @@ START_TEST(a_completion_is_shown_by_publishing)
 	ck_assert_uint_eq(metrics_get(&p.channel.metrics.errors), 1);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(an_op_that_waited_starts_when_the_earlier_one_is_published)
+TEST(an_op_that_waited_starts_when_the_earlier_one_is_published)
 {
 	parts_setup();
 	parts_put(1, RING_OP_WRITE, 0, 4096);
@@ -50,7 +49,6 @@ START_TEST(an_op_that_waited_starts_when_the_earlier_one_is_published)
 	ck_assert_int_eq(parts_get().result, 4096);
 	parts_teardown();
 }
-END_TEST
 
 static int n_wakes;
 static bool looks_at_counters;
@@ -80,7 +78,7 @@ ssize_t send(int fd, const void *buf, size_t len, int flags)
 }
 
 /* A bench that looked at the counters after its last op took that op for another client's. */
-START_TEST(ops_are_counted_before_their_completions_are_published)
+TEST(ops_are_counted_before_their_completions_are_published)
 {
 	parts_setup();
 	n_wakes = 0;
@@ -102,7 +100,6 @@ START_TEST(ops_are_counted_before_their_completions_are_published)
 			  metrics_get(&p.store.metrics.ended_nsec));
 	parts_teardown();
 }
-END_TEST
 
 static int n_batches;
 
@@ -115,7 +112,7 @@ static void on_done(struct batch *batch)
 }
 
 /* Ops of the first clients reached the device only when the last client was awake. */
-START_TEST(all_completions_are_shown_before_the_last_client_is_woken)
+TEST(all_completions_are_shown_before_the_last_client_is_woken)
 {
 	struct channel channels[5];
 	struct ring_client rings[5];
@@ -151,10 +148,9 @@ START_TEST(all_completions_are_shown_before_the_last_client_is_woken)
 		parts_close(&channels[i]);
 	parts_teardown();
 }
-END_TEST
 
 /* The p50 of a client rose to five times beside one with 250 threads that sleep. */
-START_TEST(a_client_with_many_sleepers_does_not_delay_another)
+TEST(a_client_with_many_sleepers_does_not_delay_another)
 {
 	enum { N = 80 };
 	struct sched_client other = { .n_channels = 1 };
@@ -189,9 +185,8 @@ START_TEST(a_client_with_many_sleepers_does_not_delay_another)
 	free(channels);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_batch_is_reported_once_all_its_ops_have_ended)
+TEST(a_batch_is_reported_once_all_its_ops_have_ended)
 {
 	struct batch *batch;
 
@@ -215,16 +210,5 @@ START_TEST(a_batch_is_reported_once_all_its_ops_have_ended)
 	batch_free(batch);
 	parts_teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_completion_is_shown_by_publishing);
-	tcase_add_test(tcase, an_op_that_waited_starts_when_the_earlier_one_is_published);
-	tcase_add_test(tcase, ops_are_counted_before_their_completions_are_published);
-	tcase_add_test(tcase, all_completions_are_shown_before_the_last_client_is_woken);
-	tcase_add_test(tcase, a_client_with_many_sleepers_does_not_delay_another);
-	tcase_add_test(tcase, a_batch_is_reported_once_all_its_ops_have_ended);
-}
-
-SUITE("publish", add_tests)
+TEST_MAIN

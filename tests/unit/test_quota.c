@@ -20,7 +20,7 @@ static void accounts_init(void)
 	}
 }
 
-START_TEST(a_charge_counts_at_every_level_until_it_is_given_back)
+TEST(a_charge_counts_at_every_level_until_it_is_given_back)
 {
 	struct charge charge = { 0 };
 	struct error error;
@@ -37,7 +37,6 @@ START_TEST(a_charge_counts_at_every_level_until_it_is_given_back)
 	ck_assert(quota_is_zero(&user));
 	ck_assert(quota_is_zero(&root));
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -56,7 +55,7 @@ static const struct {
 	{ "nothing", QUOTA_CALLS, 10, 10, 10, 0, 0, NULL },
 };
 
-START_TEST(a_bound_names_its_owner_and_takes_nothing)
+TEST_TABLE(a_bound_names_its_owner_and_takes_nothing, bounds)
 {
 	enum quota_kind kind = bounds[_i].kind;
 	struct charge charge = { 0 };
@@ -78,9 +77,8 @@ START_TEST(a_bound_names_its_owner_and_takes_nothing)
 	quota_discharge(&charge);
 	ck_assert_uint_eq(root.used[kind], bounds[_i].root_used);
 }
-END_TEST
 
-START_TEST(every_kind_says_what_to_do_at_every_level)
+TEST(every_kind_says_what_to_do_at_every_level)
 {
 	struct quota *levels[] = { &client, &user, &root };
 	struct charge charge = { 0 };
@@ -99,23 +97,13 @@ START_TEST(every_kind_says_what_to_do_at_every_level)
 		}
 	}
 }
-END_TEST
 
-START_TEST(giving_back_what_was_not_taken_is_our_own_bug)
+TEST_ABORTS(giving_back_what_was_not_taken_is_our_own_bug, 1)
 {
 	struct charge charge = { .quota = &client, .kind = QUOTA_FILES, .n = 1 };
 
 	accounts_init();
 	quota_discharge(&charge);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_charge_counts_at_every_level_until_it_is_given_back);
-	tcase_add_loop_test(tcase, a_bound_names_its_owner_and_takes_nothing, 0, N_ROWS(bounds));
-	tcase_add_test(tcase, every_kind_says_what_to_do_at_every_level);
-	tcase_add_test_raise_signal(tcase, giving_back_what_was_not_taken_is_our_own_bug, SIGABRT);
-}
-
-SUITE("charge", add_tests)
+TEST_MAIN

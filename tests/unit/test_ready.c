@@ -36,7 +36,7 @@ static struct op *head(void)
 	return op_of_node(p.channel.ready.first);
 }
 
-START_TEST(a_write_of_the_other_mode_waits_outside_and_is_resumed_first)
+TEST(a_write_of_the_other_mode_waits_outside_and_is_resumed_first)
 {
 	setup();
 	ck_assert(ready_has_lock(&p.ready, &ops[0]));
@@ -55,9 +55,8 @@ START_TEST(a_write_of_the_other_mode_waits_outside_and_is_resumed_first)
 	ck_assert(ready_has_lock(&p.ready, &ops[2]));
 	teardown();
 }
-END_TEST
 
-START_TEST(a_channel_has_so_many_ops_outside)
+TEST(a_channel_has_so_many_ops_outside)
 {
 	setup();
 	ready_lock(&p.ready, &ops[0]);
@@ -69,9 +68,8 @@ START_TEST(a_channel_has_so_many_ops_outside)
 	ck_assert_ptr_nonnull(sched_next(&p.admit.sched, p.turn.now_nsec));
 	teardown();
 }
-END_TEST
 
-START_TEST(ops_that_waited_for_an_extension_stand_in_order_before_the_others)
+TEST(ops_that_waited_for_an_extension_stand_in_order_before_the_others)
 {
 	setup();
 	for (int i = 0; i < 3; i++)
@@ -84,9 +82,8 @@ START_TEST(ops_that_waited_for_an_extension_stand_in_order_before_the_others)
 	ck_assert_ptr_null(p.file.extension.waiting.first);
 	teardown();
 }
-END_TEST
 
-START_TEST(a_channel_that_may_be_blocked_gives_its_reservations_back)
+TEST(a_channel_that_may_be_blocked_gives_its_reservations_back)
 {
 	struct mode_lock *lock = &p.inode.mode_lock;
 
@@ -100,14 +97,5 @@ START_TEST(a_channel_that_may_be_blocked_gives_its_reservations_back)
 	ck_assert_uint_eq(lock->n_reserved, 0);
 	teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_write_of_the_other_mode_waits_outside_and_is_resumed_first);
-	tcase_add_test(tcase, a_channel_has_so_many_ops_outside);
-	tcase_add_test(tcase, ops_that_waited_for_an_extension_stand_in_order_before_the_others);
-	tcase_add_test(tcase, a_channel_that_may_be_blocked_gives_its_reservations_back);
-}
-
-SUITE("ready", add_tests)
+TEST_MAIN

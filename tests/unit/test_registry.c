@@ -110,7 +110,7 @@ static const struct {
 	  "(auto_stores = no)" },
 };
 
-START_TEST(automatic_stores_are_for_what_nobody_can_hold)
+TEST_TABLE(automatic_stores_are_for_what_nobody_can_hold, kinds)
 {
 	struct file_facts facts = facts_of(kinds[_i].magic, 77);
 	struct store *store = NULL;
@@ -137,9 +137,8 @@ START_TEST(automatic_stores_are_for_what_nobody_can_hold)
 			      strstr(error.text, "--store NAME"),
 		      "%s", error.text);
 }
-END_TEST
 
-START_TEST(a_memfd_lies_on_no_store)
+TEST(a_memfd_lies_on_no_store)
 {
 	_cleanup_(closep) int fd = memfd_create("m", MFD_CLOEXEC);
 	struct file_facts facts = facts_of(TMPFS_MAGIC, 0);
@@ -152,9 +151,8 @@ START_TEST(a_memfd_lies_on_no_store)
 	ck_assert_int_eq(registry_for_file(&stores, &facts, "m", &root, &store, &error), -ENXIO);
 	ck_assert_msg(strstr(error.text, "memfd"), "%s", error.text);
 }
-END_TEST
 
-START_TEST(a_block_device_is_named_as_the_kernel_names_it)
+TEST(a_block_device_is_named_as_the_kernel_names_it)
 {
 	struct file_facts facts = { .dev = makedev(7, 0),
 				    .is_block_device = true,
@@ -168,9 +166,8 @@ START_TEST(a_block_device_is_named_as_the_kernel_names_it)
 		ck_assert_str_eq(store->name, "loop0");
 	ck_assert_str_eq(store->fs_type->name, "block device");
 }
-END_TEST
 
-START_TEST(names_are_unique_and_ids_never_used_again)
+TEST(names_are_unique_and_ids_never_used_again)
 {
 	struct store *first, *second;
 	uint32_t id;
@@ -189,9 +186,8 @@ START_TEST(names_are_unique_and_ids_never_used_again)
 	ck_assert_ptr_null(registry_by_id(&stores, id));
 	ck_assert_uint_gt(store_of(TMPFS_MAGIC, 6, &alice)->id, id);
 }
-END_TEST
 
-START_TEST(an_automatic_store_goes_a_minute_after_its_last_use)
+TEST(an_automatic_store_goes_a_minute_after_its_last_use)
 {
 	struct store *store;
 	uint64_t since;
@@ -211,9 +207,8 @@ START_TEST(an_automatic_store_goes_a_minute_after_its_last_use)
 	ck_assert_ptr_nonnull(stores.stores.first); /* the configured one stays */
 	ck_assert_ptr_eq(stores.stores.first, stores.stores.last);
 }
-END_TEST
 
-START_TEST(a_device_number_that_is_anothers_by_now_gets_a_store_of_its_own)
+TEST(a_device_number_that_is_anothers_by_now_gets_a_store_of_its_own)
 {
 	struct file_facts facts = facts_of(XFS_MAGIC, 9);
 	struct store *store;
@@ -232,9 +227,8 @@ START_TEST(a_device_number_that_is_anothers_by_now_gets_a_store_of_its_own)
 	ck_assert_uint_ne(store_of(TMPFS_MAGIC, 9, &alice)->id, id);
 	ck_assert_uint_eq(stores.n_automatic, 1);
 }
-END_TEST
 
-START_TEST(automatic_stores_have_bounds_and_unused_ones_make_room)
+TEST(automatic_stores_have_bounds_and_unused_ones_make_room)
 {
 	struct file_facts facts = facts_of(TMPFS_MAGIC, 999);
 	struct store *held[REGISTRY_AUTOMATIC_MAX], *store;
@@ -255,9 +249,8 @@ START_TEST(automatic_stores_have_bounds_and_unused_ones_make_room)
 	for (unsigned i = 0; i < REGISTRY_AUTOMATIC_MAX; i++)
 		store_unref(held[i]);
 }
-END_TEST
 
-START_TEST(a_store_serves_whom_it_is_for)
+TEST(a_store_serves_whom_it_is_for)
 {
 	struct file_facts facts = facts_of(0, 0);
 	const struct peer bob = stranger();
@@ -281,7 +274,6 @@ START_TEST(a_store_serves_whom_it_is_for)
 		       bob.uid);
 	ck_assert_msg(strstr(error.text, says), "%s", error.text);
 }
-END_TEST
 
 /* ---- asked about ---- */
 
@@ -337,7 +329,7 @@ static int ask(const char *name, int fd, const struct peer *peer, const struct p
 	return 0;
 }
 
-START_TEST(a_store_is_asked_about_by_name_or_by_what_lies_on_it)
+TEST(a_store_is_asked_about_by_name_or_by_what_lies_on_it)
 {
 	ck_assert_int_eq(config_add_store(&config, "p=/", &error), 0);
 	start();
@@ -355,9 +347,8 @@ START_TEST(a_store_is_asked_about_by_name_or_by_what_lies_on_it)
 	ck_assert_int_eq(ask("", -1, &alice, NULL, false), -EINVAL);
 	ck_assert_int_eq(ask("p", open("/", O_PATH | O_CLOEXEC), &alice, NULL, false), -EINVAL);
 }
-END_TEST
 
-START_TEST(a_look_lets_no_store_go)
+TEST(a_look_lets_no_store_go)
 {
 	struct file_facts facts = facts_of(XFS_MAGIC, 9);
 	struct store *store;
@@ -376,9 +367,8 @@ START_TEST(a_look_lets_no_store_go)
 	ck_assert_ptr_eq(registry_by_id(&stores, id), store);
 	ck_assert_uint_eq(stores.n_automatic, 1);
 }
-END_TEST
 
-START_TEST(only_administrators_set_a_profile)
+TEST(only_administrators_set_a_profile)
 {
 	struct partial_profile profile = { PROFILE_DEFAULT, PROFILE_ALL };
 
@@ -391,9 +381,8 @@ START_TEST(only_administrators_set_a_profile)
 	ck_assert_msg(strstr(error.text, "queue_depth 0"), "%s", error.text);
 	ck_assert_uint_eq(first_store()->profile.queue_depth, 128);
 }
-END_TEST
 
-START_TEST(what_can_not_be_kept_is_set_and_told)
+TEST(what_can_not_be_kept_is_set_and_told)
 {
 	struct partial_profile profile = PARTIAL_PROFILE_NONE;
 
@@ -420,7 +409,6 @@ START_TEST(what_can_not_be_kept_is_set_and_told)
 	ck_assert_uint_eq(answer.profile.queue_depth, 128);
 	ck_assert_str_eq(store_profile_source(first_store()), "default");
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -432,7 +420,7 @@ static const struct {
 	{ "it is saved", true, true, "saved", "saved" },
 };
 
-START_TEST(stores_with_one_key_were_saved_though_nothing_was)
+TEST_TABLE(stores_with_one_key_were_saved_though_nothing_was, places)
 {
 	struct partial_profile profile = { PROFILE_DEFAULT, PROFILE_ALL };
 	struct file_facts facts = facts_of(BTRFS_SUPER_MAGIC, 9);
@@ -467,9 +455,8 @@ START_TEST(stores_with_one_key_were_saved_though_nothing_was)
 	ck_assert_str_eq(store_profile_source(stores_of_key[2]), places[_i].later_source);
 	remove_dir();
 }
-END_TEST
 
-START_TEST(the_text_of_many_stores_is_cut)
+TEST(the_text_of_many_stores_is_cut)
 {
 	struct file_facts facts = facts_of(FUSE_MAGIC, 77);
 	struct store *store;
@@ -486,9 +473,8 @@ START_TEST(the_text_of_many_stores_is_cut)
 		      "%s", error.text);
 	ck_assert_ptr_null(strstr(error.text, "name-20="));
 }
-END_TEST
 
-START_TEST(one_user_s_stores_leave_room_in_the_kernel_for_another_s)
+TEST(one_user_s_stores_leave_room_in_the_kernel_for_another_s)
 {
 	const struct peer other = stranger();
 	const struct profile deepest = { .block_size = 4096,
@@ -521,27 +507,6 @@ START_TEST(one_user_s_stores_leave_room_in_the_kernel_for_another_s)
 		if (each->n_refs)
 			store_unref(each);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, one_user_s_stores_leave_room_in_the_kernel_for_another_s);
-	tcase_add_test(tcase, the_text_of_many_stores_is_cut);
-	tcase_add_loop_test(tcase, automatic_stores_are_for_what_nobody_can_hold, 0, N_ROWS(kinds));
-	tcase_add_test(tcase, a_memfd_lies_on_no_store);
-	tcase_add_test(tcase, a_block_device_is_named_as_the_kernel_names_it);
-	tcase_add_test(tcase, names_are_unique_and_ids_never_used_again);
-	tcase_add_test(tcase, an_automatic_store_goes_a_minute_after_its_last_use);
-	tcase_add_test(tcase, a_device_number_that_is_anothers_by_now_gets_a_store_of_its_own);
-	tcase_add_test(tcase, automatic_stores_have_bounds_and_unused_ones_make_room);
-	tcase_add_test(tcase, a_store_serves_whom_it_is_for);
-	tcase_add_test(tcase, a_store_is_asked_about_by_name_or_by_what_lies_on_it);
-	tcase_add_test(tcase, a_look_lets_no_store_go);
-	tcase_add_test(tcase, only_administrators_set_a_profile);
-	tcase_add_test(tcase, what_can_not_be_kept_is_set_and_told);
-	tcase_add_loop_test(tcase, stores_with_one_key_were_saved_though_nothing_was, 0,
-			    N_ROWS(places));
-}
-
-SUITE("stores", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

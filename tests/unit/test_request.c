@@ -26,7 +26,7 @@ static int check(Wire__Request__BodyCase what, void *body, unsigned n_fds)
 	return request_check(&request, n_fds, &error);
 }
 
-START_TEST(a_packed_request_is_decoded_as_it_was)
+TEST(a_packed_request_is_decoded_as_it_was)
 {
 	Wire__Request *decoded;
 	uint8_t bytes[200];
@@ -53,7 +53,6 @@ START_TEST(a_packed_request_is_decoded_as_it_was)
 		request_free(decoded);
 	}
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -69,7 +68,7 @@ static const struct {
 	{ "text", "GET / HTTP/1.1", 14 },
 };
 
-START_TEST(garbage_is_no_request)
+TEST_TABLE(garbage_is_no_request, garbage)
 {
 	Wire__Request *decoded;
 
@@ -77,10 +76,9 @@ START_TEST(garbage_is_no_request)
 			      -EPROTO,
 		      "%s", garbage[_i].what);
 }
-END_TEST
 
 /* C2: what this daemon does not know is refused, and named. */
-START_TEST(an_unknown_request_is_named_by_its_number)
+TEST(an_unknown_request_is_named_by_its_number)
 {
 	static const uint8_t bytes[] = { 0x08, 5, 0x9a, 0x06, 1, 'x' }; /* seq 5, field 99 */
 	Wire__Request *decoded;
@@ -96,7 +94,6 @@ START_TEST(an_unknown_request_is_named_by_its_number)
 	ck_assert_msg(strstr(error.text, "empty"), "%s", error.text);
 	request_free(decoded);
 }
-END_TEST
 
 /* C4: descriptors are missing, or too many. */
 static const struct {
@@ -122,7 +119,7 @@ static const struct {
 	{ WIRE__REQUEST__BODY_HELLO, &hello, 0, 1 },
 };
 
-START_TEST(the_number_of_descriptors_is_checked)
+TEST_TABLE(the_number_of_descriptors_is_checked, descriptors)
 {
 	hello.version_max = 1;
 	for (unsigned n = 0; n <= FRAME_FDS_MAX; n++) {
@@ -137,7 +134,6 @@ START_TEST(the_number_of_descriptors_is_checked)
 			      "%s", error.text);
 	}
 }
-END_TEST
 
 /* C1: versions. */
 static const struct {
@@ -154,7 +150,7 @@ static const struct {
 	{ 2, 1, -EINVAL },
 };
 
-START_TEST(versions_have_to_meet)
+TEST_TABLE(versions_have_to_meet, versions)
 {
 	char theirs[40];
 
@@ -167,7 +163,6 @@ START_TEST(versions_have_to_meet)
 	if (versions[_i].want == -EPROTONOSUPPORT)
 		ck_assert_msg(strstr(error.text, "1 to 1"), "%s", error.text);
 }
-END_TEST
 
 /* C11: profiles and the rest of a handle out of range. */
 static const struct {
@@ -197,7 +192,7 @@ static const struct {
 	{ "the block alone is absent", 0, 0, 1, 0, 1, "queue_depth 0", PROFILE_BLOCK_SIZE },
 };
 
-START_TEST(handles_are_checked_with_value_and_limit)
+TEST_TABLE(handles_are_checked_with_value_and_limit, handles)
 {
 	int r;
 
@@ -214,24 +209,21 @@ START_TEST(handles_are_checked_with_value_and_limit)
 		ck_assert_msg(strstr(error.text, handles[_i].why), "%s: %s", handles[_i].what,
 			      error.text);
 }
-END_TEST
 
-START_TEST(a_handle_needs_no_profile)
+TEST(a_handle_needs_no_profile)
 {
 	ck_assert_int_eq(check(WIRE__REQUEST__BODY_HANDLE_OPEN, &handle_open, 0), 0);
 }
-END_TEST
 
 static const struct {
 	int pages, result;
 } slabs[] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, -EINVAL }, { -1, -EINVAL } };
 
-START_TEST(the_pages_of_a_slab_are_a_kind_that_there_is)
+TEST_TABLE(the_pages_of_a_slab_are_a_kind_that_there_is, slabs)
 {
 	slab_new.pages = (Wire__Pages)slabs[_i].pages;
 	ck_assert_int_eq(check(WIRE__REQUEST__BODY_SLAB_NEW, &slab_new, 0), slabs[_i].result);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -253,7 +245,7 @@ static const struct {
 	{ "two descriptors", 16, 0, 1, 2, "2 descriptors" },
 };
 
-START_TEST(gpu_memory_is_named_by_a_uuid_and_one_handle)
+TEST_TABLE(gpu_memory_is_named_by_a_uuid_and_one_handle, imports)
 {
 	int r;
 
@@ -266,9 +258,8 @@ START_TEST(gpu_memory_is_named_by_a_uuid_and_one_handle)
 		ck_assert_msg(strstr(error.text, imports[_i].why), "%s: %s", imports[_i].what,
 			      error.text);
 }
-END_TEST
 
-START_TEST(a_question_about_a_file_has_a_uuid)
+TEST(a_question_about_a_file_has_a_uuid)
 {
 	static Wire__FileGpu file_gpu = WIRE__FILE_GPU__INIT;
 
@@ -281,9 +272,8 @@ START_TEST(a_question_about_a_file_has_a_uuid)
 		      error.text);
 	ck_assert_int_eq(check(WIRE__REQUEST__BODY_FILE_GPU, &file_gpu, 1), -EINVAL);
 }
-END_TEST
 
-START_TEST(a_submit_has_no_more_entries_than_a_ring)
+TEST(a_submit_has_no_more_entries_than_a_ring)
 {
 	submit.n_entries = RING_ENTRIES_MAX;
 	ck_assert_int_eq(check(WIRE__REQUEST__BODY_SUBMIT, &submit, 0), 0);
@@ -291,9 +281,8 @@ START_TEST(a_submit_has_no_more_entries_than_a_ring)
 	ck_assert_int_eq(check(WIRE__REQUEST__BODY_SUBMIT, &submit, 0), -EINVAL);
 	ck_assert_msg(strstr(error.text, "4097 entries: at most 4096"), "%s", error.text);
 }
-END_TEST
 
-START_TEST(entries_are_those_of_a_ring)
+TEST(entries_are_those_of_a_ring)
 {
 	static Wire__Entry one = WIRE__ENTRY__INIT, *wire[] = { &one, &one };
 	struct ring_entry entries[2];
@@ -323,9 +312,8 @@ START_TEST(entries_are_those_of_a_ring)
 		ck_assert_int_eq(memcmp(&entries[i], &expected, sizeof(expected)), 0);
 	}
 }
-END_TEST
 
-START_TEST(an_opcode_beyond_a_byte_is_no_other_opcode)
+TEST(an_opcode_beyond_a_byte_is_no_other_opcode)
 {
 	static Wire__Entry one = WIRE__ENTRY__INIT, *wire[] = { &one };
 	struct ring_entry entry;
@@ -336,24 +324,5 @@ START_TEST(an_opcode_beyond_a_byte_is_no_other_opcode)
 	request_entries(&submit, &entry);
 	ck_assert_uint_eq(entry.opcode, 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_packed_request_is_decoded_as_it_was);
-	tcase_add_loop_test(tcase, garbage_is_no_request, 0, N_ROWS(garbage));
-	tcase_add_test(tcase, an_unknown_request_is_named_by_its_number);
-	tcase_add_loop_test(tcase, the_number_of_descriptors_is_checked, 0, N_ROWS(descriptors));
-	tcase_add_loop_test(tcase, versions_have_to_meet, 0, N_ROWS(versions));
-	tcase_add_loop_test(tcase, handles_are_checked_with_value_and_limit, 0, N_ROWS(handles));
-	tcase_add_test(tcase, a_handle_needs_no_profile);
-	tcase_add_loop_test(tcase, the_pages_of_a_slab_are_a_kind_that_there_is, 0, N_ROWS(slabs));
-	tcase_add_loop_test(tcase, gpu_memory_is_named_by_a_uuid_and_one_handle, 0,
-			    N_ROWS(imports));
-	tcase_add_test(tcase, a_question_about_a_file_has_a_uuid);
-	tcase_add_test(tcase, a_submit_has_no_more_entries_than_a_ring);
-	tcase_add_test(tcase, entries_are_those_of_a_ring);
-	tcase_add_test(tcase, an_opcode_beyond_a_byte_is_no_other_opcode);
-}
-
-SUITE("request", add_tests)
+TEST_MAIN

@@ -8,7 +8,7 @@
 
 /* ---- layout and small functions ---- */
 
-START_TEST(the_memfd_holds_both_rings_in_whole_pages)
+TEST(the_memfd_holds_both_rings_in_whole_pages)
 {
 	for (uint32_t entries = RING_ENTRIES_MIN; entries <= RING_ENTRIES_MAX; entries *= 2) {
 		size_t bytes = ring_bytes(entries);
@@ -18,7 +18,6 @@ START_TEST(the_memfd_holds_both_rings_in_whole_pages)
 		ck_assert_uint_lt(bytes, 128 + (size_t)entries * 80 + 4096);
 	}
 }
-END_TEST
 
 static const struct {
 	int error;
@@ -32,7 +31,7 @@ static const struct {
 	{ ECANCELED, UINT64_C(400) << 20 },
 };
 
-START_TEST(a_failed_result_tells_errno_and_bytes_done)
+TEST_TABLE(a_failed_result_tells_errno_and_bytes_done, results)
 {
 	int64_t result = ring_result_failed(results[_i].error, results[_i].done);
 
@@ -40,15 +39,13 @@ START_TEST(a_failed_result_tells_errno_and_bytes_done)
 	ck_assert_int_eq(ring_result_errno(result), results[_i].error);
 	ck_assert_uint_eq(ring_result_done(result), results[_i].done);
 }
-END_TEST
 
-START_TEST(a_good_result_is_the_bytes_done)
+TEST(a_good_result_is_the_bytes_done)
 {
 	ck_assert_int_eq(ring_result_errno(0), 0);
 	ck_assert_int_eq(ring_result_errno(RING_LEN_MAX), 0);
 	ck_assert_uint_eq(ring_result_done(RING_LEN_MAX), RING_LEN_MAX);
 }
-END_TEST
 
 #define R RING_OP_READ
 #define W RING_OP_WRITE
@@ -81,18 +78,17 @@ static const struct {
 	{ "write after sync", S, 0, 0, W, 0, 4096, false },
 };
 
-START_TEST(ops_conflict_if_one_writes_what_the_other_touches)
+TEST_TABLE(ops_conflict_if_one_writes_what_the_other_touches, pairs)
 {
 	ck_assert_msg(ring_ops_conflict(pairs[_i].first, pairs[_i].first_off, pairs[_i].first_len,
 					pairs[_i].then, pairs[_i].then_off,
 					pairs[_i].then_len) == pairs[_i].conflict,
 		      "%s", pairs[_i].what);
 }
-END_TEST
 
 /* ---- both sides over plain memory ---- */
 
-START_TEST(the_client_refuses_a_ring_that_is_not_as_promised)
+TEST(the_client_refuses_a_ring_that_is_not_as_promised)
 {
 	static const struct {
 		uint32_t entries, promised;
@@ -118,9 +114,8 @@ START_TEST(the_client_refuses_a_ring_that_is_not_as_promised)
 	}
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(entries_and_completions_keep_content_and_order_over_many_turns)
+TEST(entries_and_completions_keep_content_and_order_over_many_turns)
 {
 	struct ring_entry in = { 0 }, out;
 	struct ring_completion done;
@@ -168,9 +163,8 @@ START_TEST(entries_and_completions_keep_content_and_order_over_many_turns)
 	}
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(the_clients_time_adds_up)
+TEST(the_clients_time_adds_up)
 {
 	struct pair pair;
 
@@ -181,9 +175,8 @@ START_TEST(the_clients_time_adds_up)
 	ck_assert_uint_eq(ring_lane_client_nsec(&pair.lane), (UINT64_C(1) << 40) + 40);
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(positions_wrap_around)
+TEST(positions_wrap_around)
 {
 	struct ring_entry entry = { .id = 5 }, out;
 	struct pair pair;
@@ -207,7 +200,6 @@ START_TEST(positions_wrap_around)
 	}
 	pair_deinit(&pair);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -228,7 +220,7 @@ static const struct {
 	{ "head jumps far", 2, 3, 0x80000002u, -EPROTO },
 };
 
-START_TEST(indices_that_make_no_sense_are_told)
+TEST_TABLE(indices_that_make_no_sense_are_told, indices)
 {
 	struct ring_entry entry = { 0 };
 	struct pair pair;
@@ -246,9 +238,8 @@ START_TEST(indices_that_make_no_sense_are_told)
 	ck_assert_msg(ring_lane_ready(&pair.lane) == indices[_i].ready, "%s", indices[_i].what);
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(each_sleep_of_the_lane_is_rung_once)
+TEST(each_sleep_of_the_lane_is_rung_once)
 {
 	struct ring_entry entry = { 0 };
 	struct pair pair;
@@ -267,9 +258,8 @@ START_TEST(each_sleep_of_the_lane_is_rung_once)
 	ck_assert(ring_client_submit(&pair.client));
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(a_parked_channel_is_rung_though_the_lane_is_awake)
+TEST(a_parked_channel_is_rung_though_the_lane_is_awake)
 {
 	struct ring_entry entry = { 0 };
 	struct pair pair;
@@ -292,9 +282,8 @@ START_TEST(a_parked_channel_is_rung_though_the_lane_is_awake)
 	ck_assert(!ring_client_submit(&pair.client));
 	pair_deinit(&pair);
 }
-END_TEST
 
-START_TEST(each_sleep_of_the_client_is_answered_once)
+TEST(each_sleep_of_the_client_is_answered_once)
 {
 	struct pair pair;
 	uint32_t bell;
@@ -321,23 +310,5 @@ START_TEST(each_sleep_of_the_client_is_answered_once)
 	ck_assert(!ring_client_arm(&pair.client, false)); /* something is there already */
 	pair_deinit(&pair);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, the_memfd_holds_both_rings_in_whole_pages);
-	tcase_add_loop_test(tcase, a_failed_result_tells_errno_and_bytes_done, 0, N_ROWS(results));
-	tcase_add_test(tcase, a_good_result_is_the_bytes_done);
-	tcase_add_loop_test(tcase, ops_conflict_if_one_writes_what_the_other_touches, 0,
-			    N_ROWS(pairs));
-	tcase_add_test(tcase, the_client_refuses_a_ring_that_is_not_as_promised);
-	tcase_add_test(tcase, entries_and_completions_keep_content_and_order_over_many_turns);
-	tcase_add_test(tcase, positions_wrap_around);
-	tcase_add_test(tcase, the_clients_time_adds_up);
-	tcase_add_loop_test(tcase, indices_that_make_no_sense_are_told, 0, N_ROWS(indices));
-	tcase_add_test(tcase, each_sleep_of_the_lane_is_rung_once);
-	tcase_add_test(tcase, a_parked_channel_is_rung_though_the_lane_is_awake);
-	tcase_add_test(tcase, each_sleep_of_the_client_is_answered_once);
-}
-
-SUITE("ring", add_tests)
+TEST_MAIN

@@ -119,7 +119,7 @@ static void *litmus_lane_main(void *arg)
 	return NULL;
 }
 
-START_TEST(of_two_sides_at_the_same_moment_one_sees_the_other)
+TEST_LOOP(of_two_sides_at_the_same_moment_one_sees_the_other, 3)
 {
 	struct litmus l = { .which = (enum litmus_case)_i };
 	struct ring_entry entry = { 0 };
@@ -161,7 +161,6 @@ START_TEST(of_two_sides_at_the_same_moment_one_sees_the_other)
 	ck_assert_msg(n_lost == 0, "in %u of %u rounds a wake-up is lost", n_lost, round);
 	pair_deinit(&l.pair);
 }
-END_TEST
 
 /* ---- the stress: two threads that sleep ---- */
 
@@ -453,7 +452,7 @@ static const struct {
 
 #define STRESS_NSEC UINT64_C(3000000000)
 
-START_TEST(no_wake_up_is_lost_and_each_op_ends_once)
+TEST_TABLE(no_wake_up_is_lost_and_each_op_ends_once, stresses)
 {
 	struct stress s = { .mode = stresses[_i].mode,
 			    .depth = stresses[_i].depth,
@@ -467,9 +466,8 @@ START_TEST(no_wake_up_is_lost_and_each_op_ends_once)
 	ck_assert_uint_ge(s.n_done, STRESS_OPS_MIN);
 	ck_assert_uint_le(s.n_rung, s.n_announced + (s.is_parking ? s.n_done : 0));
 }
-END_TEST
 
-START_TEST(every_op_of_a_fixed_number_ends)
+TEST_LOOP(every_op_of_a_fixed_number_ends, 2)
 {
 	struct stress s = { .mode = WAIT_MIXED,
 			    .depth = 100,
@@ -481,13 +479,5 @@ START_TEST(every_op_of_a_fixed_number_ends)
 	ck_assert_msg(!s.lost, "after %ju ops: %s wake-up is lost", (uintmax_t)s.n_done, s.lost);
 	ck_assert_uint_eq(s.n_done, s.n_ops);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, of_two_sides_at_the_same_moment_one_sees_the_other, 0, 3);
-	tcase_add_loop_test(tcase, no_wake_up_is_lost_and_each_op_ends_once, 0, N_ROWS(stresses));
-	tcase_add_loop_test(tcase, every_op_of_a_fixed_number_ends, 0, 2);
-}
-
-SUITE("ring_stress", add_tests)
+TEST_MAIN

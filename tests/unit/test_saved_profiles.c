@@ -106,7 +106,7 @@ static void mkdirs(void)
 	ck_assert_int_eq(mkdir(state, 0755), 0);
 }
 
-START_TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
+TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
 {
 	ck_assert_ptr_null(find("uuid-1"));
 	ck_assert_msg(set("uuid-1", &profile) == 0, "%s", error.text);
@@ -126,16 +126,14 @@ START_TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
 	ck_assert_ptr_null(find("uuid-1"));
 	ck_assert_int_eq(set("uuid-1", NULL), 0); /* again: nothing to do */
 }
-END_TEST
 
-START_TEST(to_reset_what_was_never_kept_makes_no_directory)
+TEST(to_reset_what_was_never_kept_makes_no_directory)
 {
 	ck_assert_int_eq(set("uuid-1", NULL), 0);
 	ck_assert_int_ne(access(state, F_OK), 0);
 }
-END_TEST
 
-START_TEST(the_last_of_several_settings_is_what_stays)
+TEST(the_last_of_several_settings_is_what_stays)
 {
 	struct profile other = profile;
 
@@ -146,7 +144,6 @@ START_TEST(the_last_of_several_settings_is_what_stays)
 	restart();
 	ck_assert_uint_eq(find("uuid-1")->queue_depth, 20);
 }
-END_TEST
 
 static const struct {
 	const char *what, *text;
@@ -159,7 +156,7 @@ static const struct {
 	  "intra_op_parallelism = 1\n" },
 };
 
-START_TEST(a_damaged_file_is_ignored_and_put_aside_when_one_is_set)
+TEST_TABLE(a_damaged_file_is_ignored_and_put_aside_when_one_is_set, damages)
 {
 	struct stat st;
 
@@ -176,9 +173,8 @@ START_TEST(a_damaged_file_is_ignored_and_put_aside_when_one_is_set)
 	restart();
 	ck_assert_ptr_nonnull(find("uuid-1"));
 }
-END_TEST
 
-START_TEST(what_else_lies_there_is_passed_over)
+TEST(what_else_lies_there_is_passed_over)
 {
 	mkdirs();
 	file_put(".uuid-1.tmp", "x");
@@ -196,9 +192,8 @@ START_TEST(what_else_lies_there_is_passed_over)
 	}
 	ck_assert_int_eq(set("uuid-1", &profile), 0); /* over what a dead daemon left */
 }
-END_TEST
 
-START_TEST(a_directory_that_can_not_be_written_is_told_and_the_profile_holds)
+TEST(a_directory_that_can_not_be_written_is_told_and_the_profile_holds)
 {
 	char parent[80];
 	int fd;
@@ -212,9 +207,8 @@ START_TEST(a_directory_that_can_not_be_written_is_told_and_the_profile_holds)
 	ck_assert_msg(strstr(error.text, state), "%s", error.text);
 	ck_assert_ptr_nonnull(find("uuid-1"));
 }
-END_TEST
 
-START_TEST(keys_are_file_names)
+TEST(keys_are_file_names)
 {
 	static const uint8_t uuid[16] = {
 		0x6b, 0x2f, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0xff
@@ -230,19 +224,6 @@ START_TEST(keys_are_file_names)
 	ck_assert(!saved_key_by_device(0, false, key));
 	ck_assert(!saved_key_by_device(0, true, key));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_profile_is_kept_across_a_restart_until_it_is_reset);
-	tcase_add_test(tcase, to_reset_what_was_never_kept_makes_no_directory);
-	tcase_add_test(tcase, the_last_of_several_settings_is_what_stays);
-	tcase_add_loop_test(tcase, a_damaged_file_is_ignored_and_put_aside_when_one_is_set, 0,
-			    N_ROWS(damages));
-	tcase_add_test(tcase, what_else_lies_there_is_passed_over);
-	tcase_add_test(tcase, a_directory_that_can_not_be_written_is_told_and_the_profile_holds);
-	tcase_add_test(tcase, keys_are_file_names);
-}
-
-SUITE("saved", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

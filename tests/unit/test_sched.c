@@ -37,7 +37,7 @@ static bool is_queue(const struct sched_queue *queue, void *arg)
 	return queue == arg;
 }
 
-START_TEST(nothing_to_do_is_nobodys_turn)
+TEST(nothing_to_do_is_nobodys_turn)
 {
 	struct sched_queue queue;
 
@@ -51,7 +51,6 @@ START_TEST(nothing_to_do_is_nobodys_turn)
 	sched_remove(&sched, &queue);
 	ck_assert_ptr_null(sched_next(&sched, 0));
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -66,7 +65,7 @@ static const struct {
 	{ "the largest blocks", { 1, 1 }, { 65536, 4 }, 1 },
 };
 
-START_TEST(clients_share_by_bytes_and_weight)
+TEST_TABLE(clients_share_by_bytes_and_weight, shares)
 {
 	struct sched_queue queues[2];
 	uint64_t sizes[2], bytes[2] = { 0 };
@@ -83,9 +82,8 @@ START_TEST(clients_share_by_bytes_and_weight)
 	ck_assert_msg(got > shares[_i].want * 0.97 && got < shares[_i].want * 1.03, "%s: %f",
 		      shares[_i].what, got);
 }
-END_TEST
 
-START_TEST(more_queues_gain_a_client_nothing)
+TEST(more_queues_gain_a_client_nothing)
 {
 	struct sched_queue queues[4];
 	uint64_t sizes[4] = { KIB(64), KIB(64), KIB(64), KIB(64) }, bytes[4] = { 0 };
@@ -101,7 +99,6 @@ START_TEST(more_queues_gain_a_client_nothing)
 	ck_assert_msg(got > 0.97 && got < 1.03, "%f", got);
 	ck_assert_msg((double)bytes[0] / (double)bytes[1] > 0.95, "queues of one client");
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -138,7 +135,7 @@ static const struct {
 	  1.95 },
 };
 
-START_TEST(a_lower_class_has_its_share_of_the_bytes)
+TEST_TABLE(a_lower_class_has_its_share_of_the_bytes, classes)
 {
 	struct sched_queue queues[2];
 	uint64_t sizes[2], bytes[2] = { 0 };
@@ -157,10 +154,9 @@ START_TEST(a_lower_class_has_its_share_of_the_bytes)
 	ck_assert_msg(got > classes[_i].at_least && got < classes[_i].at_most, "%s: %f",
 		      classes[_i].what, got);
 }
-END_TEST
 
 /* Every client may choose demand, so one op of it a while takes nothing from the class normal. */
-START_TEST(normal_has_all_that_demand_leaves)
+TEST(normal_has_all_that_demand_leaves)
 {
 	struct sched_queue queues[2];
 	uint64_t sizes[2] = { KIB(4), MIB(1) }, bytes[2] = { 0 };
@@ -180,10 +176,9 @@ START_TEST(normal_has_all_that_demand_leaves)
 	ck_assert_uint_ge(bytes[0], 99 * sizes[0]);
 	ck_assert_uint_ge(bytes[1], 10000 * sizes[1]);
 }
-END_TEST
 
 /* It had nearly all of the device whenever a program with one op open was about to submit the next. */
-START_TEST(background_keeps_to_its_share_while_a_higher_class_is_active)
+TEST_LOOP(background_keeps_to_its_share_while_a_higher_class_is_active, 2)
 {
 	const enum sched_class higher[] = { SCHED_DEMAND, SCHED_NORMAL };
 	const uint64_t start = 7 * WINDOW_HUNG_NSEC;
@@ -223,9 +218,8 @@ START_TEST(background_keeps_to_its_share_while_a_higher_class_is_active)
 	sched_remove(&sched, &queue);
 	ck_assert_uint_eq(sched_until_nsec(&sched), 0);
 }
-END_TEST
 
-START_TEST(who_does_not_come_back_is_owed_nothing)
+TEST(who_does_not_come_back_is_owed_nothing)
 {
 	struct sched_queue queues[2];
 	uint64_t sizes[2] = { KIB(256), KIB(256) }, bytes[2] = { 0 };
@@ -259,9 +253,8 @@ START_TEST(who_does_not_come_back_is_owed_nothing)
 	sched_remove(&sched, &queues[0]);
 	ck_assert_ptr_null(sched_next(&sched, 0));
 }
-END_TEST
 
-START_TEST(who_has_a_block_that_hangs_was_owed_as_long_as_it_hung)
+TEST(who_has_a_block_that_hangs_was_owed_as_long_as_it_hung)
 {
 	const uint64_t start = 77 * WINDOW_HUNG_NSEC;
 	struct sched_queue queues[2];
@@ -284,9 +277,8 @@ START_TEST(who_has_a_block_that_hangs_was_owed_as_long_as_it_hung)
 	run(queues, sizes, bytes, 100, start + WINDOW_HUNG_NSEC, 0);
 	ck_assert_uint_eq(bytes[0], bytes[1]);
 }
-END_TEST
 
-START_TEST(a_queue_can_be_found_out_of_turn)
+TEST(a_queue_can_be_found_out_of_turn)
 {
 	struct sched_queue queues[2];
 
@@ -299,20 +291,5 @@ START_TEST(a_queue_can_be_found_out_of_turn)
 	ck_assert_ptr_null(sched_find(&sched, 0, is_queue, NULL));
 	sched_charge(&sched, &queues[1], KIB(4), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, nothing_to_do_is_nobodys_turn);
-	tcase_add_loop_test(tcase, clients_share_by_bytes_and_weight, 0, N_ROWS(shares));
-	tcase_add_test(tcase, more_queues_gain_a_client_nothing);
-	tcase_add_loop_test(tcase, a_lower_class_has_its_share_of_the_bytes, 0, N_ROWS(classes));
-	tcase_add_test(tcase, normal_has_all_that_demand_leaves);
-	tcase_add_loop_test(tcase, background_keeps_to_its_share_while_a_higher_class_is_active, 0,
-			    2);
-	tcase_add_test(tcase, who_has_a_block_that_hangs_was_owed_as_long_as_it_hung);
-	tcase_add_test(tcase, a_queue_can_be_found_out_of_turn);
-	tcase_add_test(tcase, who_does_not_come_back_is_owed_nothing);
-}
-
-SUITE("sched", add_tests)
+TEST_MAIN

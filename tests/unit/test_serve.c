@@ -89,7 +89,7 @@ static void greet(uint32_t version)
 	request(1, WIRE__REQUEST__BODY_HELLO, &hello);
 }
 
-START_TEST(hello_is_answered_with_version_and_file_board)
+TEST(hello_is_answered_with_version_and_file_board)
 {
 	greet(1);
 	ck_assert_uint_eq(reply->seq, 1);
@@ -99,18 +99,16 @@ START_TEST(hello_is_answered_with_version_and_file_board)
 	ck_assert_uint_eq(frame.n_fds, 1);
 	ck_assert_str_eq(session->name, "a program");
 }
-END_TEST
 
-START_TEST(without_a_common_version_the_session_ends_after_the_reply)
+TEST(without_a_common_version_the_session_ends_after_the_reply)
 {
 	greet(99);
 	ck_assert_int_eq(reply->error, -EPROTONOSUPPORT);
 	ck_assert_ptr_nonnull(strstr(reply->text, "99"));
 	ck_assert_int_eq(await_reply(), 0);
 }
-END_TEST
 
-START_TEST(a_slab_is_answered_by_its_call_with_its_memory)
+TEST(a_slab_is_answered_by_its_call_with_its_memory)
 {
 	Wire__SlabNew slab_new = WIRE__SLAB_NEW__INIT;
 	struct stat st;
@@ -126,9 +124,8 @@ START_TEST(a_slab_is_answered_by_its_call_with_its_memory)
 	ck_assert_int_eq(fstat(frame.fds[0], &st), 0);
 	ck_assert_int_eq(st.st_size, 4096);
 }
-END_TEST
 
-START_TEST(a_handle_and_a_status_are_answered_at_once)
+TEST(a_handle_and_a_status_are_answered_at_once)
 {
 	Wire__HandleOpen open = WIRE__HANDLE_OPEN__INIT;
 	Wire__Status status = WIRE__STATUS__INIT;
@@ -143,9 +140,8 @@ START_TEST(a_handle_and_a_status_are_answered_at_once)
 	ck_assert_uint_eq(reply->status->n_clients, 1);
 	ck_assert_str_eq(reply->status->clients[0]->name, "a program");
 }
-END_TEST
 
-START_TEST(a_refused_request_has_errno_and_text_and_the_session_lives)
+TEST(a_refused_request_has_errno_and_text_and_the_session_lives)
 {
 	Wire__SlabFree slab_free = WIRE__SLAB_FREE__INIT;
 	Wire__FileAdd file_add = WIRE__FILE_ADD__INIT;
@@ -161,9 +157,8 @@ START_TEST(a_refused_request_has_errno_and_text_and_the_session_lives)
 	ck_assert_int_eq(reply->error, -EINVAL);
 	ck_assert_int_eq(session->state, SESSION_OPEN);
 }
-END_TEST
 
-START_TEST(bytes_that_are_no_request_end_the_session)
+TEST(bytes_that_are_no_request_end_the_session)
 {
 	greet(1);
 	send_bytes("\xff\xff\xff\xff", 4);
@@ -174,9 +169,8 @@ START_TEST(bytes_that_are_no_request_end_the_session)
 	ck_assert_int_eq(await_reply(), 0);
 	ck_assert_uint_eq(c.service.n_sessions, 0);
 }
-END_TEST
 
-START_TEST(a_request_before_hello_ends_the_session)
+TEST(a_request_before_hello_ends_the_session)
 {
 	Wire__Status status = WIRE__STATUS__INIT;
 
@@ -185,9 +179,8 @@ START_TEST(a_request_before_hello_ends_the_session)
 	ck_assert_ptr_nonnull(strstr(reply->text, "before hello"));
 	ck_assert_int_eq(await_reply(), 0);
 }
-END_TEST
 
-START_TEST(a_header_that_is_no_frame_ends_the_session)
+TEST(a_header_that_is_no_frame_ends_the_session)
 {
 	greet(1);
 	ck_assert_int_eq(send(client_fd, "\xff\xff\xff\xff\0\0\0\0", FRAME_HEADER_BYTES, 0),
@@ -196,19 +189,6 @@ START_TEST(a_header_that_is_no_frame_ends_the_session)
 	ck_assert_int_eq(reply->error, -EPROTO);
 	ck_assert_int_eq(await_reply(), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, hello_is_answered_with_version_and_file_board);
-	tcase_add_test(tcase, without_a_common_version_the_session_ends_after_the_reply);
-	tcase_add_test(tcase, a_slab_is_answered_by_its_call_with_its_memory);
-	tcase_add_test(tcase, a_handle_and_a_status_are_answered_at_once);
-	tcase_add_test(tcase, a_refused_request_has_errno_and_text_and_the_session_lives);
-	tcase_add_test(tcase, bytes_that_are_no_request_end_the_session);
-	tcase_add_test(tcase, a_request_before_hello_ends_the_session);
-	tcase_add_test(tcase, a_header_that_is_no_frame_ends_the_session);
-}
-
-SUITE("serve", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -101,7 +101,7 @@ static void hello(int fd)
 	ck_assert_int_eq(frame_flush(&writer, fd), 0);
 }
 
-START_TEST(a_client_gets_a_session_and_the_stop_ends_it)
+TEST(a_client_gets_a_session_and_the_stop_ends_it)
 {
 	char byte;
 	int fd;
@@ -116,9 +116,8 @@ START_TEST(a_client_gets_a_session_and_the_stop_ends_it)
 	ck_assert_int_eq(recv(fd, &byte, 1, 0), 0);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(a_client_over_the_users_limit_gets_the_reason_and_the_end)
+TEST(a_client_over_the_users_limit_gets_the_reason_and_the_end)
 {
 	int fds[2];
 	char byte;
@@ -137,9 +136,8 @@ START_TEST(a_client_over_the_users_limit_gets_the_reason_and_the_end)
 	for (int i = 0; i < 2; i++)
 		(void)close(fds[i]);
 }
-END_TEST
 
-START_TEST(a_stop_closes_clients_that_were_not_accepted)
+TEST(a_stop_closes_clients_that_were_not_accepted)
 {
 	char byte;
 	int fd;
@@ -150,9 +148,8 @@ START_TEST(a_stop_closes_clients_that_were_not_accepted)
 	ck_assert_int_eq(recv(fd, &byte, 1, 0), 0);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(a_daemon_on_a_socket_in_use_does_not_start)
+TEST(a_daemon_on_a_socket_in_use_does_not_start)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -165,7 +162,6 @@ START_TEST(a_daemon_on_a_socket_in_use_does_not_start)
 	ck_assert_int_eq(unlink(path), 0); /* it was not removed */
 	(void)close(other);
 }
-END_TEST
 
 static void on_later(evutil_socket_t none, short what, void *arg)
 {
@@ -174,7 +170,7 @@ static void on_later(evutil_socket_t none, short what, void *arg)
 	(void)close(*(int *)arg);
 }
 
-START_TEST(a_daemon_without_clients_stops_after_its_idle_time)
+TEST(a_daemon_without_clients_stops_after_its_idle_time)
 {
 	const struct timeval later = { .tv_sec = 1, .tv_usec = 200000 }; /* than the idle time */
 	struct event *event;
@@ -191,16 +187,6 @@ START_TEST(a_daemon_without_clients_stops_after_its_idle_time)
 	event_free(event);
 	ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* not while the client was connected */
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_client_gets_a_session_and_the_stop_ends_it);
-	tcase_add_test(tcase, a_client_over_the_users_limit_gets_the_reason_and_the_end);
-	tcase_add_test(tcase, a_stop_closes_clients_that_were_not_accepted);
-	tcase_add_test(tcase, a_daemon_on_a_socket_in_use_does_not_start);
-	tcase_add_test(tcase, a_daemon_without_clients_stops_after_its_idle_time);
-}
-
-SUITE("server", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -16,7 +16,7 @@ static int connect_only(int *ret_fd)
 	return fds[0];
 }
 
-START_TEST(a_refused_socket_without_descriptors_is_closed_at_once)
+TEST(a_refused_socket_without_descriptors_is_closed_at_once)
 {
 	int client, socket = connect_only(&client);
 
@@ -27,9 +27,8 @@ START_TEST(a_refused_socket_without_descriptors_is_closed_at_once)
 	ck_assert_ptr_null(c.service.users.all.first);
 	(void)close(client);
 }
-END_TEST
 
-START_TEST(a_refused_socket_with_a_descriptor_is_closed_by_a_worker_of_its_user)
+TEST(a_refused_socket_with_a_descriptor_is_closed_by_a_worker_of_its_user)
 {
 	int client, socket = connect_only(&client), ends[2];
 	char byte;
@@ -49,9 +48,8 @@ START_TEST(a_refused_socket_with_a_descriptor_is_closed_by_a_worker_of_its_user)
 	(void)close(ends[0]);
 	(void)close(client);
 }
-END_TEST
 
-START_TEST(no_client_is_accepted_while_too_many_sockets_wait_for_their_close)
+TEST(no_client_is_accepted_while_too_many_sockets_wait_for_their_close)
 {
 	int clients[2];
 
@@ -69,9 +67,8 @@ START_TEST(no_client_is_accepted_while_too_many_sockets_wait_for_their_close)
 	for (int i = 0; i < 2; i++)
 		(void)close(clients[i]);
 }
-END_TEST
 
-START_TEST(only_the_sessions_of_the_user_with_room_go_on)
+TEST(only_the_sessions_of_the_user_with_room_go_on)
 {
 	struct session *mine, *theirs;
 	struct user *other;
@@ -90,9 +87,8 @@ START_TEST(only_the_sessions_of_the_user_with_room_go_on)
 	for (int i = 0; i < 2; i++)
 		(void)close(fds[i]);
 }
-END_TEST
 
-START_TEST(sessions_with_requests_are_served_in_turns)
+TEST(sessions_with_requests_are_served_in_turns)
 {
 	int fds[2];
 
@@ -105,24 +101,12 @@ START_TEST(sessions_with_requests_are_served_in_turns)
 	for (int i = 0; i < 2; i++)
 		(void)close(fds[i]);
 }
-END_TEST
 
-START_TEST(one_user_filled_the_bound_of_sockets_whose_close_hangs)
+TEST(one_user_filled_the_bound_of_sockets_whose_close_hangs)
 {
 	/* More than the descriptors of one user: systemd's hard limit for users. */
 	ck_assert_uint_gt(unit_descriptors() / SERVICE_CLOSING_DIVISOR, 524288);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, control_setup, control_teardown);
-	tcase_add_test(tcase, a_refused_socket_without_descriptors_is_closed_at_once);
-	tcase_add_test(tcase, a_refused_socket_with_a_descriptor_is_closed_by_a_worker_of_its_user);
-	tcase_add_test(tcase, no_client_is_accepted_while_too_many_sockets_wait_for_their_close);
-	tcase_add_test(tcase, only_the_sessions_of_the_user_with_room_go_on);
-	tcase_add_test(tcase, sessions_with_requests_are_served_in_turns);
-	tcase_add_test(tcase, one_user_filled_the_bound_of_sockets_whose_close_hangs);
-}
-
-SUITE("service", add_tests)
+FIXTURE(control_setup, control_teardown)
+TEST_MAIN

@@ -1,6 +1,6 @@
 #include "tests/unit/control_parts.h"
 
-START_TEST(sessions_have_ids_in_order_and_share_their_user)
+TEST(sessions_have_ids_in_order_and_share_their_user)
 {
 	struct session *first, *second;
 	int fds[2];
@@ -17,9 +17,8 @@ START_TEST(sessions_have_ids_in_order_and_share_their_user)
 	(void)close(fds[0]);
 	(void)close(fds[1]);
 }
-END_TEST
 
-START_TEST(a_client_too_many_is_refused_and_its_socket_stays_the_callers)
+TEST(a_client_too_many_is_refused_and_its_socket_stays_the_callers)
 {
 	int fds[2], fd;
 
@@ -34,9 +33,8 @@ START_TEST(a_client_too_many_is_refused_and_its_socket_stays_the_callers)
 	(void)close(fds[1]);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(hello_takes_a_printable_name_and_closes_a_descriptor_that_is_no_pidfd)
+TEST(hello_takes_a_printable_name_and_closes_a_descriptor_that_is_no_pidfd)
 {
 	int fd, board_fd, no_pidfd = open("/dev/null", O_RDONLY);
 	struct session *session = control_connect(&fd);
@@ -49,9 +47,8 @@ START_TEST(hello_takes_a_printable_name_and_closes_a_descriptor_that_is_no_pidfd
 	(void)close(board_fd);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(the_loss_of_a_client_ends_its_session_only)
+TEST(the_loss_of_a_client_ends_its_session_only)
 {
 	struct session *second;
 	int fds[2];
@@ -65,9 +62,8 @@ START_TEST(the_loss_of_a_client_ends_its_session_only)
 	ck_assert_uint_eq(second->user->quota.used[QUOTA_SESSIONS], 1);
 	(void)close(fds[1]);
 }
-END_TEST
 
-START_TEST(the_end_of_file_comes_when_none_of_the_clients_memory_is_in_use)
+TEST(the_end_of_file_comes_when_none_of_the_clients_memory_is_in_use)
 {
 	const struct slab_place anywhere = { .pages = SLAB_PAGES_ANY };
 	struct session *session;
@@ -93,9 +89,8 @@ START_TEST(the_end_of_file_comes_when_none_of_the_clients_memory_is_in_use)
 	ck_assert_int_eq(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
 	(void)close(fd);
 }
-END_TEST
 
-START_TEST(a_client_that_reads_no_replies_waits_and_others_do_not)
+TEST(a_client_that_reads_no_replies_waits_and_others_do_not)
 {
 	static char reply[64 << 10];
 	struct session *mute, *other;
@@ -118,9 +113,8 @@ START_TEST(a_client_that_reads_no_replies_waits_and_others_do_not)
 	for (int i = 0; i < 2; i++)
 		(void)close(fds[i]);
 }
-END_TEST
 
-START_TEST(bytes_that_are_no_frame_end_the_session_and_its_descriptors_are_closed)
+TEST(bytes_that_are_no_frame_end_the_session_and_its_descriptors_are_closed)
 {
 	static const char garbage[16] = "\xff\xff\xff\xff\xff\xff\xff\xff";
 	int fd, ends[2];
@@ -137,20 +131,6 @@ START_TEST(bytes_that_are_no_frame_end_the_session_and_its_descriptors_are_close
 	(void)close(ends[0]);
 	(void)close(fd);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, control_setup, control_teardown);
-	tcase_add_test(tcase, sessions_have_ids_in_order_and_share_their_user);
-	tcase_add_test(tcase, a_client_too_many_is_refused_and_its_socket_stays_the_callers);
-	tcase_add_test(tcase,
-		       hello_takes_a_printable_name_and_closes_a_descriptor_that_is_no_pidfd);
-	tcase_add_test(tcase, the_loss_of_a_client_ends_its_session_only);
-	tcase_add_test(tcase, the_end_of_file_comes_when_none_of_the_clients_memory_is_in_use);
-	tcase_add_test(tcase, a_client_that_reads_no_replies_waits_and_others_do_not);
-	tcase_add_test(tcase,
-		       bytes_that_are_no_frame_end_the_session_and_its_descriptors_are_closed);
-}
-
-SUITE("session", add_tests)
+FIXTURE(control_setup, control_teardown)
+TEST_MAIN

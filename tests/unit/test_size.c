@@ -39,7 +39,7 @@ static const struct {
 	{ "0x10", -EINVAL, 0 },
 };
 
-START_TEST(sizes_are_read_as_ds_io_reads_them_and_as_they_are_printed)
+TEST_TABLE(sizes_are_read_as_ds_io_reads_them_and_as_they_are_printed, sizes)
 {
 	uint64_t bytes = 0;
 	int r = size_parse(sizes[_i].text, &bytes);
@@ -47,12 +47,5 @@ START_TEST(sizes_are_read_as_ds_io_reads_them_and_as_they_are_printed)
 	ck_assert_msg(r == sizes[_i].result && bytes == sizes[_i].bytes, "\"%s\": %d, %ju",
 		      sizes[_i].text, r, (uintmax_t)bytes);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, sizes_are_read_as_ds_io_reads_them_and_as_they_are_printed, 0,
-			    sizeof(sizes) / sizeof(sizes[0]));
-}
-
-SUITE("size", add_tests)
+TEST_MAIN

@@ -29,7 +29,7 @@ static const struct {
 	{ "one byte", { 1, 1, 4096, 4096 }, 1, { { 0, 0, 1 } } },
 };
 
-START_TEST(blocks_are_numbered_across_parts)
+TEST_TABLE(blocks_are_numbered_across_parts, shapes)
 {
 	ck_assert_msg(split_n_blocks(&shapes[_i].split) == shapes[_i].n_blocks, "%s",
 		      shapes[_i].what);
@@ -42,9 +42,8 @@ START_TEST(blocks_are_numbered_across_parts)
 			      "%s: block %u", shapes[_i].what, n);
 	}
 }
-END_TEST
 
-START_TEST(every_byte_is_in_one_block_for_any_shape)
+TEST(every_byte_is_in_one_block_for_any_shape)
 {
 	static const uint64_t lens[] = { 1, 511, 4096, 4097, 1 << 20, (1 << 20) + 1, 3333333 };
 	static const uint32_t parts[] = { 1, 2, 3, 7, 64 };
@@ -72,9 +71,8 @@ START_TEST(every_byte_is_in_one_block_for_any_shape)
 				free(seen);
 			}
 }
-END_TEST
 
-START_TEST(more_blocks_than_the_counter_holds_are_told)
+TEST(more_blocks_than_the_counter_holds_are_told)
 {
 	struct split split = { UINT64_C(1) << 44, 1, 4096, 4096 };
 
@@ -82,13 +80,5 @@ START_TEST(more_blocks_than_the_counter_holds_are_told)
 	split.block_size = 1 << 20;
 	ck_assert(split_is_countable(&split));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, blocks_are_numbered_across_parts, 0, N_ROWS(shapes));
-	tcase_add_test(tcase, every_byte_is_in_one_block_for_any_shape);
-	tcase_add_test(tcase, more_blocks_than_the_counter_holds_are_told);
-}
-
-SUITE("split", add_tests)
+TEST_MAIN

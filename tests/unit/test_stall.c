@@ -48,7 +48,7 @@ static void watch(void)
 	ck_assert(!stall_end(stall_begin() - 2 * STALL_NSEC, true));
 }
 
-START_TEST(a_long_call_is_a_stall_if_it_slept_for_a_page)
+TEST_TABLE(a_long_call_is_a_stall_if_it_slept_for_a_page, calls)
 {
 	bool is_as_told = false;
 	uint64_t since;
@@ -66,9 +66,8 @@ START_TEST(a_long_call_is_a_stall_if_it_slept_for_a_page)
 	}
 	ck_assert_msg(is_as_told, "%s", calls[_i].what);
 }
-END_TEST
 
-START_TEST(the_first_long_call_is_no_stall)
+TEST(the_first_long_call_is_no_stall)
 {
 	for (int i = 0; i < 2; i++) {
 		const uint64_t since = stall_begin();
@@ -78,10 +77,9 @@ START_TEST(the_first_long_call_is_no_stall)
 		ck_assert_int_eq(stall_end(since, false), i);
 	}
 }
-END_TEST
 
 /* A user was blamed for the sleep and the faults of others' short calls. */
-START_TEST(sleep_and_faults_before_the_call_do_not_count)
+TEST(sleep_and_faults_before_the_call_do_not_count)
 {
 	const struct timespec short_time = { .tv_nsec = 50000 };
 	bool is_stall = true;
@@ -104,7 +102,6 @@ START_TEST(sleep_and_faults_before_the_call_do_not_count)
 	}
 	ck_assert(!is_stall);
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -115,7 +112,7 @@ static const struct {
 	{ "preempted", false, false, false },
 };
 
-START_TEST(a_long_step_is_a_stall_if_it_slept_or_computed)
+TEST_TABLE(a_long_step_is_a_stall_if_it_slept_or_computed, steps)
 {
 	const struct timespec long_time = { .tv_nsec = STALL_STEP_NSEC };
 	bool is_as_told = false;
@@ -136,9 +133,8 @@ START_TEST(a_long_step_is_a_stall_if_it_slept_or_computed)
 	}
 	ck_assert_msg(is_as_told, "%s", steps[_i].what);
 }
-END_TEST
 
-START_TEST(a_short_step_is_no_stall)
+TEST(a_short_step_is_no_stall)
 {
 	struct stall_step step;
 	uint64_t nsec = 1;
@@ -149,7 +145,6 @@ START_TEST(a_short_step_is_no_stall)
 	}
 	ck_assert_uint_eq(nsec, 0);
 }
-END_TEST
 
 /* Returns the length of the ban that some stalls in a row begin, in seconds. */
 static unsigned ban(struct stalls *stalls, uint64_t now_nsec)
@@ -164,7 +159,7 @@ static unsigned ban(struct stalls *stalls, uint64_t now_nsec)
 	return (unsigned)((stalls->banned_until_nsec - now_nsec) / SEC);
 }
 
-START_TEST(a_ban_ends_and_the_next_is_longer)
+TEST(a_ban_ends_and_the_next_is_longer)
 {
 	static const unsigned lengths[] = { 10, 20, 40, 80, 160, 320, 320 };
 	struct stalls stalls = { 0 };
@@ -178,9 +173,8 @@ START_TEST(a_ban_ends_and_the_next_is_longer)
 	now_nsec = stalls.banned_until_nsec;
 	ck_assert_uint_eq(ban(&stalls, now_nsec + 321 * SEC), 10); /* clean for so long */
 }
-END_TEST
 
-START_TEST(rare_stalls_are_no_reason_for_a_ban)
+TEST(rare_stalls_are_no_reason_for_a_ban)
 {
 	struct stalls stalls = { 0 };
 
@@ -188,7 +182,6 @@ START_TEST(rare_stalls_are_no_reason_for_a_ban)
 		ck_assert(!stalls_note(&stalls, i * 31 * SEC));
 	ck_assert(!stalls_is_banned(&stalls, 600 * SEC));
 }
-END_TEST
 
 static void note_all(struct stall_table *table, ino_t ino, uid_t uid, uint64_t now_nsec)
 {
@@ -207,7 +200,7 @@ static bool bans(const struct stall_table *table, ino_t ino, uid_t uid, uint64_t
 }
 
 /* A user was banned as a whole, because another program punched memory that both share. */
-START_TEST(a_memory_is_banned_for_all_users_and_other_memory_is_not)
+TEST(a_memory_is_banned_for_all_users_and_other_memory_is_not)
 {
 	struct stall_table table = { .n = 0 };
 
@@ -218,9 +211,8 @@ START_TEST(a_memory_is_banned_for_all_users_and_other_memory_is_not)
 	ck_assert(!bans(&table, 2, 7, 100 * SEC));
 	ck_assert(!bans(&table, 1, 7, 110 * SEC));
 }
-END_TEST
 
-START_TEST(a_user_with_much_memory_that_stalls_is_banned)
+TEST(a_user_with_much_memory_that_stalls_is_banned)
 {
 	struct stall_table table = { .n = 0 };
 
@@ -234,9 +226,8 @@ START_TEST(a_user_with_much_memory_that_stalls_is_banned)
 	ck_assert(!bans(&table, 99, 8, 100 * SEC));
 	ck_assert(!bans(&table, 99, 7, 160 * SEC));
 }
-END_TEST
 
-START_TEST(the_oldest_stalls_make_room)
+TEST(the_oldest_stalls_make_room)
 {
 	struct stall_table table = { .n = 0 };
 
@@ -247,21 +238,5 @@ START_TEST(the_oldest_stalls_make_room)
 	ck_assert(bans(&table, 1, 1000, 18 * SEC));
 	ck_assert(bans(&table, 999, 1000, 18 * SEC));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, a_long_call_is_a_stall_if_it_slept_for_a_page, 0, N_ROWS(calls));
-	tcase_add_test(tcase, the_first_long_call_is_no_stall);
-	tcase_add_loop_test(tcase, a_long_step_is_a_stall_if_it_slept_or_computed, 0,
-			    N_ROWS(steps));
-	tcase_add_test(tcase, a_short_step_is_no_stall);
-	tcase_add_test(tcase, sleep_and_faults_before_the_call_do_not_count);
-	tcase_add_test(tcase, a_ban_ends_and_the_next_is_longer);
-	tcase_add_test(tcase, rare_stalls_are_no_reason_for_a_ban);
-	tcase_add_test(tcase, a_memory_is_banned_for_all_users_and_other_memory_is_not);
-	tcase_add_test(tcase, a_user_with_much_memory_that_stalls_is_banned);
-	tcase_add_test(tcase, the_oldest_stalls_make_room);
-}
-
-SUITE("stall", add_tests)
+TEST_MAIN

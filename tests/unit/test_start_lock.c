@@ -31,7 +31,7 @@ static void teardown(void)
 	ck_assert_int_eq(rmdir(dir), 0);
 }
 
-START_TEST(a_lock_that_a_living_daemon_holds_is_refused_with_its_pid)
+TEST(a_lock_that_a_living_daemon_holds_is_refused_with_its_pid)
 {
 	_cleanup_(closep) int first = -1, second = -1;
 	char pid[32];
@@ -42,9 +42,8 @@ START_TEST(a_lock_that_a_living_daemon_holds_is_refused_with_its_pid)
 	ck_assert_ptr_nonnull(strstr(error.text, pid));
 	ck_assert_int_eq(second, -1);
 }
-END_TEST
 
-START_TEST(a_lock_whose_holder_has_gone_is_taken)
+TEST(a_lock_whose_holder_has_gone_is_taken)
 {
 	_cleanup_(closep) int first = -1, second = -1;
 
@@ -53,9 +52,8 @@ START_TEST(a_lock_whose_holder_has_gone_is_taken)
 	first = -1;
 	ck_assert_int_eq(start_lock_take(path, false, &second, &error), 0);
 }
-END_TEST
 
-START_TEST(without_its_directory_the_error_says_what_to_make)
+TEST(without_its_directory_the_error_says_what_to_make)
 {
 	_cleanup_(closep) int fd = -1;
 
@@ -63,9 +61,8 @@ START_TEST(without_its_directory_the_error_says_what_to_make)
 			 -ENOENT);
 	ck_assert_ptr_nonnull(strstr(error.text, "does not exist: make it"));
 }
-END_TEST
 
-START_TEST(a_stale_socket_is_replaced_and_a_served_one_refused)
+TEST(a_stale_socket_is_replaced_and_a_served_one_refused)
 {
 	_cleanup_(closep) int stale = -1, fd = -1, second = -1;
 	bool is_bound = false;
@@ -79,9 +76,8 @@ START_TEST(a_stale_socket_is_replaced_and_a_served_one_refused)
 	ck_assert_int_eq(listen_socket_make(path, true, &is_bound, &second, &error), -EADDRINUSE);
 	ck_assert(!is_bound);
 }
-END_TEST
 
-START_TEST(a_users_own_socket_is_for_that_user_alone)
+TEST(a_users_own_socket_is_for_that_user_alone)
 {
 	_cleanup_(closep) int fd = -1;
 	bool is_bound = false;
@@ -91,9 +87,8 @@ START_TEST(a_users_own_socket_is_for_that_user_alone)
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_uint_eq(st.st_mode & 0777, 0600);
 }
-END_TEST
 
-START_TEST(a_path_that_is_no_socket_or_too_long_is_refused)
+TEST(a_path_that_is_no_socket_or_too_long_is_refused)
 {
 	char long_path[200];
 	int fd = open(path, O_CREAT | O_WRONLY, 0600);
@@ -108,9 +103,8 @@ START_TEST(a_path_that_is_no_socket_or_too_long_is_refused)
 	(void)unlink(path);
 	ck_assert_int_eq(listen_socket_check(path, &error), 0);
 }
-END_TEST
 
-START_TEST(without_systemd_no_socket_is_inherited)
+TEST(without_systemd_no_socket_is_inherited)
 {
 	bool is_handed_over = false;
 	int fd = -1;
@@ -119,18 +113,6 @@ START_TEST(without_systemd_no_socket_is_inherited)
 	ck_assert_int_eq(listen_socket_inherit(path, &fd, &is_handed_over, &error), 0);
 	ck_assert_int_eq(fd, -1);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_lock_that_a_living_daemon_holds_is_refused_with_its_pid);
-	tcase_add_test(tcase, a_lock_whose_holder_has_gone_is_taken);
-	tcase_add_test(tcase, without_its_directory_the_error_says_what_to_make);
-	tcase_add_test(tcase, a_stale_socket_is_replaced_and_a_served_one_refused);
-	tcase_add_test(tcase, a_users_own_socket_is_for_that_user_alone);
-	tcase_add_test(tcase, a_path_that_is_no_socket_or_too_long_is_refused);
-	tcase_add_test(tcase, without_systemd_no_socket_is_inherited);
-}
-
-SUITE("start_lock", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -45,7 +45,7 @@ static unsigned looks_until_over(void)
 	return 0;
 }
 
-START_TEST(an_import_that_hangs_is_given_up)
+TEST(an_import_that_hangs_is_given_up)
 {
 	ck_assert_uint_eq(looks_until_over(), 0); /* there is nothing to wait for */
 	hung_begin(&call, &import);
@@ -55,9 +55,8 @@ START_TEST(an_import_that_hangs_is_given_up)
 	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&call);
 }
-END_TEST
 
-START_TEST(a_transfer_that_hangs_is_not_given_up)
+TEST(a_transfer_that_hangs_is_not_given_up)
 {
 	struct hung_call other;
 
@@ -71,9 +70,8 @@ START_TEST(a_transfer_that_hangs_is_not_given_up)
 	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&other);
 }
-END_TEST
 
-START_TEST(a_transfer_that_hangs_before_any_byte_moves_is_given_up)
+TEST(a_transfer_that_hangs_before_any_byte_moves_is_given_up)
 {
 	store.lane_store.metrics.blocks_in_flight = 1;
 	hung_begin(&call, &transfer);
@@ -87,9 +85,8 @@ START_TEST(a_transfer_that_hangs_before_any_byte_moves_is_given_up)
 	hung_end(&call);
 	ck_assert_ptr_null(hung_next("cuFileRead", true));
 }
-END_TEST
 
-START_TEST(a_close_that_hangs_is_given_up_alone_and_beside_an_import)
+TEST(a_close_that_hangs_is_given_up_alone_and_beside_an_import)
 {
 	struct hung_call file;
 
@@ -100,9 +97,8 @@ START_TEST(a_close_that_hangs_is_given_up_alone_and_beside_an_import)
 	hung_end(&call);
 	hung_end(&file);
 }
-END_TEST
 
-START_TEST(a_call_of_a_file_system_that_moves_bytes_is_not_given_up)
+TEST(a_call_of_a_file_system_that_moves_bytes_is_not_given_up)
 {
 	struct hung_call file;
 
@@ -115,9 +111,8 @@ START_TEST(a_call_of_a_file_system_that_moves_bytes_is_not_given_up)
 	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&call);
 }
-END_TEST
 
-START_TEST(whatever_goes_on_begins_the_wait_anew)
+TEST(whatever_goes_on_begins_the_wait_anew)
 {
 	struct hung_call other;
 
@@ -138,17 +133,6 @@ START_TEST(whatever_goes_on_begins_the_wait_anew)
 	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&call);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, an_import_that_hangs_is_given_up);
-	tcase_add_test(tcase, a_transfer_that_hangs_is_not_given_up);
-	tcase_add_test(tcase, a_transfer_that_hangs_before_any_byte_moves_is_given_up);
-	tcase_add_test(tcase, a_close_that_hangs_is_given_up_alone_and_beside_an_import);
-	tcase_add_test(tcase, a_call_of_a_file_system_that_moves_bytes_is_not_given_up);
-	tcase_add_test(tcase, whatever_goes_on_begins_the_wait_anew);
-}
-
-SUITE("stop_wait", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

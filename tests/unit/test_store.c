@@ -23,7 +23,7 @@ static int make(const char *path, struct mailbox *mailbox, struct store **ret, s
 	return store_new(3, &config, mailbox, ret, error);
 }
 
-START_TEST(a_store_is_known_by_its_device)
+TEST(a_store_is_known_by_its_device)
 {
 	struct mailbox mailbox;
 	struct store *store;
@@ -41,7 +41,6 @@ START_TEST(a_store_is_known_by_its_device)
 	store_free(store);
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
 static const struct {
 	const char *path;
@@ -52,7 +51,7 @@ static const struct {
 	{ "/etc/passwd", -ENOTDIR },
 };
 
-START_TEST(a_path_that_is_no_store_is_named)
+TEST_TABLE(a_path_that_is_no_store_is_named, mistakes)
 {
 	struct mailbox mailbox;
 	struct store *store;
@@ -64,9 +63,8 @@ START_TEST(a_path_that_is_no_store_is_named)
 		      error.text);
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
-START_TEST(lanes_start_as_parallelism_asks_and_cores_allow)
+TEST(lanes_start_as_parallelism_asks_and_cores_allow)
 {
 	struct profile profile = PROFILE_DEFAULT;
 	struct mailbox mailbox;
@@ -86,9 +84,8 @@ START_TEST(lanes_start_as_parallelism_asks_and_cores_allow)
 	store_free(store);
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
-START_TEST(lanes_start_as_the_configuration_allows)
+TEST(lanes_start_as_the_configuration_allows)
 {
 	struct store_config config = {
 		.name = "nvme0", .path = directory(), .profile = PROFILE_DEFAULT, .max_lanes = 2
@@ -107,14 +104,5 @@ START_TEST(lanes_start_as_the_configuration_allows)
 	store_free(store);
 	mailbox_deinit(&mailbox);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_store_is_known_by_its_device);
-	tcase_add_loop_test(tcase, a_path_that_is_no_store_is_named, 0, N_ROWS(mistakes));
-	tcase_add_test(tcase, lanes_start_as_parallelism_asks_and_cores_allow);
-	tcase_add_test(tcase, lanes_start_as_the_configuration_allows);
-}
-
-SUITE("store", add_tests)
+TEST_MAIN

@@ -87,7 +87,7 @@ static const struct {
 	{ "none", NULL, NULL, NULL, 0, false },
 };
 
-START_TEST(one_socket_is_taken_if_it_is_for_this_process)
+TEST_LOOP(one_socket_is_taken_if_it_is_for_this_process, HAS_SYSTEMD ? N_ROWS(handed) : 0)
 {
 	_cleanup_(closep) int listen_fd = socket_at(path, SOCK_STREAM);
 	bool is_handed_over = false;
@@ -108,11 +108,10 @@ START_TEST(one_socket_is_taken_if_it_is_for_this_process)
 	ck_assert_ptr_null(getenv("LISTEN_FDS"));
 	ck_assert_ptr_null(getenv("LISTEN_FDNAMES"));
 }
-END_TEST
 
 enum wrong { ELSEWHERE, NOT_LISTENING, PACKETS, NO_SOCKET, N_WRONG };
 
-START_TEST(only_a_listening_stream_socket_at_the_path_is_taken)
+TEST_LOOP(only_a_listening_stream_socket_at_the_path_is_taken, HAS_SYSTEMD ? N_WRONG : 0)
 {
 	_cleanup_(closep) int fd = -1;
 	bool is_handed_over;
@@ -134,7 +133,6 @@ START_TEST(only_a_listening_stream_socket_at_the_path_is_taken)
 	ck_assert_int_eq(r, -EINVAL);
 	ck_assert_ptr_nonnull(strstr(error.text, path));
 }
-END_TEST
 
 /* ---- the stand-in ---- */
 
@@ -147,7 +145,7 @@ static const struct {
 	{ "no process", NULL, "1", 0 },
 };
 
-START_TEST(without_libsystemd_one_socket_is_for_this_process)
+TEST_TABLE(without_libsystemd_one_socket_is_for_this_process, without)
 {
 	int kept, r, flags;
 
@@ -162,19 +160,6 @@ START_TEST(without_libsystemd_one_socket_is_for_this_process)
 	ck_assert_int_eq(flags & FD_CLOEXEC, r ? FD_CLOEXEC : 0);
 	ck_assert_int_eq(sd_listen_fds(false), 0); /* the variables are gone */
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, remove_dir);
-	if (HAS_SYSTEMD) { /* the daemon of this build */
-		tcase_add_loop_test(tcase, one_socket_is_taken_if_it_is_for_this_process, 0,
-				    N_ROWS(handed));
-		tcase_add_loop_test(tcase, only_a_listening_stream_socket_at_the_path_is_taken, 0,
-				    N_WRONG);
-	}
-	tcase_add_loop_test(tcase, without_libsystemd_one_socket_is_for_this_process, 0,
-			    N_ROWS(without));
-}
-
-SUITE("systemd", add_tests)
+FIXTURE(setup, remove_dir)
+TEST_MAIN

@@ -122,7 +122,7 @@ static const struct {
 	{ "far behind it", 1 << 20, 5000, 0 },
 };
 
-START_TEST(a_bounced_read_copies_what_is_wanted)
+TEST_TABLE(a_bounced_read_copies_what_is_wanted, reads)
 {
 	struct block block = make(BOUNCED, BLOCK_READ, reads[_i].off, reads[_i].len, 7);
 
@@ -134,9 +134,8 @@ START_TEST(a_bounced_read_copies_what_is_wanted)
 		ck_assert_int_eq(memory[7 + i], byte_at(reads[_i].off + i));
 	ck_assert(memory[6] == 0x5a && memory[7 + block.best] == 0x5a);
 }
-END_TEST
 
-START_TEST(a_short_transfer_is_continued)
+TEST(a_short_transfer_is_continued)
 {
 	struct block block = make(BOUNCED, BLOCK_READ, 100, 60000, 1);
 
@@ -164,9 +163,8 @@ START_TEST(a_short_transfer_is_continued)
 	ck_assert(block.result >= 0 && block.best == 20000);
 	ck_assert_int_eq(lseek(buffered_fd, 0, SEEK_END), FILE_BYTES - 1 + 20000);
 }
-END_TEST
 
-START_TEST(memory_that_is_gone_is_the_ops_error)
+TEST(memory_that_is_gone_is_the_ops_error)
 {
 	struct block block;
 
@@ -181,9 +179,8 @@ START_TEST(memory_that_is_gone_is_the_ops_error)
 	threads_do(&block);
 	ck_assert(block.result == -EFAULT && block.best == 0);
 }
-END_TEST
 
-START_TEST(what_the_file_refuses_is_the_ops_error)
+TEST(what_the_file_refuses_is_the_ops_error)
 {
 	struct block block = make(DIRECT, BLOCK_WRITE, 100, 4096, 0); /* not aligned */
 
@@ -194,9 +191,8 @@ START_TEST(what_the_file_refuses_is_the_ops_error)
 	threads_do(&block);
 	ck_assert(block.result == -EBADF && block.best == 0);
 }
-END_TEST
 
-START_TEST(an_interrupted_call_is_not_repeated_forever)
+TEST(an_interrupted_call_is_not_repeated_forever)
 {
 	struct block block = make(DIRECT, BLOCK_READ, 0, 4096, 0);
 
@@ -204,7 +200,6 @@ START_TEST(an_interrupted_call_is_not_repeated_forever)
 	threads_do(&block);
 	ck_assert(block.result == -EINTR && block.best == 0);
 }
-END_TEST
 
 /* ---- on their way ---- */
 
@@ -259,7 +254,7 @@ static int await(struct block **ret_blocks, int n)
 	return engine_threads.reap(engine, ret_blocks, n);
 }
 
-START_TEST(users_share_their_own_work_queue_only)
+TEST(users_share_their_own_work_queue_only)
 {
 	struct worker_user *first, *second, *other;
 
@@ -273,9 +268,8 @@ START_TEST(users_share_their_own_work_queue_only)
 	worker_user_unref(&queues, other);
 	ck_assert_ptr_null(queues.users.first);
 }
-END_TEST
 
-START_TEST(a_block_goes_to_a_worker_and_comes_back)
+TEST(a_block_goes_to_a_worker_and_comes_back)
 {
 	struct extend_step step = { .off = FILE_BYTES, .len = 4096, .end = 1 << 20, .n_ranges = 1 };
 	struct block extension = { .operation = BLOCK_EXTEND, .target = &target, .step = &step };
@@ -305,9 +299,8 @@ START_TEST(a_block_goes_to_a_worker_and_comes_back)
 	ck_assert_int_eq(lseek(buffered_fd, 0, SEEK_END), FILE_BYTES + 4096);
 	teardown_engine();
 }
-END_TEST
 
-START_TEST(a_block_without_a_worker_is_not_taken_until_there_is_room) /* _i: may exceed max */
+TEST_LOOP(a_block_without_a_worker_is_not_taken_until_there_is_room, 2) /* _i: may exceed max */
 {
 	struct block *back[300];
 	unsigned n = 0;
@@ -336,7 +329,6 @@ START_TEST(a_block_without_a_worker_is_not_taken_until_there_is_room) /* _i: may
 		(void)await(back, 1);
 	teardown_engine();
 }
-END_TEST
 
 static void hang(struct work *work)
 {
@@ -350,7 +342,7 @@ static void no_room(struct work_room *room)
 	(void)room;
 }
 
-START_TEST(a_report_of_room_that_is_on_its_way_keeps_the_workers)
+TEST(a_report_of_room_that_is_on_its_way_keeps_the_workers)
 {
 	static struct work works[300];
 	struct work_room room = { .on_room = no_room };
@@ -376,20 +368,6 @@ START_TEST(a_report_of_room_that_is_on_its_way_keeps_the_workers)
 	ck_assert(workers_stop_waiting(&workers));
 	teardown_engine();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_loop_test(tcase, a_bounced_read_copies_what_is_wanted, 0, N_ROWS(reads));
-	tcase_add_test(tcase, a_short_transfer_is_continued);
-	tcase_add_test(tcase, memory_that_is_gone_is_the_ops_error);
-	tcase_add_test(tcase, what_the_file_refuses_is_the_ops_error);
-	tcase_add_test(tcase, an_interrupted_call_is_not_repeated_forever);
-	tcase_add_test(tcase, users_share_their_own_work_queue_only);
-	tcase_add_test(tcase, a_block_goes_to_a_worker_and_comes_back);
-	tcase_add_loop_test(tcase, a_block_without_a_worker_is_not_taken_until_there_is_room, 0, 2);
-	tcase_add_test(tcase, a_report_of_room_that_is_on_its_way_keeps_the_workers);
-}
-
-SUITE("threads", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-START_TEST(a_cancelled_op_awaits_its_blocks)
+TEST(a_cancelled_op_awaits_its_blocks)
 {
 	parts_setup();
 	parts_put(1, RING_OP_READ, 0, 12 * PARTS_BLOCK);
@@ -21,9 +21,8 @@ START_TEST(a_cancelled_op_awaits_its_blocks)
 	ck_assert_int_eq(parts_get().result, ring_result_failed(ECANCELED, 4 * PARTS_BLOCK));
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_cancelled_op_that_waits_for_a_worker_ends_at_once)
+TEST(a_cancelled_op_that_waits_for_a_worker_ends_at_once)
 {
 	parts_setup();
 	parts_put(1, RING_OP_FSYNC, 0, 0);
@@ -35,12 +34,5 @@ START_TEST(a_cancelled_op_that_waits_for_a_worker_ends_at_once)
 	ck_assert_int_eq(parts_get().result, ring_result_failed(ECANCELED, 0));
 	parts_teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_cancelled_op_awaits_its_blocks);
-	tcase_add_test(tcase, a_cancelled_op_that_waits_for_a_worker_ends_at_once);
-}
-
-SUITE("transfer", add_tests)
+TEST_MAIN

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-START_TEST(a_short_block_goes_on_at_a_boundary)
+TEST(a_short_block_goes_on_at_a_boundary)
 {
 	parts_setup();
 	parts_put(1, RING_OP_WRITE, 8192, PARTS_BLOCK);
@@ -21,7 +21,6 @@ START_TEST(a_short_block_goes_on_at_a_boundary)
 	ck_assert_int_eq(parts_get().result, PARTS_BLOCK);
 	parts_teardown();
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -36,7 +35,7 @@ static const struct {
 	{ "tried again", RING_OP_READ, { -EINTR, -EAGAIN, PARTS_BLOCK }, 3, PARTS_BLOCK },
 };
 
-START_TEST(a_result_reaches_the_op)
+TEST_TABLE(a_result_reaches_the_op, ends)
 {
 	parts_setup();
 	parts_put(1, ends[_i].opcode, 0, PARTS_BLOCK);
@@ -49,9 +48,8 @@ START_TEST(a_result_reaches_the_op)
 	ck_assert_msg(parts_get().result == ends[_i].result, "%s", ends[_i].what);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(an_error_names_the_bytes_before_it)
+TEST(an_error_names_the_bytes_before_it)
 {
 	int64_t result;
 
@@ -65,9 +63,8 @@ START_TEST(an_error_names_the_bytes_before_it)
 	ck_assert_int_eq(result, ring_result_failed(ENOSPC, PARTS_BLOCK));
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(memory_whose_blocks_stall_the_lane_is_banned)
+TEST(memory_whose_blocks_stall_the_lane_is_banned)
 {
 	const struct stall_table *stalls = &p.transfer.stalls;
 	const struct inode_id other = { .dev = 1 };
@@ -89,9 +86,8 @@ START_TEST(memory_whose_blocks_stall_the_lane_is_banned)
 				    p.turn.now_nsec + STALLS_BAN_NSEC));
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_returned_block_waits_for_a_worker_without_the_mode_lock)
+TEST(a_returned_block_waits_for_a_worker_without_the_mode_lock)
 {
 	struct op *op;
 
@@ -115,9 +111,8 @@ START_TEST(a_returned_block_waits_for_a_worker_without_the_mode_lock)
 	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 0);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_failed_block_of_a_worker_gives_the_mode_lock_back)
+TEST(a_failed_block_of_a_worker_gives_the_mode_lock_back)
 {
 	parts_setup();
 	atomic_store(&p.file.target.buffered_fd, 99);
@@ -138,7 +133,6 @@ START_TEST(a_failed_block_of_a_worker_gives_the_mode_lock_back)
 	ck_assert_int_eq(parts_get().result, PARTS_BLOCK);
 	parts_teardown();
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -151,7 +145,7 @@ static const struct {
 	{ "the end of the file before it", 20, 0 },
 };
 
-START_TEST(an_unaligned_read_is_copied_from_its_page)
+TEST_TABLE(an_unaligned_read_is_copied_from_its_page, pages)
 {
 	const struct block *block;
 
@@ -177,9 +171,8 @@ START_TEST(an_unaligned_read_is_copied_from_its_page)
 	ck_assert_uint_eq(p.admit.n_free_pages, BOUNCES);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_returned_unaligned_read_becomes_one_of_its_range)
+TEST(a_returned_unaligned_read_becomes_one_of_its_range)
 {
 	const struct block *block;
 
@@ -205,10 +198,9 @@ START_TEST(a_returned_unaligned_read_becomes_one_of_its_range)
 	ck_assert_uint_eq(p.channel.metrics.bytes_in_flight, 0);
 	parts_teardown();
 }
-END_TEST
 
 /* Beside these each block of a device seemed to have waited, and the window closed. */
-START_TEST(the_window_learns_nothing_from_blocks_that_no_device_did)
+TEST(the_window_learns_nothing_from_blocks_that_no_device_did)
 {
 	static const struct {
 		bool is_late; /* not there at the first look after io_submit() */
@@ -230,9 +222,8 @@ START_TEST(the_window_learns_nothing_from_blocks_that_no_device_did)
 	}
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(the_window_learns_of_gpu_memory_apart)
+TEST(the_window_learns_of_gpu_memory_apart)
 {
 	parts_setup();
 	p.slab.region.kind = REGION_GPU;
@@ -248,20 +239,5 @@ START_TEST(the_window_learns_of_gpu_memory_apart)
 	ck_assert_uint_eq(window_lowest_nsec(&p.admit.window, WINDOW_READ, PARTS_BLOCK), 0);
 	parts_teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, a_short_block_goes_on_at_a_boundary);
-	tcase_add_loop_test(tcase, a_result_reaches_the_op, 0, N_ROWS(ends));
-	tcase_add_test(tcase, an_error_names_the_bytes_before_it);
-	tcase_add_test(tcase, memory_whose_blocks_stall_the_lane_is_banned);
-	tcase_add_test(tcase, a_returned_block_waits_for_a_worker_without_the_mode_lock);
-	tcase_add_test(tcase, a_failed_block_of_a_worker_gives_the_mode_lock_back);
-	tcase_add_loop_test(tcase, an_unaligned_read_is_copied_from_its_page, 0, N_ROWS(pages));
-	tcase_add_test(tcase, a_returned_unaligned_read_becomes_one_of_its_range);
-	tcase_add_test(tcase, the_window_learns_nothing_from_blocks_that_no_device_did);
-	tcase_add_test(tcase, the_window_learns_of_gpu_memory_apart);
-}
-
-SUITE("transfer_end", add_tests)
+TEST_MAIN

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-START_TEST(an_op_goes_block_by_block)
+TEST(an_op_goes_block_by_block)
 {
 	parts_setup();
 	parts_put(7, RING_OP_READ, 0, 3 * PARTS_BLOCK);
@@ -29,9 +29,8 @@ START_TEST(an_op_goes_block_by_block)
 	ck_assert_int_eq(parts_get().result, 3 * PARTS_BLOCK);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_turn_starts_more_blocks_if_they_are_small)
+TEST_LOOP(a_turn_starts_more_blocks_if_they_are_small, 2)
 {
 	const uint64_t len = _i ? 4096 : PARTS_BLOCK;
 
@@ -47,9 +46,8 @@ START_TEST(a_turn_starts_more_blocks_if_they_are_small)
 		ck_assert_int_eq(parts_get().result, (int64_t)len);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(what_the_engine_does_not_take_is_tried_again)
+TEST(what_the_engine_does_not_take_is_tried_again)
 {
 	parts_setup();
 	p.fake.takes = 1;
@@ -65,7 +63,6 @@ START_TEST(what_the_engine_does_not_take_is_tried_again)
 	ck_assert_int_eq(parts_get().result, 3 * PARTS_BLOCK);
 	parts_teardown();
 }
-END_TEST
 
 static const struct {
 	const char *what;
@@ -81,7 +78,7 @@ static const struct {
 	{ "a write from misaligned memory", RING_OP_WRITE, 0, 131072, 1, BLOCK_WRITE, true, false },
 };
 
-START_TEST(a_block_that_may_block_goes_to_a_worker)
+TEST_TABLE(a_block_that_may_block_goes_to_a_worker, for_workers)
 {
 	const bool is_sync = !for_workers[_i].len;
 	const struct block *block;
@@ -117,9 +114,8 @@ START_TEST(a_block_that_may_block_goes_to_a_worker)
 	ck_assert_uint_eq(p.channel.n_at_workers, 0);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(an_op_without_a_worker_waits_outside_without_the_mode_lock)
+TEST(an_op_without_a_worker_waits_outside_without_the_mode_lock)
 {
 	parts_setup();
 	atomic_store(&p.file.target.buffered_fd, 99);
@@ -142,9 +138,8 @@ START_TEST(an_op_without_a_worker_waits_outside_without_the_mode_lock)
 	ck_assert_int_eq(parts_get().result, 200);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(gpu_memory_and_host_memory_do_not_take_each_others_workers)
+TEST(gpu_memory_and_host_memory_do_not_take_each_others_workers)
 {
 	struct worker_block *block;
 
@@ -175,9 +170,8 @@ START_TEST(gpu_memory_and_host_memory_do_not_take_each_others_workers)
 	ck_assert_uint_eq(p.channel.n_deep_at_workers, 0);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(the_window_admits_gpu_memory_as_it_does_host_memory)
+TEST(the_window_admits_gpu_memory_as_it_does_host_memory)
 {
 	parts_setup();
 	p.slab.region.kind = REGION_GPU;
@@ -204,10 +198,9 @@ START_TEST(the_window_admits_gpu_memory_as_it_does_host_memory)
 	ck_assert_uint_eq(p.admit.bytes_in_flight, 0);
 	parts_teardown();
 }
-END_TEST
 
 /* A full engine of the lane is no reason: workers need no room there. */
-START_TEST(gpu_memory_needs_no_room_in_the_lanes_engine)
+TEST(gpu_memory_needs_no_room_in_the_lanes_engine)
 {
 	parts_setup();
 	p.engine.depth = 0;
@@ -221,9 +214,8 @@ START_TEST(gpu_memory_needs_no_room_in_the_lanes_engine)
 	ck_assert_int_eq(parts_get().result, PARTS_BLOCK);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(the_engine_is_asked_what_it_can_do)
+TEST(the_engine_is_asked_what_it_can_do)
 {
 	struct engine_ops ops = parts_engine_ops;
 
@@ -264,9 +256,8 @@ START_TEST(the_engine_is_asked_what_it_can_do)
 	ck_assert_int_eq(parts_get().result, 4096);
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_file_is_extended_before_its_end_is_written)
+TEST(a_file_is_extended_before_its_end_is_written)
 {
 	const struct block *step;
 
@@ -294,10 +285,9 @@ START_TEST(a_file_is_extended_before_its_end_is_written)
 	ck_assert(!p.file.extension.is_running);
 	parts_teardown();
 }
-END_TEST
 
 /* Its depth is full of blocks that came back, so no other op of the channel can go before them. */
-START_TEST(returned_blocks_go_before_ops_that_need_their_depth)
+TEST(returned_blocks_go_before_ops_that_need_their_depth)
 {
 	struct op *returned, *other;
 	struct admit_head head;
@@ -328,10 +318,9 @@ START_TEST(returned_blocks_go_before_ops_that_need_their_depth)
 	(void)publish_run(&p.publish);
 	parts_teardown();
 }
-END_TEST
 
 /* _i: its memory is a GPU's. */
-START_TEST(admission_knows_the_memory_of_a_block)
+TEST_LOOP(admission_knows_the_memory_of_a_block, 2)
 {
 	struct admit_head head;
 	struct op *op;
@@ -355,9 +344,8 @@ START_TEST(admission_knows_the_memory_of_a_block)
 	(void)parts_get(); /* either error */
 	parts_teardown();
 }
-END_TEST
 
-START_TEST(a_side_lane_gets_blocks_of_its_part)
+TEST(a_side_lane_gets_blocks_of_its_part)
 {
 	static struct side_lane side;
 	const struct lane_board awake = { 0 };
@@ -387,23 +375,5 @@ START_TEST(a_side_lane_gets_blocks_of_its_part)
 	side_lane_deinit(&side);
 	parts_teardown();
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, an_op_goes_block_by_block);
-	tcase_add_loop_test(tcase, a_turn_starts_more_blocks_if_they_are_small, 0, 2);
-	tcase_add_test(tcase, what_the_engine_does_not_take_is_tried_again);
-	tcase_add_loop_test(tcase, a_block_that_may_block_goes_to_a_worker, 0, N_ROWS(for_workers));
-	tcase_add_test(tcase, an_op_without_a_worker_waits_outside_without_the_mode_lock);
-	tcase_add_test(tcase, gpu_memory_and_host_memory_do_not_take_each_others_workers);
-	tcase_add_test(tcase, the_window_admits_gpu_memory_as_it_does_host_memory);
-	tcase_add_test(tcase, gpu_memory_needs_no_room_in_the_lanes_engine);
-	tcase_add_test(tcase, the_engine_is_asked_what_it_can_do);
-	tcase_add_test(tcase, a_file_is_extended_before_its_end_is_written);
-	tcase_add_test(tcase, returned_blocks_go_before_ops_that_need_their_depth);
-	tcase_add_loop_test(tcase, admission_knows_the_memory_of_a_block, 0, 2);
-	tcase_add_test(tcase, a_side_lane_gets_blocks_of_its_part);
-}
-
-SUITE("transfer_start", add_tests)
+TEST_MAIN

@@ -46,7 +46,7 @@ static void teardown(void)
 	event_base_free(base);
 }
 
-START_TEST(a_user_with_many_sessions_gets_as_many_turns_as_a_user_with_one)
+TEST(a_user_with_many_sessions_gets_as_many_turns_as_a_user_with_one)
 {
 	struct turn_owner many = { 0 }, one = { 0 };
 	struct asking all[] = {
@@ -61,9 +61,8 @@ START_TEST(a_user_with_many_sessions_gets_as_many_turns_as_a_user_with_one)
 	ck_assert_int_eq(event_base_dispatch(base), 1); /* until there is no turn any more */
 	ck_assert_str_eq(served, "aXbXcXabc");
 }
-END_TEST
 
-START_TEST(a_turn_that_is_queued_is_not_queued_again)
+TEST(a_turn_that_is_queued_is_not_queued_again)
 {
 	struct turn_owner owner = { 0 };
 	struct asking one = { .turn.owner = &owner, .letter = 'a', .n_left = 1 };
@@ -73,7 +72,6 @@ START_TEST(a_turn_that_is_queued_is_not_queued_again)
 	ck_assert_int_eq(event_base_dispatch(base), 1);
 	ck_assert_str_eq(served, "a");
 }
-END_TEST
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
 {
@@ -84,7 +82,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	endless->n_left = 1; /* it ends with its next turn */
 }
 
-START_TEST(turns_without_end_hid_all_other_events)
+TEST(turns_without_end_hid_all_other_events)
 {
 	struct turn_owner owner = { 0 };
 	struct asking endless = { .turn.owner = &owner, .letter = 'a', .n_left = UINT32_MAX };
@@ -102,14 +100,6 @@ START_TEST(turns_without_end_hid_all_other_events)
 	(void)close(fds[0]);
 	(void)close(fds[1]);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, a_user_with_many_sessions_gets_as_many_turns_as_a_user_with_one);
-	tcase_add_test(tcase, a_turn_that_is_queued_is_not_queued_again);
-	tcase_add_test(tcase, turns_without_end_hid_all_other_events);
-}
-
-SUITE("turns", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

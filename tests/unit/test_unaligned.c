@@ -39,7 +39,7 @@ static const struct {
 	{ "up to the last", { INT64_MAX - 131072, 131072, 4095, 512, 512, false }, 1, 4095, false },
 };
 
-START_TEST(only_the_aligned_middle_goes_direct)
+TEST_TABLE(only_the_aligned_middle_goes_direct, cuts)
 {
 	struct unaligned_cut cut = unaligned_cut(&cuts[_i].range);
 
@@ -48,9 +48,8 @@ START_TEST(only_the_aligned_middle_goes_direct)
 		      "%s: head %u, tail %u%s", cuts[_i].what, cut.head, cut.tail,
 		      cut.is_misaligned ? ", misaligned" : "");
 }
-END_TEST
 
-START_TEST(a_cover_is_whole_units)
+TEST(a_cover_is_whole_units)
 {
 	struct unaligned_cover cover = unaligned_cover(4095, 2, 4096);
 
@@ -62,9 +61,8 @@ START_TEST(a_cover_is_whole_units)
 	cover = unaligned_cover(INT64_MAX - 1, 1, 65536);
 	ck_assert_uint_eq(cover.off + cover.len, UINT64_C(1) << 63);
 }
-END_TEST
 
-START_TEST(bounce_pages_are_bounded_and_come_back)
+TEST(bounce_pages_are_bounded_and_come_back)
 {
 	struct bounces bounces = { 0 };
 	uint64_t pages[BOUNCES];
@@ -87,9 +85,8 @@ START_TEST(bounce_pages_are_bounded_and_come_back)
 	bounce_give(&bounces, pages[BOUNCES - 1]);
 	bounces_deinit(&bounces);
 }
-END_TEST
 
-START_TEST(memory_that_is_gone_is_an_error_and_no_fault)
+TEST(memory_that_is_gone_is_an_error_and_no_fault)
 {
 	char from[10000];
 	char *to = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -106,14 +103,5 @@ START_TEST(memory_that_is_gone_is_an_error_and_no_fault)
 	ck_assert_int_eq(bounce_copy(to, from, 0, &done), 0);
 	ck_assert_int_eq(munmap(to, 4096), 0);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, only_the_aligned_middle_goes_direct, 0, N_ROWS(cuts));
-	tcase_add_test(tcase, a_cover_is_whole_units);
-	tcase_add_test(tcase, bounce_pages_are_bounded_and_come_back);
-	tcase_add_test(tcase, memory_that_is_gone_is_an_error_and_no_fault);
-}
-
-SUITE("unaligned", add_tests)
+TEST_MAIN

@@ -53,7 +53,7 @@ static struct user *get(uid_t uid)
 	return user;
 }
 
-START_TEST(sessions_of_one_uid_share_a_user_until_the_last_goes)
+TEST(sessions_of_one_uid_share_a_user_until_the_last_goes)
 {
 	struct user *first = get(1000), *second = get(1000), *other = get(1001);
 
@@ -66,9 +66,8 @@ START_TEST(sessions_of_one_uid_share_a_user_until_the_last_goes)
 	user_unref(second);
 	user_unref(other);
 }
-END_TEST
 
-START_TEST(room_is_told_once_when_a_bound_is_left)
+TEST(room_is_told_once_when_a_bound_is_left)
 {
 	struct user *user = get(1000);
 	struct charge charges[2] = { 0 };
@@ -91,9 +90,8 @@ START_TEST(room_is_told_once_when_a_bound_is_left)
 	ck_assert_uint_eq(n_room, 1);
 	user_unref(user);
 }
-END_TEST
 
-START_TEST(unread_descriptors_of_a_user_are_at_most_a_quarter_of_what_others_leave)
+TEST(unread_descriptors_of_a_user_are_at_most_a_quarter_of_what_others_leave)
 {
 	struct user *first = get(1000), *second = get(1001), *newcomer = get(1002);
 
@@ -121,9 +119,8 @@ START_TEST(unread_descriptors_of_a_user_are_at_most_a_quarter_of_what_others_lea
 	user_unref(second);
 	user_unref(newcomer);
 }
-END_TEST
 
-START_TEST(a_user_at_its_bound_is_out_of_files)
+TEST(a_user_at_its_bound_is_out_of_files)
 {
 	struct user *user = get(1000);
 	struct charge charge = { 0 };
@@ -135,9 +132,8 @@ START_TEST(a_user_at_its_bound_is_out_of_files)
 	quota_discharge(&charge);
 	user_unref(user);
 }
-END_TEST
 
-START_TEST(foreign_descriptors_are_closed_by_a_worker_and_counted_until_then)
+TEST(foreign_descriptors_are_closed_by_a_worker_and_counted_until_then)
 {
 	struct user *user = get(1000);
 	struct hung_who who = { 0 };
@@ -156,9 +152,8 @@ START_TEST(foreign_descriptors_are_closed_by_a_worker_and_counted_until_then)
 	ck_assert_int_eq(fcntl(fds[2], F_GETFD), -1);
 	user_unref(user);
 }
-END_TEST
 
-START_TEST(while_64_descriptors_wait_for_their_close_the_user_waits)
+TEST(while_64_descriptors_wait_for_their_close_the_user_waits)
 {
 	struct user *user = get(1000);
 	struct hung_who who = { 0 };
@@ -180,9 +175,8 @@ START_TEST(while_64_descriptors_wait_for_their_close_the_user_waits)
 	ck_assert_uint_eq(n_room, 1);
 	user_unref(user);
 }
-END_TEST
 
-START_TEST(without_descriptors_nothing_is_to_be_closed)
+TEST(without_descriptors_nothing_is_to_be_closed)
 {
 	struct user *user = get(1000);
 	struct hung_who who = { 0 };
@@ -193,19 +187,6 @@ START_TEST(without_descriptors_nothing_is_to_be_closed)
 	ck_assert_uint_eq(n_closed, 0);
 	user_unref(user);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_add_test(tcase, sessions_of_one_uid_share_a_user_until_the_last_goes);
-	tcase_add_test(tcase, room_is_told_once_when_a_bound_is_left);
-	tcase_add_test(tcase,
-		       unread_descriptors_of_a_user_are_at_most_a_quarter_of_what_others_leave);
-	tcase_add_test(tcase, a_user_at_its_bound_is_out_of_files);
-	tcase_add_test(tcase, foreign_descriptors_are_closed_by_a_worker_and_counted_until_then);
-	tcase_add_test(tcase, while_64_descriptors_wait_for_their_close_the_user_waits);
-	tcase_add_test(tcase, without_descriptors_nothing_is_to_be_closed);
-}
-
-SUITE("user", add_tests)
+FIXTURE(setup, teardown)
+TEST_MAIN

@@ -21,7 +21,7 @@ static bool wake(struct wakes *wakes, bool sleeps)
 	return wakes_end(wakes, since_nsec);
 }
 
-START_TEST(a_client_is_costly_after_long_wake_ups_within_a_second_and_this_is_reported_once)
+TEST(a_client_is_costly_after_long_wake_ups_within_a_second_and_this_is_reported_once)
 {
 	struct wakes wakes = { 0 };
 	unsigned n = 0, n_reports = 0;
@@ -37,9 +37,8 @@ START_TEST(a_client_is_costly_after_long_wake_ups_within_a_second_and_this_is_re
 		ck_assert(!wake(&wakes, false));
 	ck_assert(wakes_is_costly(&wakes));
 }
-END_TEST
 
-START_TEST(wake_ups_in_which_the_thread_did_not_run_do_not_count)
+TEST(wake_ups_in_which_the_thread_did_not_run_do_not_count)
 {
 	struct wakes wakes = { 0 };
 
@@ -47,9 +46,8 @@ START_TEST(wake_ups_in_which_the_thread_did_not_run_do_not_count)
 		ck_assert(!wake(&wakes, true));
 	ck_assert_uint_eq(wakes.n, 0);
 }
-END_TEST
 
-START_TEST(long_wake_ups_with_more_than_a_second_between_them_do_not_add_up)
+TEST(long_wake_ups_with_more_than_a_second_between_them_do_not_add_up)
 {
 	struct wakes wakes = { 0 };
 
@@ -59,15 +57,5 @@ START_TEST(long_wake_ups_with_more_than_a_second_between_them_do_not_add_up)
 	(void)wake(&wakes, false);
 	ck_assert(!wakes_is_costly(&wakes));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(
-		tcase,
-		a_client_is_costly_after_long_wake_ups_within_a_second_and_this_is_reported_once);
-	tcase_add_test(tcase, wake_ups_in_which_the_thread_did_not_run_do_not_count);
-	tcase_add_test(tcase, long_wake_ups_with_more_than_a_second_between_them_do_not_add_up);
-}
-
-SUITE("wakes", add_tests)
+TEST_MAIN

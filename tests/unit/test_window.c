@@ -58,7 +58,7 @@ static const struct {
 	{ "far away: what is under way does not wait", 1, 20 * MSEC, KIB(64), MIB(18), MIB(22) },
 };
 
-START_TEST(it_comes_to_what_the_device_needs_and_a_little)
+TEST_TABLE(it_comes_to_what_the_device_needs_and_a_little, devices)
 {
 	uint64_t now = 0;
 
@@ -73,9 +73,8 @@ START_TEST(it_comes_to_what_the_device_needs_and_a_little)
 				      "%s: %ju", devices[_i].what, (uintmax_t)window.bytes);
 	}
 }
-END_TEST
 
-START_TEST(it_follows_a_device_that_changes)
+TEST(it_follows_a_device_that_changes)
 {
 	uint64_t now;
 
@@ -87,9 +86,8 @@ START_TEST(it_follows_a_device_that_changes)
 	(void)run(now, 12000 * MSEC, 14, 300000, KIB(256));
 	ck_assert_uint_gt(window.bytes, MIB(5));
 }
-END_TEST
 
-START_TEST(it_keeps_its_bounds)
+TEST(it_keeps_its_bounds)
 {
 	setup();
 	window_set_most(&window, MIB(1));
@@ -99,9 +97,8 @@ START_TEST(it_keeps_its_bounds)
 	window_set_most(&window, KIB(64)); /* an administrator may want less than the least */
 	ck_assert_uint_eq(window_bytes(&window), KIB(64));
 }
-END_TEST
 
-START_TEST(it_grows_only_where_it_was_full)
+TEST(it_grows_only_where_it_was_full)
 {
 	setup();
 	for (uint64_t i = 1; i <= 1000; i++) /* each as fast as can be */
@@ -112,9 +109,8 @@ START_TEST(it_grows_only_where_it_was_full)
 		window_note_done(&window, false, KIB(256), 100000, true, i * 100000);
 	ck_assert_uint_eq(window_bytes(&window), WINDOW_START_BYTES / 8 * 9);
 }
-END_TEST
 
-START_TEST(an_interval_has_some_blocks)
+TEST(an_interval_has_some_blocks)
 {
 	setup();
 	window.bytes = MIB(8); /* of which enough can wait */
@@ -126,9 +122,8 @@ START_TEST(an_interval_has_some_blocks)
 	window_note_done(&window, false, KIB(256), 9 * MSEC, true, 160 * MSEC);
 	ck_assert_uint_eq(window_bytes(&window), MIB(7));
 }
-END_TEST
 
-START_TEST(latencies_are_compared_within_a_kind)
+TEST(latencies_are_compared_within_a_kind)
 {
 	setup();
 	for (unsigned kind = 0; kind < WINDOW_KINDS; kind++)
@@ -136,9 +131,8 @@ START_TEST(latencies_are_compared_within_a_kind)
 	for (unsigned kind = 0; kind < WINDOW_KINDS; kind++)
 		ck_assert_uint_eq(window_lowest_nsec(&window, kind, 4096), 50000 + kind);
 }
-END_TEST
 
-START_TEST(the_lowest_latency_is_one_of_the_last_seconds)
+TEST(the_lowest_latency_is_one_of_the_last_seconds)
 {
 	setup();
 	ck_assert_uint_eq(window_lowest_nsec(&window, false, 4096), 0);
@@ -151,9 +145,8 @@ START_TEST(the_lowest_latency_is_one_of_the_last_seconds)
 		window_note_done(&window, false, 4096, 70000, false, i * 500 * MSEC);
 	ck_assert_uint_eq(window_lowest_nsec(&window, false, 4096), 70000);
 }
-END_TEST
 
-START_TEST(an_era_begins_with_the_least)
+TEST(an_era_begins_with_the_least)
 {
 	uint64_t now;
 
@@ -165,11 +158,10 @@ START_TEST(an_era_begins_with_the_least)
 	(void)run(now, 2 * WINDOW_INTERVAL_NSEC, 3, 100000, KIB(256));
 	ck_assert_uint_gt(window_bytes(&window), WINDOW_LEAST_BYTES);
 }
-END_TEST
 
 /* ---- the guard ---- */
 
-START_TEST(a_late_small_block_is_guarded_for_a_while)
+TEST(a_late_small_block_is_guarded_for_a_while)
 {
 	struct window_small one, other;
 
@@ -192,9 +184,8 @@ START_TEST(a_late_small_block_is_guarded_for_a_while)
 	ck_assert_uint_ne(window_guard(&window, 57 * MSEC), 0);
 	window_small_end(&window, &one);
 }
-END_TEST
 
-START_TEST(late_is_beside_what_such_blocks_take)
+TEST(late_is_beside_what_such_blocks_take)
 {
 	struct window_small small;
 
@@ -205,9 +196,8 @@ START_TEST(late_is_beside_what_such_blocks_take)
 	ck_assert_uint_ne(window_guard(&window, 22 * MSEC + 1), 0);
 	window_small_end(&window, &small);
 }
-END_TEST
 
-START_TEST(a_hung_block_is_guarded_no_more)
+TEST(a_hung_block_is_guarded_no_more)
 {
 	struct window_small hung, small;
 
@@ -222,22 +212,5 @@ START_TEST(a_hung_block_is_guarded_no_more)
 	ck_assert_uint_ne(window_guard(&window, 1006 * MSEC), 0);
 	window_small_end(&window, &small);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, it_comes_to_what_the_device_needs_and_a_little, 0,
-			    N_ROWS(devices));
-	tcase_add_test(tcase, it_follows_a_device_that_changes);
-	tcase_add_test(tcase, it_keeps_its_bounds);
-	tcase_add_test(tcase, it_grows_only_where_it_was_full);
-	tcase_add_test(tcase, an_interval_has_some_blocks);
-	tcase_add_test(tcase, latencies_are_compared_within_a_kind);
-	tcase_add_test(tcase, the_lowest_latency_is_one_of_the_last_seconds);
-	tcase_add_test(tcase, an_era_begins_with_the_least);
-	tcase_add_test(tcase, a_late_small_block_is_guarded_for_a_while);
-	tcase_add_test(tcase, late_is_beside_what_such_blocks_take);
-	tcase_add_test(tcase, a_hung_block_is_guarded_no_more);
-}
-
-SUITE("window", add_tests)
+TEST_MAIN

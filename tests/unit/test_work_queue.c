@@ -41,7 +41,7 @@ static void task_run(struct work *work)
 		(void)sem_post(task->done);
 }
 
-START_TEST(one_thread_does_work_in_order)
+TEST(one_thread_does_work_in_order)
 {
 	struct work_queue *work_queue;
 	struct task tasks[100];
@@ -61,9 +61,8 @@ START_TEST(one_thread_does_work_in_order)
 	ck_assert_str_eq(tasks[0].thread_name, "one");
 	ck_assert(tasks[0].is_blocking_signals);
 }
-END_TEST
 
-START_TEST(work_that_hangs_leaves_the_other_threads)
+TEST(work_that_hangs_leaves_the_other_threads)
 {
 	struct work_queue *work_queue;
 	struct task hung[2] = { { .number = 1 }, { .number = 2 } }, other = { .number = 3 };
@@ -89,7 +88,6 @@ START_TEST(work_that_hangs_leaves_the_other_threads)
 	ck_assert_int_eq(n_run, 3);
 	ck_assert_str_eq(other.thread_name, "a-name-that-is-");
 }
-END_TEST
 
 /* Threads of this name: a sanitizer may have others. */
 static unsigned count_threads_in(const char *name, const char *states)
@@ -148,7 +146,7 @@ static void on_room(struct work_room *room)
 	(void)sem_post(&container_of(room, struct waiting_room, room)->told);
 }
 
-START_TEST(work_that_does_not_begin_at_once_is_told_of_room)
+TEST(work_that_does_not_begin_at_once_is_told_of_room)
 {
 	struct task hung = { .work.run = task_run }, late = { .work.run = task_run };
 	struct waiting_room waits = { .room.on_room = on_room };
@@ -172,9 +170,8 @@ START_TEST(work_that_does_not_begin_at_once_is_told_of_room)
 	ck_assert_int_eq(n_run, 2);
 	ck_assert_int_eq(sem_trywait(&waits.told), -1);
 }
-END_TEST
 
-START_TEST(overflow_threads_are_shared_and_none_takes_more_than_it_leaves)
+TEST(overflow_threads_are_shared_and_none_takes_more_than_it_leaves)
 {
 	static struct task tasks[3][WORK_QUEUE_OVERFLOW_MAX + 8];
 	/* 2 of its own and half of all, one third of what is left, and what its bound says */
@@ -211,9 +208,8 @@ START_TEST(overflow_threads_are_shared_and_none_takes_more_than_it_leaves)
 		(void)sem_post(&go);
 	work_queue_free(work_queues[0]);
 }
-END_TEST
 
-START_TEST(only_work_that_may_exceed_max_runs_on_overflow_threads)
+TEST(only_work_that_may_exceed_max_runs_on_overflow_threads)
 {
 	static struct task tasks[20], more[20];
 	struct waiting_room waits = { .room.on_room = on_room };
@@ -244,9 +240,8 @@ START_TEST(only_work_that_may_exceed_max_runs_on_overflow_threads)
 	work_queue_free(work_queue);
 	ck_assert_int_eq(n_run, 29);
 }
-END_TEST
 
-START_TEST(a_queue_that_got_no_overflow_thread_was_not_served_when_another_queue_ended_some)
+TEST(a_queue_that_got_no_overflow_thread_was_not_served_when_another_queue_ended_some)
 {
 	static struct task tasks[2][WORK_QUEUE_OVERFLOW_MAX], queued, later;
 	const unsigned n[2] = { 2 + WORK_QUEUE_OVERFLOW_MAX / 2, 2 + WORK_QUEUE_OVERFLOW_MAX / 4 };
@@ -281,11 +276,10 @@ START_TEST(a_queue_that_got_no_overflow_thread_was_not_served_when_another_queue
 	for (int i = 0; i < 2; i++)
 		work_queue_free(work_queues[i]);
 }
-END_TEST
 
 #define QUEUES 11 /* so many queues take all overflow threads: half, a quarter, and so on */
 
-START_TEST(a_queue_that_waits_for_an_overflow_thread_is_freed_although_no_other_thread_ends)
+TEST(a_queue_that_waits_for_an_overflow_thread_is_freed_although_no_other_thread_ends)
 {
 	static struct task tasks[WORK_QUEUE_OVERFLOW_MAX + 2 * QUEUES + 2];
 	struct work_queue *work_queues[QUEUES + 1];
@@ -313,9 +307,8 @@ START_TEST(a_queue_that_waits_for_an_overflow_thread_is_freed_although_no_other_
 	for (int i = 0; i < QUEUES; i++)
 		work_queue_free(work_queues[i]);
 }
-END_TEST
 
-START_TEST(threads_without_work_end_and_others_start_when_there_is_some)
+TEST(threads_without_work_end_and_others_start_when_there_is_some)
 {
 	struct work_queue *work_queue;
 	struct task tasks[3] = { 0 };
@@ -333,9 +326,8 @@ START_TEST(threads_without_work_end_and_others_start_when_there_is_some)
 	work_queue_free(work_queue);
 	ck_assert_int_eq(n_run, 3);
 }
-END_TEST
 
-START_TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
+TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
 {
 	struct work_queue *work_queue;
 
@@ -343,9 +335,8 @@ START_TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
 	work_queue_free(work_queue);
 	work_queue_free(NULL);
 }
-END_TEST
 
-START_TEST(without_threads_the_fallback_does_it_in_order_and_by_turns)
+TEST_LOOP(without_threads_the_fallback_does_it_in_order_and_by_turns, HAS_SHADOW_MEMORY ? 0 : 1)
 {
 	struct rlimit none = { 0, 0 };
 	struct work_queue *work_queue, *other;
@@ -379,9 +370,8 @@ START_TEST(without_threads_the_fallback_does_it_in_order_and_by_turns)
 	ck_assert(!pthread_equal(tasks[49].thread, pthread_self()));
 	ck_assert_str_eq(alone.thread_name, "fallback");
 }
-END_TEST
 
-START_TEST(a_queue_that_is_left_runs_what_is_queued_and_nobody_waits)
+TEST(a_queue_that_is_left_runs_what_is_queued_and_nobody_waits)
 {
 	struct work_queue *work_queue;
 	struct task hung = { .work.run = task_run, .number = 1 };
@@ -404,9 +394,8 @@ START_TEST(a_queue_that_is_left_runs_what_is_queued_and_nobody_waits)
 		(void)usleep(1000);
 	work_queue_leave(NULL);
 }
-END_TEST
 
-START_TEST(the_last_thread_of_a_queue_that_is_left_frees_it)
+TEST(the_last_thread_of_a_queue_that_is_left_frees_it)
 {
 	struct work_queue *work_queues[20];
 	struct task tasks[20][4];
@@ -428,32 +417,5 @@ START_TEST(the_last_thread_of_a_queue_that_is_left_frees_it)
 		(void)usleep(1000);
 	ck_assert_int_eq(n_run, 20 * 4);
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_test(tcase, one_thread_does_work_in_order);
-	tcase_add_test(tcase, work_that_hangs_leaves_the_other_threads);
-	tcase_add_test(tcase, threads_without_work_end_and_others_start_when_there_is_some);
-	tcase_add_test(tcase, work_that_does_not_begin_at_once_is_told_of_room);
-	tcase_add_test(tcase, overflow_threads_are_shared_and_none_takes_more_than_it_leaves);
-	tcase_add_test(tcase, only_work_that_may_exceed_max_runs_on_overflow_threads);
-	tcase_add_test(
-		tcase,
-		a_queue_that_got_no_overflow_thread_was_not_served_when_another_queue_ended_some);
-	tcase_add_test(
-		tcase,
-		a_queue_that_waits_for_an_overflow_thread_is_freed_although_no_other_thread_ends);
-	tcase_add_test(tcase, a_helper_without_work_starts_no_thread_and_can_be_freed);
-	tcase_add_test(tcase, a_queue_that_is_left_runs_what_is_queued_and_nobody_waits);
-	tcase_add_test(tcase, the_last_thread_of_a_queue_that_is_left_frees_it);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	tcase_add_test(
-		tcase,
-		without_threads_the_fallback_does_it_in_order_and_by_turns); /* shadow memory needs room */
-#else
-	(void)without_threads_the_fallback_does_it_in_order_and_by_turns;
-#endif
-}
-
-SUITE("work queue", add_tests)
+TEST_MAIN

@@ -14,7 +14,7 @@ static const struct {
 	{ "2", -EINVAL, true },
 };
 
-START_TEST(only_these_words_are_read)
+TEST_TABLE(only_these_words_are_read, words)
 {
 	bool is_yes = true; /* a failure changes nothing */
 
@@ -25,11 +25,5 @@ START_TEST(only_these_words_are_read)
 	ck_assert_int_eq(yes_no_parse(words[_i].text, &is_yes), words[_i].result);
 	ck_assert(is_yes == (words[_i].result == 0 && words[_i].is_yes));
 }
-END_TEST
 
-static void add_tests(TCase *tcase)
-{
-	tcase_add_loop_test(tcase, only_these_words_are_read, 0, N_ROWS(words));
-}
-
-SUITE("yes_no", add_tests)
+TEST_MAIN
