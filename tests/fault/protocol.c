@@ -227,6 +227,7 @@ static const struct {
 TEST_TABLE(c3_frame, frames, "C3 a bad frame ends the session, with a line in the log")
 {
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	struct daemon *daemon = daemon_start(NULL);
 
 	beside_start(daemon);
@@ -235,6 +236,8 @@ TEST_TABLE(c3_frame, frames, "C3 a bad frame ends the session, with a line in th
 	else
 		raw_connect(&raw, daemon);
 	raw_send_bytes(&raw, frames[row].bytes, frames[row].len, NULL, 0);
+	raw_receive(&raw, &answer);
+	answer_check_fails(&answer, -EPROTO, "the daemon closes the connection");
 	raw_wait_closed(&raw);
 	daemon_log_wait(daemon, "client ");
 	beside_ok();
