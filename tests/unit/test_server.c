@@ -3,6 +3,8 @@
  */
 #include "daemon/control/server.h"
 
+#include "daemon/control/service.h"
+#include "tests/unit/file_text.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/temp_dir.h"
 
@@ -53,6 +55,12 @@ TEST(a_stop_closes_clients_that_were_not_accepted)
 	server_stop(server);
 	ck_assert_int_eq(recv(fd, &byte, 1, 0), 0);
 	(void)close(fd);
+}
+
+TEST(one_user_filled_the_bound_of_sockets_whose_close_hangs)
+{
+	/* More than the descriptors of one user: systemd's hard limit for users. */
+	ck_assert_uint_gt(unit_descriptors() / SERVICE_CLOSING_DIVISOR, 524288);
 }
 
 FIXTURE(setup, teardown)
