@@ -44,7 +44,6 @@ static struct {
 	struct channel *channel;
 	struct ring_client ring;
 	bool was_removed;
-	const char *why_broken;
 	char *memory;
 } t;
 
@@ -59,7 +58,7 @@ static inline void on_broken(struct channel *channel, const char *why, void *arg
 {
 	(void)channel;
 	(void)arg;
-	t.why_broken = why;
+	ck_abort_msg("%s", why);
 }
 
 static inline void run_main_inbox(void)
