@@ -42,7 +42,7 @@ struct bench_needs {
 	uint32_t loops;	     /* that one bench_measure() may have at most */
 	bool can_resume;     /* it has --resume */
 	bool sets_profiles;  /* a user without that right is refused first */
-	size_t shared_bytes; /* of each process, if bench_call() needs more */
+	size_t shared_bytes; /* of each process, if the kind's calls need more */
 };
 
 struct bench_known {
