@@ -40,7 +40,7 @@ enum engine_kind {
 	N_ENGINE_KINDS
 };
 
-/* The way of GPU memory.  The words of the key are in this order. */
+/* The path of GPU memory.  The words of the key are in this order. */
 enum gpu_engine {
 	GPU_ENGINE_AUTO,   /* cuFile, where it moves bytes without a copy; else as LIBAIO */
 	GPU_ENGINE_LIBAIO, /* clients copy it through pinned memory */

@@ -255,7 +255,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->config->spin_usec;
 	ours.max_files = session_max_files(session);
-	ours.gpu_way = path.path;
+	ours.gpu_path = path.path;
 	ours.gpu_why = (char *)(uintptr_t)hello_gpu_why(hello, &path);	  /* only read */
 	ours.log_place = (char *)(uintptr_t)log_place(session->peer.uid); /* only read */
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);

@@ -396,7 +396,7 @@ static int gpus_to_wire(const struct service *service, Wire__StatusReply *wire)
 	const struct gpu_report *report = gpu_probe_report(probe);
 	char cufile[GPU_TEXT_BYTES] = "";
 
-	if (!report && path.path != WIRE__GPU_WAY__GPU_DIRECT)
+	if (!report && path.path != WIRE__GPU_PATH__GPU_DIRECT)
 		return 0;
 	if (!report) /* the configuration demands GPUs: it says that there are none */
 		report = &none;

@@ -29,7 +29,7 @@ static bool has_obstacle(const struct gpu_report *report, char why[ERROR_TEXT_BY
 
 struct gpu_path gpu_path(enum gpu_engine engine, const struct gpu_report *report, bool is_probing)
 {
-	struct gpu_path path = { .path = WIRE__GPU_WAY__GPU_COPY };
+	struct gpu_path path = { .path = WIRE__GPU_PATH__GPU_COPY };
 
 	if (engine == GPU_ENGINE_LIBAIO)
 		(void)snprintf(path.why, sizeof(path.why),
@@ -45,11 +45,11 @@ struct gpu_path gpu_path(enum gpu_engine engine, const struct gpu_report *report
 				       "the daemon has found no GPU on this host: see whether "
 				       "nvidia-smi finds one and restart the daemon, or set "
 				       "engine = auto");
-		path.path = WIRE__GPU_WAY__GPU_DIRECT;
+		path.path = WIRE__GPU_PATH__GPU_DIRECT;
 		return path;
 	}
 	if (is_probing || (path.can_import && !gpu_report_copies(report)))
-		path.path = WIRE__GPU_WAY__GPU_AUTO;
+		path.path = WIRE__GPU_PATH__GPU_AUTO;
 	return path;
 }
 
@@ -118,7 +118,7 @@ static int path_check(const struct gpu_requests *requests, bool must_import, str
 {
 	const struct gpu_path path = gpu_requests_path(requests);
 
-	if (path.can_import && (must_import || path.path != WIRE__GPU_WAY__GPU_COPY))
+	if (path.can_import && (must_import || path.path != WIRE__GPU_PATH__GPU_COPY))
 		return 0;
 	return error_set_plain(error, -EOPNOTSUPP, "the daemon does not use GPU memory: %s",
 			       path.why);

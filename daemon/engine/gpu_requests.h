@@ -55,7 +55,7 @@ struct gpu_client {
 };
 
 struct gpu_path {
-	Wire__GpuWay path;
+	Wire__GpuPath path;
 	bool can_import; /* where a client demands it; as far as is known: the probe may still run */
 	char why[ERROR_TEXT_BYTES]; /* the reason, for people */
 };

@@ -4,7 +4,7 @@
  * The store's first lane is home: it alone reads rings, keeps order, schedules and shows
  * completions (proto/README.md "Sleep and wake-up" is its loop).  The others do blocks that it gives them.
  * It sleeps only when it has nothing to take, nothing ended and nothing it may start; no system
- * call, lock or allocation on the way of an op but io_submit (on tmpfs: the read or write) and, for sleepers,
+ * call, lock or allocation on the path of an op but io_submit (on tmpfs: the read or write) and, for sleepers,
  * a doorbell.
  *
  * These functions: main thread.

@@ -37,7 +37,7 @@ struct extend_step next_block_extend_step(const struct op *op)
 	return next_step(op, &split);
 }
 
-/* Decides the way of a block that may lie behind the end of the file. */
+/* Decides the path of a block that may lie behind the end of the file. */
 static void look_at_extension(struct op *op, const struct split *split, struct next_block *next)
 {
 	struct extend_step step = next_step(op, split);

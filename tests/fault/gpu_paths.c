@@ -7,20 +7,21 @@
 
 static const struct {
 	const char *what, *standin, *keys;
-	Wire__GpuWay path;
+	Wire__GpuPath path;
 	bool has_feature;
 	const char *why;
 } paths[] = {
-	{ "auto with nvidia-fs", "nvfs=2.24", "", WIRE__GPU_WAY__GPU_AUTO, true, "nvidia-fs 2.24" },
-	{ "auto in compatibility mode", "", "", WIRE__GPU_WAY__GPU_COPY, true,
+	{ "auto with nvidia-fs", "nvfs=2.24", "", WIRE__GPU_PATH__GPU_AUTO, true,
+	  "nvidia-fs 2.24" },
+	{ "auto in compatibility mode", "", "", WIRE__GPU_PATH__GPU_COPY, true,
 	  "compatibility mode" },
-	{ "gds in compatibility mode", "", "engine = gds\n", WIRE__GPU_WAY__GPU_DIRECT, true,
+	{ "gds in compatibility mode", "", "engine = gds\n", WIRE__GPU_PATH__GPU_DIRECT, true,
 	  "compatibility mode" },
-	{ "libaio", "nvfs=2.24", "engine = libaio\n", WIRE__GPU_WAY__GPU_COPY, false,
+	{ "libaio", "nvfs=2.24", "engine = libaio\n", WIRE__GPU_PATH__GPU_COPY, false,
 	  "engine = libaio" },
 	{ "gds without cuFile", "cuFileDriverOpen=5001", "engine = gds\n",
-	  WIRE__GPU_WAY__GPU_DIRECT, false, "CU_FILE_DRIVER_NOT_INITIALIZED" },
-	{ "auto without a GPU", "cuInit=100", "", WIRE__GPU_WAY__GPU_COPY, false, "no GPU" },
+	  WIRE__GPU_PATH__GPU_DIRECT, false, "CU_FILE_DRIVER_NOT_INITIALIZED" },
+	{ "auto without a GPU", "cuInit=100", "", WIRE__GPU_PATH__GPU_COPY, false, "no GPU" },
 };
 
 TEST_TABLE(path, paths, "Hello names the path of GPU memory, and an import follows it")
@@ -45,7 +46,7 @@ TEST_TABLE(path, paths, "Hello names the path of GPU memory, and an import follo
 			 0,
 		 paths[row].has_feature);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
-	if (paths[row].has_feature && paths[row].path == WIRE__GPU_WAY__GPU_COPY) {
+	if (paths[row].has_feature && paths[row].path == WIRE__GPU_PATH__GPU_COPY) {
 		import_fails(&raw, &import, -EOPNOTSUPP, paths[row].why);
 		import.message.must_import = true;
 	}
@@ -75,7 +76,7 @@ TEST(probing, "an import that comes while the driver is asked waits for its answ
 	struct daemon *daemon = probing_start("engine = gds\n");
 
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
-	CHECK(features(&raw, daemon, WIRE__GPU_WAY__GPU_DIRECT, "not answered yet") &
+	CHECK(features(&raw, daemon, WIRE__GPU_PATH__GPU_DIRECT, "not answered yet") &
 	      RING_FEATURE_DEVICE);
 	raw_send(&raw, &request, NULL, 0);
 	CHECK(!wait_readable(raw.fd, 300000)); /* no answer can come */

@@ -19,7 +19,7 @@ static inline CUipcMemHandle handle_of(CUdeviceptr memory)
 
 /* ---- requests ---- */
 
-static inline uint64_t features(struct raw *raw, const struct daemon *daemon, Wire__GpuWay path,
+static inline uint64_t features(struct raw *raw, const struct daemon *daemon, Wire__GpuPath path,
 				const char *why)
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
@@ -32,7 +32,7 @@ static inline uint64_t features(struct raw *raw, const struct daemon *daemon, Wi
 	hello.features = UINT64_MAX;
 	raw_call_ok(raw, &request, NULL, 0, &answer);
 	reply = answer.reply->hello;
-	CHECK_EQ(reply->gpu_way, path);
+	CHECK_EQ(reply->gpu_path, path);
 	CHECK_MSG(strstr(reply->gpu_why, why), "%s", reply->gpu_why);
 	return reply->features;
 }

@@ -142,17 +142,17 @@ static inline char *gpu_reserve(void)
 static struct dsaio_conn conn;
 static struct gpu_memory regions;
 
-static inline void client_begin_with(uint64_t features, Wire__GpuWay way, bool is_direct_only)
+static inline void client_begin_with(uint64_t features, Wire__GpuPath way, bool is_direct_only)
 {
 	conn.facts.features = features;
-	conn.facts.gpu_way = way;
+	conn.facts.gpu_path = way;
 	gpu_memory_deinit(&regions);
 	gpu_memory_init(&regions, &conn, is_direct_only);
 	regions.pause_nsec = NEVER_NSEC;
 	regions.n_max = N_MAX;
 }
 
-static inline void client_begin(uint64_t features, Wire__GpuWay way)
+static inline void client_begin(uint64_t features, Wire__GpuPath way)
 {
 	client_begin_with(features, way, false);
 }
@@ -167,7 +167,7 @@ static inline void setup(void)
 	(void)pthread_mutex_init(&peer.lock, NULL);
 	ck_assert_int_eq(pthread_create(&peer.thread, NULL, peer_main, NULL), 0);
 	peer.is_running = true;
-	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_AUTO);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_AUTO);
 }
 
 /* The daemon has served all that was sent to it. */

@@ -38,9 +38,9 @@ TEST(other_memory_is_copied)
 	ck_assert_int_eq(use(buf), 0);
 	ck_assert_int_eq(use(NULL), 0);
 	ck_assert_uint_eq(seen().n_imports, 0);
-	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_COPY);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_COPY);
 	ck_assert_int_eq(use(memory), 0);
-	client_begin(0, WIRE__GPU_WAY__GPU_AUTO);
+	client_begin(0, WIRE__GPU_PATH__GPU_AUTO);
 	ck_assert_int_eq(use(memory), 0);
 	ck_assert_uint_eq(seen().n_imports, 0);
 }
@@ -51,7 +51,7 @@ TEST(a_range_that_passes_its_allocation_is_copied)
 	struct buffer_place place;
 
 	ck_assert_int_eq(ref(memory + 1, BYTES, &place), 0);
-	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_DIRECT);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_DIRECT);
 	ck_assert_int_eq(ref(memory + 1, BYTES, &place), -EFAULT);
 	ck_assert_msg(strstr(dsaio_error(), "within one allocation"), "%s", dsaio_error());
 }
@@ -60,21 +60,21 @@ TEST(a_program_may_demand_that_nothing_is_copied)
 {
 	char *memory = gpu_alloc(0), buf[16];
 
-	client_begin_with(0, WIRE__GPU_WAY__GPU_COPY, true);
+	client_begin_with(0, WIRE__GPU_PATH__GPU_COPY, true);
 	ck_assert_int_eq(use(memory), -EOPNOTSUPP);
 	ck_assert_msg(strstr(dsaio_error(), "as the test wants it") &&
 			      strstr(dsaio_error(), "DSAIO_GPU_DIRECT"),
 		      "%s", dsaio_error());
 	ck_assert_int_eq(use(buf), 0);
-	client_begin_with(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_AUTO, true);
+	client_begin_with(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_AUTO, true);
 	refuse(0, -ENODEV);
 	ck_assert_int_eq(use(memory), -ENODEV);
 	ck_assert_msg(strstr(dsaio_error(), "DSAIO_GPU_DIRECT"), "%s", dsaio_error());
 	ck_assert_int_eq(use(gpu_alloc(0)), 1);
 	/* the daemon would copy, but need not */
-	client_begin_with(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_COPY, true);
+	client_begin_with(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_COPY, true);
 	ck_assert_int_gt(use(gpu_alloc(0)), 0);
-	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_COPY);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_COPY);
 	ck_assert_int_eq(use(gpu_alloc(0)), 0);
 }
 
@@ -185,7 +185,7 @@ TEST(where_nothing_may_be_copied_a_region_goes_at_once)
 {
 	struct buffer_place place;
 
-	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_DIRECT);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_DIRECT);
 	ck_assert_int_eq(ref(gpu_alloc(0), 1, &place), 1);
 	for (unsigned i = 0; i < N_MAX; i++)
 		ck_assert_int_eq(use(gpu_alloc(0)), (int)i + 2);

@@ -47,12 +47,12 @@ TEST(imports_that_the_daemon_does_not_take_yet_are_tried_again_where_nothing_may
 {
 	char *memory = gpu_alloc(0);
 
-	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_DIRECT);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_DIRECT);
 	refuse(0, -EAGAIN);
 	refuse(1, -EAGAIN);
 	ck_assert_int_eq(use(memory), 1);
 	ck_assert_uint_eq(seen().n_imports, 3);
-	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_AUTO);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_AUTO);
 	refuse(3, -EAGAIN);
 	ck_assert_int_eq(use(memory), 0);
 	ck_assert_uint_eq(seen().n_imports, 4);
@@ -62,7 +62,7 @@ TEST_TABLE(a_refusal_is_an_error_where_nothing_may_be_copied, refusals)
 {
 	char *memory = gpu_alloc(0), buf[16];
 
-	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_WAY__GPU_DIRECT);
+	client_begin(RING_FEATURE_DEVICE, WIRE__GPU_PATH__GPU_DIRECT);
 	refuse(0, refusals[_i].error);
 	refuse(1, refusals[_i].error);
 	ck_assert_int_eq(use(memory), refusals[_i].error);
@@ -77,7 +77,7 @@ TEST(without_the_feature_nothing_is_asked)
 {
 	char *memory = gpu_alloc(0), buf[16];
 
-	client_begin(0, WIRE__GPU_WAY__GPU_DIRECT);
+	client_begin(0, WIRE__GPU_PATH__GPU_DIRECT);
 	ck_assert_int_eq(use(buf), 0);
 	ck_assert_int_eq(use(memory), -EOPNOTSUPP);
 	ck_assert_msg(strstr(dsaio_error(), "as the test wants it"), "%s", dsaio_error());

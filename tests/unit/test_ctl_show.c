@@ -124,7 +124,7 @@ TEST(what_is_absent_is_null_in_json)
 	status.gpus = &gpus;
 	ck_assert(json_has(&status, NULL, "\"problem\": null"));
 	ck_assert(json_has(&status, NULL, "\"way\": \"auto\""));
-	gpus.way = (Wire__GpuWay)99;
+	gpus.way = (Wire__GpuPath)99;
 	ck_assert(json_has(&status, NULL, "\"way\": \"?\""));
 }
 

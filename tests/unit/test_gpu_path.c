@@ -13,39 +13,39 @@ static const struct {
 	const char *what;
 	enum gpu_engine engine;
 	unsigned how;
-	Wire__GpuWay path;
+	Wire__GpuPath path;
 	bool can_import;
 	const char *why;
 } paths[] = {
-	{ "a host without a GPU", GPU_ENGINE_AUTO, NO_REPORT, WIRE__GPU_WAY__GPU_COPY, false,
+	{ "a host without a GPU", GPU_ENGINE_AUTO, NO_REPORT, WIRE__GPU_PATH__GPU_COPY, false,
 	  "no GPU" },
 	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, NO_REPORT,
-	  WIRE__GPU_WAY__GPU_DIRECT, false,
+	  WIRE__GPU_PATH__GPU_DIRECT, false,
 	  "no GPU on this host: see whether nvidia-smi finds one and restart the daemon" },
-	{ "the driver fails", GPU_ENGINE_AUTO, PROBLEM, WIRE__GPU_WAY__GPU_COPY, false,
+	{ "the driver fails", GPU_ENGINE_AUTO, PROBLEM, WIRE__GPU_PATH__GPU_COPY, false,
 	  "cannot be used: cuInit" },
-	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, PROBLEM, WIRE__GPU_WAY__GPU_DIRECT,
+	{ "the same, and copies are forbidden", GPU_ENGINE_GDS, PROBLEM, WIRE__GPU_PATH__GPU_DIRECT,
 	  false, "cannot be used: cuInit" },
-	{ "no cuFile", GPU_ENGINE_AUTO, NO_CUFILE, WIRE__GPU_WAY__GPU_COPY, false,
+	{ "no cuFile", GPU_ENGINE_AUTO, NO_CUFILE, WIRE__GPU_PATH__GPU_COPY, false,
 	  "without cuFile: not there" },
 	{ "no cuFile, and copies are forbidden", GPU_ENGINE_GDS, NO_CUFILE,
-	  WIRE__GPU_WAY__GPU_DIRECT, false, "without cuFile: not there" },
-	{ "nvidia-fs", GPU_ENGINE_AUTO, NVFS, WIRE__GPU_WAY__GPU_AUTO, true,
+	  WIRE__GPU_PATH__GPU_DIRECT, false, "without cuFile: not there" },
+	{ "nvidia-fs", GPU_ENGINE_AUTO, NVFS, WIRE__GPU_PATH__GPU_AUTO, true,
 	  "cuFile 1.17 with nvidia-fs 2.24" },
-	{ "P2PDMA", GPU_ENGINE_AUTO, P2PDMA, WIRE__GPU_WAY__GPU_AUTO, true,
+	{ "P2PDMA", GPU_ENGINE_AUTO, P2PDMA, WIRE__GPU_PATH__GPU_AUTO, true,
 	  "cuFile 1.17 with P2PDMA" },
-	{ "compatibility mode", GPU_ENGINE_AUTO, 0, WIRE__GPU_WAY__GPU_COPY, true,
+	{ "compatibility mode", GPU_ENGINE_AUTO, 0, WIRE__GPU_PATH__GPU_COPY, true,
 	  "cuFile 1.17 in compatibility mode" },
 	{ "compatibility mode, and copies are forbidden", GPU_ENGINE_GDS, 0,
-	  WIRE__GPU_WAY__GPU_DIRECT, true,
+	  WIRE__GPU_PATH__GPU_DIRECT, true,
 	  "cuFile 1.17 in compatibility mode, which copies in the daemon" },
-	{ "the probe runs", GPU_ENGINE_AUTO, PROBING, WIRE__GPU_WAY__GPU_AUTO, true,
+	{ "the probe runs", GPU_ENGINE_AUTO, PROBING, WIRE__GPU_PATH__GPU_AUTO, true,
 	  "not answered yet" },
 	{ "the probe runs, and copies are forbidden", GPU_ENGINE_GDS, PROBING,
-	  WIRE__GPU_WAY__GPU_DIRECT, true, "not answered yet" },
-	{ "copies are wanted", GPU_ENGINE_LIBAIO, NVFS, WIRE__GPU_WAY__GPU_COPY, false,
+	  WIRE__GPU_PATH__GPU_DIRECT, true, "not answered yet" },
+	{ "copies are wanted", GPU_ENGINE_LIBAIO, NVFS, WIRE__GPU_PATH__GPU_COPY, false,
 	  "engine = libaio" },
-	{ "the same while the probe runs", GPU_ENGINE_LIBAIO, PROBING, WIRE__GPU_WAY__GPU_COPY,
+	{ "the same while the probe runs", GPU_ENGINE_LIBAIO, PROBING, WIRE__GPU_PATH__GPU_COPY,
 	  false, "engine = libaio" },
 };
 

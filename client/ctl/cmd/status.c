@@ -143,12 +143,12 @@ static int print_clients(const Wire__StatusReply *status)
 }
 
 /* How GPU memory reaches files. */
-static const char *way_text(Wire__GpuWay way)
+static const char *path_text(Wire__GpuPath path)
 {
-	switch (way) {
-	case WIRE__GPU_WAY__GPU_AUTO:
+	switch (path) {
+	case WIRE__GPU_PATH__GPU_AUTO:
 		return "GPU memory is used directly where cuFile takes the file, else copied";
-	case WIRE__GPU_WAY__GPU_DIRECT:
+	case WIRE__GPU_PATH__GPU_DIRECT:
 		return "GPU memory goes through cuFile, or the op fails";
 	default:
 		return "GPU memory is copied through pinned memory";
@@ -185,7 +185,7 @@ static int print_gpus(const Wire__Gpus *gpus)
 			     gpus->cuda_version % 1000 / 10, gpus->cufile[0] ? ", " : "",
 			     gpus->cufile);
 	}
-	(void)printf("%s: %s\n", way_text(gpus->way), gpus->why);
+	(void)printf("%s: %s\n", path_text(gpus->way), gpus->why);
 	(void)putchar('\n');
 	return 0;
 }

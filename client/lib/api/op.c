@@ -479,7 +479,7 @@ int dsaio_op_way(const struct dsaio_op *op)
 
 	if (r < 0)
 		return r;
-	return op_has_ended(op) ? op->way : -EINPROGRESS;
+	return op_has_ended(op) ? op->path : -EINPROGRESS;
 }
 
 const char *dsaio_op_why(const struct dsaio_op *op)

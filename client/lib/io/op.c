@@ -71,13 +71,13 @@ static struct dsaio_op *whole_of(const struct dsaio_op *op)
 	return op->vector && !op->is_vector ? op->vector->whole : NULL;
 }
 
-void op_set_way(struct dsaio_op *op, enum dsaio_way way)
+void op_set_path(struct dsaio_op *op, enum dsaio_way path)
 {
 	struct dsaio_op *whole = whole_of(op);
 
-	op->way = (uint8_t)way;
-	if (whole && whole->way < op->way)
-		whole->way = op->way;
+	op->path = (uint8_t)path;
+	if (whole && whole->path < op->path)
+		whole->path = op->path;
 }
 
 /* The op that has the reason. */
@@ -225,7 +225,7 @@ static void op_make_text(struct dsaio_op *op)
 	};
 	struct conn_facts facts;
 
-	if (op->way == DSAIO_WAY_GPU) {
+	if (op->path == DSAIO_WAY_GPU) {
 		facts = conn_facts(op->handle->client->conn);
 		text.log_place = facts.log_place;
 	}

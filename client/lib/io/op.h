@@ -56,7 +56,7 @@ struct dsaio_op {
 	_Atomic int state;	    /* enum op_state; op_change_state() */
 	uint32_t timeout_msec;	    /* as in struct ring_entry */
 	uint8_t opcode;		    /* enum ring_opcode */
-	uint8_t way;		    /* enum dsaio_way */
+	uint8_t path;		    /* enum dsaio_way */
 	_Atomic bool is_cancelled;
 	bool is_async;	  /* dsaio_wait() and dsaio_reap() report it */
 	bool is_vector;	  /* it is a vectored op; never changes */
@@ -108,8 +108,8 @@ void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct channel *c
 void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
 	       const struct buffer_place *buffer);
 /* How its bytes go; and for copied GPU memory why, which the op takes (NULL: no memory).  Those of a part are
-   also the vectored op's, unless that has a later way already. */
-void op_set_way(struct dsaio_op *op, enum dsaio_way way);
+   also the vectored op's, unless that has a later path already. */
+void op_set_path(struct dsaio_op *op, enum dsaio_way path);
 void op_take_why(struct dsaio_op *op, char *why);
 /* Also of a part whose vectored op has one. */
 bool op_has_why(struct dsaio_op *op);

@@ -63,9 +63,9 @@ static int op_check(const struct op_request *q)
 	return client_check_alive(q->handle->client, q->function);
 }
 
-/* ---- the way ---- */
+/* ---- the path ---- */
 
-enum way { WAY_AT_ONCE, WAY_RING, WAY_BOUNCED, WAY_VECTOR };
+enum op_path { PATH_AT_ONCE, PATH_RING, PATH_BOUNCED, PATH_VECTOR };
 
 static bool is_unaligned(const struct op_request *q, uint32_t align)
 {
@@ -111,7 +111,7 @@ static int cut_at_end(struct op_request *q)
 
 /* How an op goes, and why. */
 struct route {
-	enum way way;
+	enum op_path path;
 	struct buffer_place place; /* of one by a ring: its buffer, which is referenced */
 	char *why; /* of GPU memory that could go by the ring, and is copied; the route's */
 	struct job_memory memory; /* of one that is copied */
@@ -162,38 +162,38 @@ static int gpu_route(const struct op_request *q, struct route *route)
 }
 
 /*
- * Chooses the way.  Returns 0, or a negative errno with a sentence: its memory is a GPU's, and there is no
- * way that the daemon allows.
+ * Chooses the path.  Returns 0, or a negative errno with a sentence: its memory is a GPU's, and there is no
+ * path that the daemon allows.
  */
 static int op_route(const struct op_request *q, struct route *ret_route)
 {
 	struct dsaio_client *client = q->handle->client;
-	struct route route = { .way = WAY_RING, .memory = { .buf = q->buf, .gpu = -1 } };
+	struct route route = { .path = PATH_RING, .memory = { .buf = q->buf, .gpu = -1 } };
 	struct buffer_place *place = &route.place;
 	int r = 0;
 
 	if (is_sync(q->opcode))
-		route.way = WAY_RING;
+		route.path = PATH_RING;
 	else if (q->iov && q->len)
-		route.way = WAY_VECTOR;
+		route.path = PATH_VECTOR;
 	else if (!q->len)
-		route.way = WAY_AT_ONCE;
+		route.path = PATH_AT_ONCE;
 	else if (buffers_ref(&client->buffers, q->buf, q->len, place))
-		route.way = is_incongruent(q, place) &&
-					    q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX
-										: SHORT_WRITE_MAX)
-				    ? WAY_BOUNCED
-				    : WAY_RING;
+		route.path = is_incongruent(q, place) &&
+					     q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX
+										 : SHORT_WRITE_MAX)
+				     ? PATH_BOUNCED
+				     : PATH_RING;
 	else if ((r = gpu_route(q, &route)) == 0)
-		route.way = WAY_BOUNCED;
+		route.path = PATH_BOUNCED;
 	*ret_route = route;
 	return r < 0 ? r : 0;
 }
 
-/* The same for the program.  A vectored op has the way of its parts. */
-static enum dsaio_way way_reported(enum way way, const struct buffer_place *place)
+/* The same for the program.  A vectored op has the path of its parts. */
+static enum dsaio_way path_reported(enum op_path path, const struct buffer_place *place)
 {
-	if (way == WAY_BOUNCED)
+	if (path == PATH_BOUNCED)
 		return DSAIO_WAY_COPIED;
 	if (!place->slab)
 		return DSAIO_WAY_NONE;
@@ -210,7 +210,7 @@ struct op_means {
 struct op_plan {
 	struct dsaio_op *op;
 	const struct op_request *q;
-	enum way way;
+	enum op_path path;
 	struct op_means means;
 	struct job_memory memory; /* of one that is copied */
 };
@@ -303,12 +303,12 @@ static int op_prepare(const struct op_request *q, struct op_plan *plan)
 {
 	struct dsaio_handle *handle = q->handle;
 	struct op_means *means = &plan->means;
-	const enum way way = plan->way;
+	const enum op_path path = plan->path;
 	int r = 0;
 
-	if (way == WAY_AT_ONCE || (way == WAY_VECTOR && !q->is_nowait))
+	if (path == PATH_AT_ONCE || (path == PATH_VECTOR && !q->is_nowait))
 		return 0;
-	if (way == WAY_BOUNCED && has_bounce_thread(q, &plan->memory)) {
+	if (path == PATH_BOUNCED && has_bounce_thread(q, &plan->memory)) {
 		r = bounce_start(handle->client);
 		if (r == 0)
 			r = handle_companion(handle, &means->companion);
@@ -326,7 +326,7 @@ static int check_room(const struct op_request *q, struct channel *channel,
 	uint32_t n = 1;
 
 	for (unsigned i = 0; i < n_plans; i++)
-		n += plans[i].way == WAY_RING && plans[i].means.channel == channel;
+		n += plans[i].path == PATH_RING && plans[i].means.channel == channel;
 	if (channel_room(channel) >= n)
 		return 0;
 	wait_poll(q->handle);
@@ -356,7 +356,7 @@ static void plan_file(struct op_plan *plan, bool needs_buffered)
 	if (r < 0)
 		op_set_text(op, strdup(dsaio_error())); /* NULL: the errno has to do */
 	if (r == 0) {
-		if (plan->way == WAY_BOUNCED)
+		if (plan->path == PATH_BOUNCED)
 			op_change_state(op, OP_BOUNCED);
 		inode_add(op->file->inode, op);
 		if (op->opcode == RING_OP_WRITE && !op->file->is_block_device) {
@@ -366,7 +366,7 @@ static void plan_file(struct op_plan *plan, bool needs_buffered)
 	}
 	if (r < 0) {
 		op_set_result(op, r, 0);
-		plan->way = WAY_AT_ONCE;
+		plan->path = PATH_AT_ONCE;
 	}
 }
 
@@ -380,22 +380,23 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	struct dsaio_op *op;
 	bool needs_buffered;
 	struct route route;
-	enum way way;
+	enum op_path path;
 	int r = op_route(q, &route);
 
 	if (r < 0)
 		return r;
-	way = route.way;
-	*plan = (struct op_plan){ .q = q, .way = way, .memory = route.memory };
-	needs_buffered = q->opcode == RING_OP_WRITE && way != WAY_AT_ONCE && way != WAY_VECTOR &&
+	path = route.path;
+	*plan = (struct op_plan){ .q = q, .path = path, .memory = route.memory };
+	needs_buffered = q->opcode == RING_OP_WRITE && path != PATH_AT_ONCE &&
+			 path != PATH_VECTOR &&
 			 (is_unaligned(q, q->file->session.offset_align) ||
-			  (way == WAY_RING && is_incongruent(q, &route.place)));
+			  (path == PATH_RING && is_incongruent(q, &route.place)));
 	r = op_prepare(q, plan);
-	if (r == 0 && q->is_nowait && !whole && (way == WAY_RING || way == WAY_VECTOR))
+	if (r == 0 && q->is_nowait && !whole && (path == PATH_RING || path == PATH_VECTOR))
 		r = check_room(q, plan->means.channel, plans, n_plans);
 	op = r < 0 ? NULL
 		   : handle_op_new(q->handle, q->is_async && !whole, is_callers,
-				   way == WAY_RING ? plan->means.channel : NULL);
+				   path == PATH_RING ? plan->means.channel : NULL);
 	if (!op) {
 		route_unref(&route);
 		free(route.why);
@@ -408,13 +409,13 @@ static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool
 	plan->op = op;
 	if (whole)
 		vector_add(whole, op);
-	op_set_way(op, way_reported(way, &route.place));
+	op_set_path(op, path_reported(path, &route.place));
 	if (route.why)
 		op_take_why(op, route.why);
-	if (way == WAY_VECTOR && vector_open(op, q->n_iov) < 0) {
+	if (path == PATH_VECTOR && vector_open(op, q->n_iov) < 0) {
 		op_set_result(op, -ENOMEM, 0);
-		plan->way = WAY_AT_ONCE;
-	} else if (way == WAY_RING || way == WAY_BOUNCED) {
+		plan->path = PATH_AT_ONCE;
+	} else if (path == PATH_RING || path == PATH_BOUNCED) {
 		plan_file(plan, needs_buffered);
 	}
 	return 0;
@@ -432,16 +433,16 @@ static int plan_op(struct op_request *q, bool is_callers, const struct op_plan *
 
 static void go_parts(const struct op_plan *plan);
 
-/* The op goes its way.  A batch is seen by the lanes after publish_all(). */
+/* The op takes its path.  A batch is seen by the lanes after publish_all(). */
 static void plan_go(const struct op_plan *plan, bool is_batched)
 {
 	struct dsaio_op *op = plan->op;
 
-	if (plan->way == WAY_AT_ONCE)
+	if (plan->path == PATH_AT_ONCE)
 		end_op(op, op->result, 0);
-	else if (plan->way == WAY_RING)
+	else if (plan->path == PATH_RING)
 		put_in_order(plan, is_batched);
-	else if (plan->way == WAY_VECTOR)
+	else if (plan->path == PATH_VECTOR)
 		go_parts(plan);
 	else if (has_bounce_thread(plan->q, &plan->memory))
 		bounce_submit(op, plan->means.companion, plan->means.channel, &plan->memory);
@@ -514,7 +515,7 @@ static void give_op(struct dsaio_op *op, struct dsaio_op **ret_op)
 	op_ref(op); /* until gave_op(): another thread of the caller may free the op */
 }
 
-/* The op has gone its way. */
+/* The op has taken its path. */
 static void gave_op(struct dsaio_op *op)
 {
 	if (atomic_load(&op->is_cancelled)) /* before the daemon knew it */

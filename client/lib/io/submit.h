@@ -1,14 +1,14 @@
 /*
  * Submission: from the arguments of a call to an op on its way.
  *
- * submit_op() checks the arguments and chooses one of three ways:
+ * submit_op() checks the arguments and chooses one of three paths:
  *   at once    there is nothing to do: no bytes, or a read behind the end of the file
  *   by a ring  a sync, memory in one piece of a slab at a place that the daemon can use, or GPU memory
  *              that the daemon has mapped
  *   bounced    the rest: copied through slots, piece by piece (bounce.c)
- * A vectored op is cut into its parts (vector.h), which take their ways one by one.
+ * A vectored op is cut into its parts (vector.h), which take their paths one by one.
  *
- * The op then ends in end.c, whichever way it went.  Submission waits in two cases only: for room in
+ * The op then ends in end.c, whichever path it took.  Submission waits in two cases only: for room in
  * a full ring, and, in a blocking call, for earlier ops that the daemon cannot order (inode.h).
  */
 #ifndef DSAIO_CLIENT_LIB_IO_SUBMIT_H

@@ -217,7 +217,7 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 	conn->facts.spin_usec = reply->hello->spin_usec;
 	(void)snprintf(conn->facts.daemon_version, sizeof(conn->facts.daemon_version), "%s",
 		       reply->hello->daemon_version); /* cut is fine */
-	conn->facts.gpu_way = reply->hello->gpu_way;
+	conn->facts.gpu_path = reply->hello->gpu_path;
 	(void)snprintf(conn->facts.gpu_why, sizeof(conn->facts.gpu_why), "%s",
 		       reply->hello->gpu_why); /* cut is fine */
 	(void)snprintf(conn->facts.log_place, sizeof(conn->facts.log_place), "%s",

@@ -67,9 +67,9 @@ struct conn_facts {
 	uint32_t spin_usec;
 	uint32_t max_files;
 	char daemon_version[64];
-	Wire__GpuWay gpu_way; /* of ops on GPU memory, ... */
-	char gpu_why[256];    /* ... and the daemon's reason; "": an older one's, which has none */
-	char log_place[256];  /* of the daemon; "": an older one's */
+	Wire__GpuPath gpu_path; /* of ops on GPU memory, ... */
+	char gpu_why[256];   /* ... and the daemon's reason; "": an older one's, which has none */
+	char log_place[256]; /* of the daemon; "": an older one's */
 };
 
 /* A descriptor that shows the end of the session. */

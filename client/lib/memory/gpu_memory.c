@@ -57,9 +57,9 @@ void gpu_memory_init(struct gpu_memory *gpu, struct dsaio_conn *conn, bool is_di
 				    .n_max = GPU_REGIONS_MAX,
 				    .pause_nsec = GPU_PAUSE_NSEC };
 	gpu->can_import = (facts.features & RING_FEATURE_DEVICE) &&
-			  (facts.gpu_way != WIRE__GPU_WAY__GPU_COPY || is_direct_only);
-	gpu->must_import = facts.gpu_way == WIRE__GPU_WAY__GPU_DIRECT || is_direct_only;
-	gpu->is_programs_wish = facts.gpu_way != WIRE__GPU_WAY__GPU_DIRECT;
+			  (facts.gpu_path != WIRE__GPU_PATH__GPU_COPY || is_direct_only);
+	gpu->must_import = facts.gpu_path == WIRE__GPU_PATH__GPU_DIRECT || is_direct_only;
+	gpu->is_programs_wish = facts.gpu_path != WIRE__GPU_PATH__GPU_DIRECT;
 	(void)snprintf(gpu->why, sizeof(gpu->why), "%s",
 		       *facts.gpu_why
 			       ? facts.gpu_why
