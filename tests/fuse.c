@@ -286,7 +286,7 @@ void fuse_answer_hung(const struct fuse *fs)
 }
 
 /* Not by a shell: a process that starts closes what it inherits. */
-void fuse_free_as_told(const struct daemon *daemon)
+void fuse_free_as_reported(const struct daemon *daemon)
 {
 	static const char words[] = "echo 1 > /sys/fs/fuse/";
 	_cleanup_(fclosep) FILE *log = fopen(daemon->log_path, "re");

@@ -45,6 +45,6 @@ char *fuse_path(const struct fuse *fs, char name);
 /* Reads and writes hang no more; the server answers those that do. */
 void fuse_answer_hung(const struct fuse *fs);
 /* Does what the daemon's log says frees it: what hangs ends with an error. */
-void fuse_free_as_told(const struct daemon *daemon);
+void fuse_free_as_reported(const struct daemon *daemon);
 
 #endif

@@ -80,7 +80,7 @@ static void round_run(struct member *m, uint64_t round)
 }
 
 /* A byte to the parent after each round; after the first it waits for all others. */
-_Noreturn static void member_main(const struct daemon *daemon, unsigned number, int told_fd,
+_Noreturn static void member_main(const struct daemon *daemon, unsigned number, int reported_fd,
 				  int go_fd)
 {
 	struct member m = { .client = client_open(daemon), .seed = number };
@@ -98,7 +98,7 @@ _Noreturn static void member_main(const struct daemon *daemon, unsigned number, 
 	}
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		round_run(&m, i);
-		CHECK_EQ(write(told_fd, "", 1), 1);
+		CHECK_EQ(write(reported_fd, "", 1), 1);
 		if (i == 0) /* its channels are idle, and parked, until the parent has closed it */
 			CHECK_EQ(read(go_fd, &byte, 1), 0);
 	}
@@ -134,7 +134,7 @@ TEST_TABLE(crowd, daemons, "64 processes with 8 handles each")
 	struct rlimit limit;
 	struct usage before;
 	uint8_t block[4096];
-	int told[2], go[2];
+	int reported[2], go[2];
 
 	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
 	if (limit.rlim_max < 20000)
@@ -144,7 +144,7 @@ TEST_TABLE(crowd, daemons, "64 processes with 8 handles each")
 	one_more(&rig, daemon); /* starts the lane, which the daemon keeps */
 	rig_close(&rig);
 	before = daemon_usage_settled(daemon);
-	CHECK_SYS(pipe(told));
+	CHECK_SYS(pipe(reported));
 	CHECK_SYS(pipe(go));
 	for (unsigned i = 0; i < N_CLIENTS; i++) {
 		pids[i] = (pid_t)CHECK_SYS(fork());
@@ -152,10 +152,10 @@ TEST_TABLE(crowd, daemons, "64 processes with 8 handles each")
 			continue;
 		CHECK_SYS(prctl(PR_SET_PDEATHSIG, SIGKILL));
 		CHECK_SYS(close(go[1]));
-		member_main(daemon, i, told[1], go[0]);
+		member_main(daemon, i, reported[1], go[0]);
 	}
-	CHECK_SYS(close(told[1]));
-	pipe_read(told[0], N_CLIENTS);
+	CHECK_SYS(close(reported[1]));
+	pipe_read(reported[0], N_CLIENTS);
 
 	/* All are idle, with all their handles open: one more is served as if they were not there. */
 	one_more(&rig, daemon);
@@ -166,7 +166,7 @@ TEST_TABLE(crowd, daemons, "64 processes with 8 handles each")
 	}
 
 	CHECK_SYS(close(go[1]));
-	pipe_read(told[0], N_CLIENTS / 2); /* they are at it */
+	pipe_read(reported[0], N_CLIENTS / 2); /* they are at it */
 	for (unsigned i = 0; i < N_CLIENTS; i += KILLED_EACH)
 		CHECK_SYS(kill(pids[i], SIGKILL));
 	for (unsigned i = 0; i < N_CLIENTS; i++) {
@@ -182,7 +182,7 @@ TEST_TABLE(crowd, daemons, "64 processes with 8 handles each")
 	CHECK(daemon_is_alive(daemon));
 	rig_close(&rig);
 	daemon_usage_back(daemon, &before);
-	CHECK_SYS(close(told[0]));
+	CHECK_SYS(close(reported[0]));
 	CHECK_SYS(close(go[0]));
 }
 

@@ -498,7 +498,7 @@ struct waiter {
 	pthread_t thread;
 	struct dsaio_handle *handle;
 	_Atomic bool must_end;
-	int64_t n_told;
+	int64_t n_reported;
 };
 
 static void *waiter_run(void *arg)
@@ -506,7 +506,7 @@ static void *waiter_run(void *arg)
 	struct waiter *w = arg;
 
 	while (!atomic_load(&w->must_end))
-		w->n_told += CHECK_CALL(handle_wait(w->handle, -1));
+		w->n_reported += CHECK_CALL(handle_wait(w->handle, -1));
 	return NULL;
 }
 
@@ -535,7 +535,7 @@ TEST(waiters, "two threads in dsaio_wait: each op is counted by one of them")
 		atomic_store(&waiters[i].must_end, true);
 	for (unsigned i = 0; i < 2; i++)
 		CHECK_EQ(pthread_join(waiters[i].thread, NULL), 0);
-	CHECK_EQ(waiters[0].n_told + waiters[1].n_told + handle_wait(rig.handle, -1), n);
+	CHECK_EQ(waiters[0].n_reported + waiters[1].n_reported + handle_wait(rig.handle, -1), n);
 }
 
 TEST(stores, "one handle over two stores: one wait for both, one fd for both")

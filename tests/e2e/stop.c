@@ -55,8 +55,8 @@ static void job_start(struct job *job, struct daemon *daemon)
 static void job_check(struct job *job)
 {
 	struct dsaio_op *taken[16];
-	unsigned n_done = 0, n_told = 0;
-	bool told[N_OPS] = { false };
+	unsigned n_done = 0, n_reported = 0;
+	bool reported[N_OPS] = { false };
 
 	for (unsigned i = 0; i < N_OPS; i++) {
 		int64_t r = op_wait(job->ops[i], 20000000);
@@ -79,12 +79,12 @@ static void job_check(struct job *job)
 		for (int i = 0; i < n; i++) {
 			struct dsaio_op **slot = dsaio_op_data(taken[i]);
 
-			CHECK(!told[slot - job->ops]);
-			told[slot - job->ops] = true;
-			n_told++;
+			CHECK(!reported[slot - job->ops]);
+			reported[slot - job->ops] = true;
+			n_reported++;
 		}
 	}
-	CHECK_EQ(n_told, N_OPS);
+	CHECK_EQ(n_reported, N_OPS);
 	test_note("%u of %u ops were done, the others ended with -ECONNRESET", n_done, N_OPS);
 }
 

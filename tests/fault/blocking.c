@@ -97,7 +97,7 @@ TEST(hung_probe, "a store that never answers what is measured: the daemon serves
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "other", O_RDONLY), buf, 4096, 0), 4096);
 	daemon_log_wait(rig.daemon, ": probe has not come back for");
 	check_engine(rig.daemon, fs.dir, "fuse: io_submit may wait; not measured", true);
-	fuse_free_as_told(rig.daemon);
+	fuse_free_as_reported(rig.daemon);
 	daemon_log_wait(rig.daemon, ": probe came back after");
 }
 
@@ -197,7 +197,7 @@ TEST(users, "what hangs of one user on a store leaves another's ops there their 
 	CHECK_EQ(atomic_load(&fs.control->n_hung), STORE_DEPTH);
 
 	daemon_log_wait(rig.daemon, ": read has not come back for");
-	fuse_free_as_told(rig.daemon);
+	fuse_free_as_reported(rig.daemon);
 	CHECK(raw_reap(&channel, ARRAY_SIZE(completions), completions, 20000000));
 	raw_channel_unmap(&channel);
 	raw_slab_unmap(&slab);

@@ -101,7 +101,7 @@ static void empty(struct full *full)
 }
 
 /* "failed after N bytes: ...", "failed: ..." */
-static uint64_t told_done(const char *sentence)
+static uint64_t reported_done(const char *sentence)
 {
 	const char *after = strstr(sentence, "failed after ");
 
@@ -109,7 +109,7 @@ static uint64_t told_done(const char *sentence)
 }
 
 /* "...; the file's size is now N bytes: ..." */
-static int64_t told_size(const char *sentence)
+static int64_t reported_size(const char *sentence)
 {
 	static const char before[] = "the file's size is now ";
 	const char *after = strstr(sentence, before);
@@ -129,8 +129,8 @@ static uint64_t write_fails(struct full *full, const char *what, bool extends)
 		CHECK_FAILS(dsaio_pwrite(full->rig.handle, full->file, full->memory.memory,
 					 range->len, range->off),
 			    -ENOSPC, "No space left");
-		done = told_done(dsaio_error());
-		size = told_size(dsaio_error());
+		done = reported_done(dsaio_error());
+		size = reported_size(dsaio_error());
 	} else {
 		CHECK_CALL(dsaio_pwrite_async(full->rig.handle, full->file, full->memory.memory,
 					      range->len, range->off, &op));
@@ -138,8 +138,8 @@ static uint64_t write_fails(struct full *full, const char *what, bool extends)
 		check_fails(what, result, -ENOSPC, dsaio_op_error(op), "No space left", __FILE__,
 			    __LINE__);
 		done = dsaio_op_done(op);
-		CHECK_EQ(told_done(dsaio_op_error(op)), done);
-		size = told_size(dsaio_op_error(op));
+		CHECK_EQ(reported_done(dsaio_op_error(op)), done);
+		size = reported_size(dsaio_op_error(op));
 		dsaio_op_free(op);
 		CHECK_EQ(handle_wait(full->rig.handle, -1), -ENOSPC);
 	}

@@ -124,7 +124,7 @@ TEST_TABLE(dead_files, dead,
 
 	daemon_log_wait(daemon, "cuFileHandleRegister has not come back");
 	CHECK(!daemon_log_has(daemon, "nvidia-smi"));
-	fuse_free_as_told(daemon);
+	fuse_free_as_reported(daemon);
 	for (unsigned i = 0; i < N_DEAD; i++) {
 		reader_end(&readers[i]);
 		CHECK(readers[i].result < 0);

@@ -215,7 +215,7 @@ TEST(hung_stop_close, "a stop gives up an import and the close of a file that ha
 	daemon_log_wait(daemon, "although 2 calls without bytes of an op");
 	daemon_log_wait(daemon, "stopped");
 	/* The kernel waits for the close at the end of the process, too. */
-	fuse_free_as_told(daemon);
+	fuse_free_as_reported(daemon);
 	daemon_wait_end(daemon, 0); /* the driver never returns */
 	raw_close(&other);
 	words_set("");

@@ -82,7 +82,7 @@ static void hung_free(struct hung *hung)
 {
 	atomic_store(&hung->fs.control->hung_pid, 0);
 	daemon_log_wait(hung->rig.daemon, " has not come back for");
-	fuse_free_as_told(hung->rig.daemon);
+	fuse_free_as_reported(hung->rig.daemon);
 	CHECK(op_wait(hung->op, -1) < 0);
 	dsaio_op_free(hung->op);
 }

@@ -208,7 +208,7 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 		  hung, before);
 	victims_check(rig.daemon, 3);
 
-	fuse_free_as_told(rig.daemon);
+	fuse_free_as_reported(rig.daemon);
 	CHECK(raw_reap(&channel, 2, completions, 20000000));
 	for (size_t i = 0; i < ARRAY_SIZE(completions); i++)
 		CHECK(ring_result_errno(completions[i].result) > 0);
@@ -246,7 +246,7 @@ TEST(e4_stop,
 	daemon_log_wait(rig.daemon, "stopped");
 	CHECK_EQ(access(rig.daemon->socket_path, F_OK), -1);
 	/* The kernel waits for the close at the end of the process, too. */
-	fuse_free_as_told(rig.daemon);
+	fuse_free_as_reported(rig.daemon);
 	daemon_wait_end(rig.daemon, 0);
 }
 
@@ -284,7 +284,7 @@ TEST(e4_stop_read, "E4 a stop waits for a read that never returns: the log names
 	CHECK_FAILS(r, -ECONNREFUSED,
 		    test_text("pid %d holds %s.lock;is stopping;its log", rig.daemon->pid,
 			      rig.daemon->socket_path));
-	fuse_free_as_told(rig.daemon);
+	fuse_free_as_reported(rig.daemon);
 	daemon_wait_end(rig.daemon, 0);
 	CHECK(!daemon_log_has(rig.daemon, "although"));
 	raw_channel_unmap(&channel);
@@ -318,7 +318,7 @@ TEST(e4_descriptors,
 	test_note("of 800 descriptors that came the daemon has taken %u", now.n_fds - before.n_fds);
 	CHECK(now.n_fds < before.n_fds + 100);
 
-	fuse_free_as_told(rig.daemon);
+	fuse_free_as_reported(rig.daemon);
 	for (unsigned i = 0; i < 200; i++) { /* then all is read, answered and closed */
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 
@@ -501,7 +501,7 @@ TEST_TABLE(end_unread, ends,
 	test_note("%" PRId64 " ms of CPU time in %d ms", cpu_msec, CPU_WALL_MSEC);
 	CHECK(cpu_msec < CPU_WALL_MSEC / 10);
 
-	fuse_free_as_told(rig.daemon);
+	fuse_free_as_reported(rig.daemon);
 	raw_slab_unmap(&slab);
 	raw_close(&raw);
 	daemon_usage_back(rig.daemon, &before);

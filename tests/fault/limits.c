@@ -231,13 +231,13 @@ TEST(c12_objects,
 	struct daemon *daemon = daemon_start(NULL);
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	_cleanup_(closep) int fd = -1;
-	bool told_files = false, told_handles = false;
+	bool reported_files = false, reported_handles = false;
 
 	victim_start(daemon);
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	raw_open(&raw, daemon);
 	fd = open_direct(daemon_path(daemon, "f"), O_RDONLY);
-	for (unsigned i = 0; i < 30000 && !told_handles; i++) {
+	for (unsigned i = 0; i < 30000 && !reported_handles; i++) {
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 		Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
 		Wire__Request request = RAW_REQUEST(HANDLE_OPEN, handle_open, &handle_open);
@@ -245,11 +245,11 @@ TEST(c12_objects,
 		raw_call(&raw, &request, NULL, 0, &answer);
 		if (answer.reply->error) {
 			answer_check_fails(&answer, -EMFILE, "handles");
-			told_handles = true;
+			reported_handles = true;
 		}
 	}
-	CHECK(told_handles);
-	for (unsigned i = 0; i < 30000 && !told_files; i++) {
+	CHECK(reported_handles);
+	for (unsigned i = 0; i < 30000 && !reported_files; i++) {
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 		Wire__FileAdd file_add = WIRE__FILE_ADD__INIT;
 		Wire__Request request = RAW_REQUEST(FILE_ADD, file_add, &file_add);
@@ -257,10 +257,10 @@ TEST(c12_objects,
 		raw_call(&raw, &request, &fd, 1, &answer);
 		if (answer.reply->error) {
 			answer_check_fails(&answer, -EMFILE, "files");
-			told_files = true;
+			reported_files = true;
 		}
 	}
-	CHECK(told_files);
+	CHECK(reported_files);
 	victims_check(daemon, 2); /* without root they are of the same user */
 }
 
@@ -300,16 +300,16 @@ FAULT(c12_sessions, "C12 connections without end: -EUSERS is returned, and other
 	static struct raw raws[5000];
 	struct rlimit limit;
 	unsigned n = 0;
-	bool told = false;
+	bool reported = false;
 
 	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit)); /* ours; the daemon's is its own affair */
 	limit.rlim_cur = limit.rlim_max;
 	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
 	if (limit.rlim_cur < ARRAY_SIZE(raws))
 		test_skip("needs %zu descriptors", ARRAY_SIZE(raws));
-	while (n < ARRAY_SIZE(raws) && !told)
-		told = !session_try(&raws[n++], daemon);
-	CHECK(told);
+	while (n < ARRAY_SIZE(raws) && !reported)
+		reported = !session_try(&raws[n++], daemon);
+	CHECK(reported);
 	test_note("one user may have %u clients", n - 1);
 	beside_ok();
 	for (unsigned i = 0; i < n; i++)

@@ -87,7 +87,7 @@ static struct {
 	struct block *refused;
 	_Atomic bool holds_blocks;
 	_Atomic int event_fd; /* the engine's, since its first block */
-} told;
+} wanted;
 
 /* Blocking calls of worker threads, by whatever module: they wait while this is set. */
 static _Atomic bool holds_calls;
@@ -164,11 +164,11 @@ static inline int watched_submit(struct engine *engine, struct block **blocks, i
 	uint32_t before = engine->n_in_flight;
 	int r;
 
-	atomic_store(&told.event_fd, libaio_ops()->event_fd(engine));
-	if (told.refusal && blocks[0]->is_nowait) {
-		blocks[0]->result = told.refusal;
-		blocks[0]->next = told.refused;
-		told.refused = blocks[0];
+	atomic_store(&wanted.event_fd, libaio_ops()->event_fd(engine));
+	if (wanted.refusal && blocks[0]->is_nowait) {
+		blocks[0]->result = wanted.refusal;
+		blocks[0]->next = wanted.refused;
+		wanted.refused = blocks[0];
 		engine->n_in_flight++;
 		seen.n_blocks++;
 		seen.n_refused++;
@@ -203,13 +203,13 @@ static inline int watched_reap(struct engine *engine, struct block **blocks, int
 {
 	int r;
 
-	if (told.refused) {
-		blocks[0] = told.refused;
-		told.refused = blocks[0]->next;
+	if (wanted.refused) {
+		blocks[0] = wanted.refused;
+		wanted.refused = blocks[0]->next;
 		engine->n_in_flight--;
 		return 1;
 	}
-	if (atomic_load(&told.holds_blocks))
+	if (atomic_load(&wanted.holds_blocks))
 		return 0;
 	r = libaio_ops()->reap(engine, blocks, n);
 	for (int i = 0; i < r; i++)
@@ -219,9 +219,9 @@ static inline int watched_reap(struct engine *engine, struct block **blocks, int
 
 static inline bool watched_is_ready(const struct engine *engine)
 {
-	if (told.refused)
+	if (wanted.refused)
 		return true;
-	return !atomic_load(&told.holds_blocks) && libaio_ops()->is_ready(engine);
+	return !atomic_load(&wanted.holds_blocks) && libaio_ops()->is_ready(engine);
 }
 
 static struct engine_ops watched;
@@ -239,7 +239,7 @@ static inline void start_watched_lane(void)
 	watched.reap = watched_reap;
 	watched.is_ready = watched_is_ready;
 	memset(&seen, 0, sizeof(seen));
-	memset(&told, 0, sizeof(told));
+	memset(&wanted, 0, sizeof(wanted));
 	ck_assert_int_eq(lane_start(&config, &t.store->lanes[0], &error), 0);
 	t.store->n_lanes = 1;
 }

@@ -218,7 +218,7 @@ TEST_LOOP(an_inode_is_the_same_until_what_never_changes_has_changed, N_CHANGES) 
 	ck_assert_int_eq(cache_is_same(&before, &now), !is_another[_i]);
 }
 
-TEST(a_block_device_is_told_by_its_number_too)
+TEST(a_block_device_is_reported_by_its_number_too)
 {
 	struct statx stx = file_stx;
 	struct cache_identity before, now;

@@ -132,7 +132,7 @@ TEST_TABLE(an_id_of_no_open_op_ends_nothing_and_breaks_the_channel, wrong_ids)
 	ck_assert_int_eq(recv(sockets[1], &byte, 1, MSG_DONTWAIT), 0); /* it was asked to end */
 }
 
-TEST(a_completion_told_twice_ends_its_op_once)
+TEST(a_completion_reported_twice_ends_its_op_once)
 {
 	struct dsaio_op *ended[ENTRIES];
 	uint64_t id;

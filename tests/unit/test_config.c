@@ -260,7 +260,7 @@ static const struct {
 	{ "[daemon\nspin_usec = 1\n", 1, "KEY = VALUE" },
 };
 
-TEST_TABLE(a_mistake_is_told_with_file_line_value_and_what_is_allowed, mistakes)
+TEST_TABLE(a_mistake_is_reported_with_file_line_value_and_what_is_allowed, mistakes)
 {
 	char where[80];
 
@@ -270,7 +270,7 @@ TEST_TABLE(a_mistake_is_told_with_file_line_value_and_what_is_allowed, mistakes)
 	ck_assert_msg(strstr(error.text, mistakes[_i].why), "%s", error.text);
 }
 
-TEST(all_mistakes_of_a_file_are_told)
+TEST(all_mistakes_of_a_file_are_reported)
 {
 	static const char *const words[] = {
 		":2: [daemon] spin_usec = x", ":3: z: must be",

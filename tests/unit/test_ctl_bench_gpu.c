@@ -21,7 +21,7 @@ static const struct {
 	  "[ \"direct\", \"copied: it is faster\" ]" },
 };
 
-TEST_TABLE(both_ways_are_told_with_the_number_of_their_ops, rows) /* _i: the row */
+TEST_TABLE(both_ways_are_reported_with_the_number_of_their_ops, rows) /* _i: the row */
 {
 	struct json_object *array = json_object_new_array();
 	char text[BENCH_GPU_WAYS_BYTES];

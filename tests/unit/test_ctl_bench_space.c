@@ -106,7 +106,7 @@ static const struct {
 	{ "{\"\xff\": [1]}", "s:1:" },
 };
 
-TEST_TABLE(what_is_no_space_is_told_with_its_place, bad)
+TEST_TABLE(what_is_no_space_is_reported_with_its_place, bad)
 {
 	struct bench_space space;
 	char text[512];
@@ -117,7 +117,7 @@ TEST_TABLE(what_is_no_space_is_told_with_its_place, bad)
 	ck_assert_msg(strstr(text, bad[_i].text), "%s: \"%s\"", bad[_i].json, text);
 }
 
-TEST(too_many_points_are_told)
+TEST(too_many_points_are_reported)
 {
 	char json[4096] = "{\"queue_depth\": [1", text[512];
 	struct bench_space space;

@@ -182,7 +182,7 @@ TEST_LOOP(a_commit_that_fails_leaves_nothing, N_KINDS) /* _i: kind */
 	ck_assert_int_eq(unlinkat(dir_fd, "a", AT_REMOVEDIR), 0);
 }
 
-TEST_LOOP(a_rename_replaces_only_if_it_is_told_to, N_KINDS) /* _i: kind */
+TEST_LOOP(a_rename_replaces_only_if_it_is_reported_to, N_KINDS) /* _i: kind */
 {
 	struct newfile file;
 	int fd = openat(dir_fd, "a", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);

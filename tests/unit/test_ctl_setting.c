@@ -87,7 +87,7 @@ TEST(no_turns_off_what_is_on)
 	ck_assert_uint_eq(partial.given, PROFILE_SINGLE_SUBMIT | PROFILE_OVERLAP_EVENTS);
 }
 
-TEST_TABLE(a_mistake_is_told_and_changes_nothing, mistakes)
+TEST_TABLE(a_mistake_is_reported_and_changes_nothing, mistakes)
 {
 	struct partial_profile partial = PARTIAL_PROFILE_NONE;
 	const struct profile profile = PROFILE_DEFAULT;

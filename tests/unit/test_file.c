@@ -138,7 +138,7 @@ TEST(facts_are_those_of_the_file)
 	(void)close(fd);
 }
 
-TEST(a_read_of_the_told_alignment_works)
+TEST(a_read_of_the_reported_alignment_works)
 {
 	int fd = fd_make(REGULAR, O_RDONLY | O_DIRECT);
 	struct file_facts facts;

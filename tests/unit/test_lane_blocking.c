@@ -9,7 +9,7 @@ TEST_TABLE(what_the_kernel_gives_back_a_helper_does, refusals)
 {
 	setup_engine((struct profile){ 65536, 8, false, true, 1 }, 0, true, true);
 	t.file.facts.is_foreign = true; /* never without RWF_NOWAIT */
-	told.refusal = refusals[_i];
+	wanted.refusal = refusals[_i];
 	fill(t.memory, 1u << 20, 3);
 	ck_assert_int_eq(do_op(RING_OP_WRITE, 0, 1u << 20, 0), 1 << 20);
 	ck_assert_int_eq(do_op(RING_OP_READ, 0, 1u << 20, 1u << 20), 1 << 20);
@@ -37,7 +37,7 @@ TEST(a_call_that_hangs_holds_up_nobody_else)
 	setup_engine((struct profile){ 65536, 64, false, true, 1 }, 0, true, true);
 	add_other(&other, &other_id);
 	t.file.facts.is_foreign = true;
-	told.refusal = -EAGAIN;
+	wanted.refusal = -EAGAIN;
 	atomic_store(&holds_calls, true);
 
 	/* Six blocks at the work queue, half of them in its threads, do not come back. */
@@ -128,7 +128,7 @@ TEST(a_write_that_no_worker_has_begun_holds_no_mode_lock)
 	second_wait(batch, 65536);
 
 	/* Nor does a block that came back from the kernel. */
-	told.refusal = -EAGAIN;
+	wanted.refusal = -EAGAIN;
 	put(5, RING_OP_WRITE, 2u << 20, 65536, 2u << 20);
 	submit();
 	while (!atomic_load(&seen.n_refused))
@@ -138,7 +138,7 @@ TEST(a_write_that_no_worker_has_begun_holds_no_mode_lock)
 	second_submit_entry((struct ring_entry){ .opcode = 99 }, &batch);
 	second_wait(batch, ring_result_failed(EOPNOTSUPP, 0));
 	ck_assert_uint_eq(t.file.inode->mode_lock.n_busy, 0);
-	told.refusal = 0;
+	wanted.refusal = 0;
 	atomic_store(&holds_calls, false);
 	for (unsigned i = 0; i < 6; i++) {
 		struct ring_completion completion = get();

@@ -9,7 +9,7 @@ TEST(ragged_reads_wait_for_a_bounce_page)
 	fill(t.memory, FILE_BYTES, 6);
 	ck_assert_int_eq(do_op(RING_OP_WRITE, 0, FILE_BYTES, 0), FILE_BYTES);
 	for (int round = 0; round < 3; round++) {
-		atomic_store(&told.holds_blocks, round == 0);
+		atomic_store(&wanted.holds_blocks, round == 0);
 		memset(t.memory + FILE_BYTES, 0, FILE_BYTES);
 		for (unsigned i = 0; i < 250; i++)
 			put(i, RING_OP_READ, i * 10001, 5001, FILE_BYTES + i * 8192 + i);
@@ -17,7 +17,7 @@ TEST(ragged_reads_wait_for_a_bounce_page)
 		if (round == 0) {
 			do_cancel(249); /* waits; the lane has taken all by now */
 			ck_assert_uint_le(seen.n_bounced, 128);
-			atomic_store(&told.holds_blocks, false);
+			atomic_store(&wanted.holds_blocks, false);
 			do_cancel(1000); /* nobody's: the lane looks again */
 		}
 		for (unsigned i = 0; i < 250; i++) {
@@ -44,7 +44,7 @@ TEST(what_waits_for_a_bounce_page_can_be_cancelled)
 	unsigned n_cancelled = 0;
 
 	setup_engine((struct profile){ 4096, 256, false, true, 1 }, 0, true, true);
-	atomic_store(&told.holds_blocks, true);
+	atomic_store(&wanted.holds_blocks, true);
 	for (unsigned i = 0; i < 200; i++)
 		put(i, RING_OP_READ, i * 10001, 5001, i * 8192);
 	put(200, RING_OP_READ, 0, 4096, 0); /* aligned, behind those */
@@ -57,7 +57,7 @@ TEST(what_waits_for_a_bounce_page_can_be_cancelled)
 	}
 	for (; n_cancelled < 72; n_cancelled++)
 		ck_assert_int_eq(ring_result_errno(get().result), ECANCELED);
-	atomic_store(&told.holds_blocks, false);
+	atomic_store(&wanted.holds_blocks, false);
 	do_cancel(1000);
 	for (unsigned i = 0; i < 129; i++) {
 		struct ring_completion completion = get();

@@ -55,15 +55,15 @@ TEST(a_cancelled_op_ends_once)
 /* Completions that came while they were held have used up the edge of the engine's eventfd. */
 static void release_blocks(void)
 {
-	atomic_store(&told.holds_blocks, false);
-	ck_assert_int_eq(eventfd_write(atomic_load(&told.event_fd), 1), 0);
+	atomic_store(&wanted.holds_blocks, false);
+	ck_assert_int_eq(eventfd_write(atomic_load(&wanted.event_fd), 1), 0);
 }
 
 /* A full channel: 256 writes of one page; the first is in flight. */
 static void put_chain(void)
 {
 	setup_engine(profiles[0].profile, 0, true, true);
-	atomic_store(&told.holds_blocks, true);
+	atomic_store(&wanted.holds_blocks, true);
 	for (unsigned i = 0; i < 256; i++)
 		put(i, RING_OP_WRITE, 0, 4096, i * 4096);
 	submit();
@@ -77,7 +77,7 @@ TEST(a_write_waits_for_the_first_though_the_second_was_cancelled)
 	ck_assert_int_eq(ring_result_errno(get().result), ECANCELED);
 	do_cancel(1000); /* nobody's: the lane looks again */
 	ck_assert_uint_eq(seen.n_blocks, 1);
-	atomic_store(&told.holds_blocks, false);
+	atomic_store(&wanted.holds_blocks, false);
 	do_cancel(1000);
 	for (unsigned i = 0; i < 256; i++)
 		if (i != 1)
@@ -99,7 +99,7 @@ TEST(a_whole_chain_can_be_cancelled)
 	do_cancel(200); /* once more */
 	ck_assert(!ring_client_ready(&t.ring));
 	ck_assert_uint_eq(seen.n_blocks, 1);
-	atomic_store(&told.holds_blocks, false);
+	atomic_store(&wanted.holds_blocks, false);
 	do_cancel(1000); /* nobody's: the lane looks again */
 	for (unsigned i = 0; i < 256; i += 255) {
 		struct ring_completion completion = get();

@@ -81,12 +81,12 @@ TEST(parts_of_a_larger_write_need_one_step)
 {
 	setup_growing(0);
 	/* Held until all are there: each could be done before the next comes. */
-	atomic_store(&told.holds_blocks, true);
+	atomic_store(&wanted.holds_blocks, true);
 	for (unsigned i = 0; i < 4; i++)
 		put_growing(i, FILE_BYTES + i * (1u << 20), 1u << 20, FILE_BYTES + (4u << 20));
 	await_allocation(1);
 	ck_assert_int_eq(allocations.len, 4 << 20);
-	atomic_store(&told.holds_blocks, false);
+	atomic_store(&wanted.holds_blocks, false);
 	put(4, RING_OP_READ, 0, 1u << 20, 8u << 20); /* wakes the lane */
 	submit();
 	for (unsigned i = 0; i < 5; i++)

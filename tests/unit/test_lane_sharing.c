@@ -25,7 +25,7 @@ TEST(a_guard_that_holds_back_ends_although_nothing_happens)
 	second_open(profiles[1].profile);
 	share();
 	n = atomic_load(&seen.n_blocks);
-	atomic_store(&told.holds_blocks, true);
+	atomic_store(&wanted.holds_blocks, true);
 	put(1, RING_OP_READ, 0, 4096, 0);
 	submit();
 	wait_for_blocks(n + 1);
@@ -34,7 +34,7 @@ TEST(a_guard_that_holds_back_ends_although_nothing_happens)
 		(void)usleep(100);
 	second_submit(1u << 20, &batch);
 	wait_for_blocks(n + 2); /* or the test's time is over */
-	atomic_store(&told.holds_blocks, false);
+	atomic_store(&wanted.holds_blocks, false);
 	do_cancel(1000); /* nobody's: the lane looks again */
 	ck_assert_int_eq(get().result, 4096);
 	second_wait(batch, 1 << 20);
@@ -50,7 +50,7 @@ TEST(a_client_whose_op_waits_at_the_device_for_long_still_shares_the_store)
 
 	setup_engine(profiles[1].profile, 0, true, true);
 	second_open(profiles[1].profile);
-	atomic_store(&told.holds_blocks, true);
+	atomic_store(&wanted.holds_blocks, true);
 	second_submit(4096, &batch);
 	wait_for_blocks(1);
 	start = clock_nsec();
@@ -60,7 +60,7 @@ TEST(a_client_whose_op_waits_at_the_device_for_long_still_shares_the_store)
 	put(1, RING_OP_READ, 0, FILE_BYTES, 0);
 	submit();
 	wait_for_blocks(2);
-	atomic_store(&told.holds_blocks, false);
+	atomic_store(&wanted.holds_blocks, false);
 	do_cancel(1000); /* nobody's: the lane looks again */
 	second_wait(batch, 4096);
 	ck_assert_int_eq(get().result, FILE_BYTES);

@@ -201,7 +201,7 @@ TEST(what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do)
 	run_until(&n_freed);
 }
 
-TEST(with_lock_auto_it_is_served_unlocked_and_that_is_told)
+TEST(with_lock_auto_it_is_served_unlocked_and_that_is_reported)
 {
 	lose_memlock();
 	ck_assert_int_eq(make(MIB), 0);

@@ -382,7 +382,7 @@ TEST(only_administrators_set_a_profile)
 	ck_assert_uint_eq(first_store()->profile.queue_depth, 128);
 }
 
-TEST(what_can_not_be_kept_is_set_and_told)
+TEST(what_can_not_be_kept_is_set_and_reported)
 {
 	struct partial_profile profile = PARTIAL_PROFILE_NONE;
 

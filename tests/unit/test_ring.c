@@ -220,7 +220,7 @@ static const struct {
 	{ "head jumps far", 2, 3, 0x80000002u, -EPROTO },
 };
 
-TEST_TABLE(indices_that_make_no_sense_are_told, indices)
+TEST_TABLE(indices_that_make_no_sense_are_reported, indices)
 {
 	struct ring_entry entry = { 0 };
 	struct pair pair;

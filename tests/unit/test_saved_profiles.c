@@ -193,7 +193,7 @@ TEST(what_else_lies_there_is_passed_over)
 	ck_assert_int_eq(set("uuid-1", &profile), 0); /* over what a dead daemon left */
 }
 
-TEST(a_directory_that_can_not_be_written_is_told_and_the_profile_holds)
+TEST(a_directory_that_can_not_be_written_is_reported_and_the_profile_holds)
 {
 	char parent[80];
 	int fd;

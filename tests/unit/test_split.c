@@ -72,7 +72,7 @@ TEST(every_byte_is_in_one_block_for_any_shape)
 			}
 }
 
-TEST(more_blocks_than_the_counter_holds_are_told)
+TEST(more_blocks_than_the_counter_holds_are_reported)
 {
 	struct split split = { UINT64_C(1) << 44, 1, 4096, 4096 };
 

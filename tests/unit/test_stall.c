@@ -50,21 +50,21 @@ static void watch(void)
 
 TEST_TABLE(a_long_call_is_a_stall_if_it_slept_for_a_page, calls)
 {
-	bool is_as_told = false;
+	bool is_as_expected = false;
 	uint64_t since;
 
 	fault(); /* the functions' own first faults */
 	take_long(true);
 	watch();
 	/* Memory of a sanitizer's own may fault meanwhile. */
-	for (int i = 0; i < 20 && !is_as_told; i++) {
+	for (int i = 0; i < 20 && !is_as_expected; i++) {
 		since = stall_begin();
 		if (calls[_i].faults)
 			fault();
 		take_long(calls[_i].sleeps);
-		is_as_told = stall_end(since, calls[_i].has_failed) == calls[_i].is_stall;
+		is_as_expected = stall_end(since, calls[_i].has_failed) == calls[_i].is_stall;
 	}
-	ck_assert_msg(is_as_told, "%s", calls[_i].what);
+	ck_assert_msg(is_as_expected, "%s", calls[_i].what);
 }
 
 TEST(the_first_long_call_is_no_stall)
@@ -115,10 +115,10 @@ static const struct {
 TEST_TABLE(a_long_step_is_a_stall_if_it_slept_or_computed, steps)
 {
 	const struct timespec long_time = { .tv_nsec = STALL_STEP_NSEC };
-	bool is_as_told = false;
+	bool is_as_expected = false;
 
 	/* The step itself may sleep, where the host takes its pages. */
-	for (int i = 0; i < 20 && !is_as_told; i++) {
+	for (int i = 0; i < 20 && !is_as_expected; i++) {
 		struct stall_step step;
 		uint64_t cpu_nsec;
 
@@ -129,9 +129,10 @@ TEST_TABLE(a_long_step_is_a_stall_if_it_slept_or_computed, steps)
 		while (steps[_i].runs && clock_thread_nsec() - cpu_nsec < 2 * STALL_STEP_NSEC)
 			;
 		step.since_nsec -= 2 * STALL_STEP_NSEC;
-		is_as_told = (stall_step_end(&step) >= 2 * STALL_STEP_NSEC) == steps[_i].is_stall;
+		is_as_expected = (stall_step_end(&step) >= 2 * STALL_STEP_NSEC) ==
+				 steps[_i].is_stall;
 	}
-	ck_assert_msg(is_as_told, "%s", steps[_i].what);
+	ck_assert_msg(is_as_expected, "%s", steps[_i].what);
 }
 
 TEST(a_short_step_is_no_stall)

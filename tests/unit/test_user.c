@@ -67,7 +67,7 @@ TEST(sessions_of_one_uid_share_a_user_until_the_last_goes)
 	user_unref(other);
 }
 
-TEST(room_is_told_once_when_a_bound_is_left)
+TEST(room_is_reported_once_when_a_bound_is_left)
 {
 	struct user *user = get(1000);
 	struct charge charges[2] = { 0 };

@@ -138,15 +138,15 @@ static bool try_hang(struct work_queue *work_queue, struct task *task, sem_t *go
 
 struct waiting_room {
 	struct work_room room;
-	sem_t told;
+	sem_t reported;
 };
 
 static void on_room(struct work_room *room)
 {
-	(void)sem_post(&container_of(room, struct waiting_room, room)->told);
+	(void)sem_post(&container_of(room, struct waiting_room, room)->reported);
 }
 
-TEST(work_that_does_not_begin_at_once_is_told_of_room)
+TEST(work_that_does_not_begin_at_once_is_reported_of_room)
 {
 	struct task hung = { .work.run = task_run }, late = { .work.run = task_run };
 	struct waiting_room waits = { .room.on_room = on_room };
@@ -154,21 +154,21 @@ TEST(work_that_does_not_begin_at_once_is_told_of_room)
 	sem_t go;
 
 	(void)sem_init(&go, 0, 0);
-	(void)sem_init(&waits.told, 0, 0);
+	(void)sem_init(&waits.reported, 0, 0);
 	hung.wait = &go;
 	ck_assert_int_eq(work_queue_new("room", 1, &work_queue), 0);
 	ck_assert(work_queue_try_submit(work_queue, &hung.work, &waits.room));
 	for (int i = 0; i < 2; i++) /* asked twice, called once */
 		ck_assert(!work_queue_try_submit(work_queue, &late.work, &waits.room));
-	ck_assert_int_eq(sem_trywait(&waits.told), -1);
+	ck_assert_int_eq(sem_trywait(&waits.reported), -1);
 	(void)sem_post(&go);
-	ck_assert_int_eq(sem_wait(&waits.told), 0);
+	ck_assert_int_eq(sem_wait(&waits.reported), 0);
 	ck_assert(!work_queue_stop_waiting(work_queue, &waits.room));
 	while (!work_queue_try_submit(work_queue, &late.work, &waits.room))
-		ck_assert_int_eq(sem_wait(&waits.told), 0);
+		ck_assert_int_eq(sem_wait(&waits.reported), 0);
 	work_queue_free(work_queue);
 	ck_assert_int_eq(n_run, 2);
-	ck_assert_int_eq(sem_trywait(&waits.told), -1);
+	ck_assert_int_eq(sem_trywait(&waits.reported), -1);
 }
 
 TEST(overflow_threads_are_shared_and_none_takes_more_than_it_leaves)
@@ -219,7 +219,7 @@ TEST(only_work_that_may_exceed_max_runs_on_overflow_threads)
 
 	(void)sem_init(&go, 0, 0);
 	(void)sem_init(&more_go, 0, 0);
-	(void)sem_init(&waits.told, 0, 0);
+	(void)sem_init(&waits.reported, 0, 0);
 	ck_assert_int_eq(work_queue_new_overflow("overflow", 8, 100, &work_queue), 0);
 	/* Threads of work that may exceed it do not count. */
 	for (int i = 0; i < 20; i++)
@@ -231,7 +231,7 @@ TEST(only_work_that_may_exceed_max_runs_on_overflow_threads)
 	}
 	ck_assert_int_eq(n, 8);
 	(void)sem_post(&go);
-	ck_assert_int_eq(sem_wait(&waits.told), 0);
+	ck_assert_int_eq(sem_wait(&waits.reported), 0);
 	ck_assert(work_queue_try_submit(work_queue, &tasks[8].work, &waits.room));
 	for (int i = 0; i < 20; i++) {
 		(void)sem_post(&go);
@@ -249,7 +249,7 @@ TEST(a_queue_that_got_no_overflow_thread_was_not_served_when_another_queue_ended
 	struct work_queue *work_queues[2];
 	sem_t go[2], done;
 
-	(void)sem_init(&waits.told, 0, 0);
+	(void)sem_init(&waits.reported, 0, 0);
 	(void)sem_init(&done, 0, 0);
 	for (int i = 0; i < 2; i++) { /* each has as many as are left */
 		(void)sem_init(&go[i], 0, 0);
@@ -267,7 +267,7 @@ TEST(a_queue_that_got_no_overflow_thread_was_not_served_when_another_queue_ended
 		(void)sem_post(&go[0]);
 	ck_assert_int_eq(sem_wait(&done), 0); /* the others of its queue still hang */
 	do
-		ck_assert_int_eq(sem_wait(&waits.told), 0);
+		ck_assert_int_eq(sem_wait(&waits.reported), 0);
 	while (!work_queue_try_submit(work_queues[1], &later.work, &waits.room));
 	ck_assert_int_eq(sem_wait(&done), 0);
 
