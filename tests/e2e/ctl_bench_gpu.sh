@@ -106,7 +106,7 @@ sweep_tune_and_latency_measure_gpu_memory() {
 		says "$dir/out" '"GPU 0 (Stand-in GPU 0)"' '"p50_nsec"'
 }
 
-a_copy_is_told_and_gds_refuses_it() {
+a_copy_is_reported_and_gds_refuses_it() {
 	local command
 	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu &&
 		says "$dir/err" "buffers: in the memory of GPU 0 (Stand-in GPU 0): copied: " &&
@@ -156,7 +156,7 @@ the_daemon_moves_the_bytes_where_it_can() {
 start_daemon
 for t in io_moves_the_bytes_of_gpu_memory a_copy_that_fails_is_named each_process_has_a_gpu \
 	a_gpu_that_is_not_there_is_named without_the_driver_one_sentence_says_so_before_anything_is_made \
-	gds_goes_with_a_gpu sweep_tune_and_latency_measure_gpu_memory a_copy_is_told_and_gds_refuses_it \
+	gds_goes_with_a_gpu sweep_tune_and_latency_measure_gpu_memory a_copy_is_reported_and_gds_refuses_it \
 	the_daemon_moves_the_bytes_where_it_can; do
 	run_test $t
 done

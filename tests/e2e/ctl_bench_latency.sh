@@ -64,7 +64,7 @@ what_few_transfers_do_not_tell_is_not_printed() {
 	! grep -q '"p90_nsec": null' "$dir/out"
 }
 
-a_rate_that_is_missed_is_told() {
+a_rate_that_is_missed_is_reported() {
 	expect 0 latency --sizes 1M --iterations 200 --rate 10000000 &&
 		says "$dir/err" "--rate 10000000: only " "give a smaller --rate" && says "$dir/out" "begun a second" || return 1
 	expect 0 latency --sizes 4K --iterations 10 --rate 20 --json && says "$dir/out" '"rate_achieved": '
@@ -148,7 +148,7 @@ several_runs_go_to_one_page() {
 		[ -s "$dir/-page.html" ]
 }
 
-what_is_no_result_is_told_and_an_old_report_stays() {
+what_is_no_result_is_reported_and_an_old_report_stays() {
 	has_matplotlib || return 2
 	mkdir -p "$dir/wrong" && echo '{"format": "other"}' >"$dir/wrong/latency.json" &&
 		echo old >"$dir/wrong/report.html" || return 1
@@ -173,10 +173,10 @@ a_reader_that_goes_away_leaves_no_files() {
 }
 
 for t in each_size_is_written_and_then_read numbers_agree_with_each_other the_open_loop_keeps_its_rate \
-	what_few_transfers_do_not_tell_is_not_printed a_rate_that_is_missed_is_told \
+	what_few_transfers_do_not_tell_is_not_printed a_rate_that_is_missed_is_reported \
 	advice_names_no_option_of_another_bench \
 	absurd_values_are_refused ctrl_c_leaves_no_file_and_says_so ctrl_c_prints_what_was_measured_until_then a_reader_that_goes_away_leaves_no_files a_report_is_one_page_beside_the_results \
-	several_runs_go_to_one_page what_is_no_result_is_told_and_an_old_report_stays; do
+	several_runs_go_to_one_page what_is_no_result_is_reported_and_an_old_report_stays; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

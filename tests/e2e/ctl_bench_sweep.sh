@@ -334,7 +334,7 @@ a_folder_with_foreign_files_is_left_as_it_was() {
 	rm -r "$there"
 }
 
-somebody_elses_logs_are_left_and_told() {
+somebody_elses_logs_are_left_and_reported() {
 	two_points
 	mkdir -p "$logs/_aio_bench_read_logs"
 	echo theirs >"$logs/_aio_bench_read_logs/read_block_overlap_ftd1_d8_bs64K_p1.txt"
@@ -467,7 +467,7 @@ a_log_directory_of_another_user_does_not_redirect_roots_writes() {
 }
 
 # Whether the buffers are in huge pages decides about the speed: every run says so, and so does a report.
-the_share_of_the_buffers_in_huge_pages_is_told() {
+the_share_of_the_buffers_in_huge_pages_is_reported() {
 	local rc=0
 	two_points
 	expect 0 sweep && says "$dir/err" "buffers: " " in huge pages" && says "$logs/results.json" '"huge_page_bytes": ' ||
@@ -516,7 +516,7 @@ one_ctrl_c_is_enough_while_the_daemon_is_stopped() {
 	[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 29 ] && says "$dir/err" "points are in" && nothing_is_left
 }
 
-a_disk_that_is_too_full_is_told_before_anything_is_made() {
+a_disk_that_is_too_full_is_reported_before_anything_is_made() {
 	[ "$(id -u)" = 0 ] || return 2
 	local small=$dir/small rc
 	mkdir "$small" && mount -t tmpfs -o size=12M none "$small" 2>/dev/null || return 2
@@ -556,7 +556,7 @@ a_disk_that_fills_up_meanwhile_is_named_with_the_points_that_it_has() {
 	return $rc
 }
 
-a_folder_that_can_not_be_written_is_told() {
+a_folder_that_can_not_be_written_is_reported() {
 	two_points
 	expect 1 "$ctl" bench sweep --nvme_dir "$dir/nowhere" --log_dir "$logs" &&
 		says "$dir/err" "$dir/nowhere: No such file" &&
@@ -618,7 +618,7 @@ its_handles_are_of_the_class_background() {
 
 # ---- usage, progress ----
 
-a_space_that_is_none_is_told_with_line_and_column() {
+a_space_that_is_none_is_reported_with_line_and_column() {
 	printf '{"block_size": ["1M"],\n "queue_depth": [32,, 64]}' >"$space"
 	expect 2 sweep && says "$dir/err" "$space:2:21: " "queue_depth" || return 1
 	echo '{"block_sizes": ["1M"]}' >"$space"
@@ -632,7 +632,7 @@ a_space_that_is_none_is_told_with_line_and_column() {
 		expect 2 sweep --sweep_config "$dir/none.json" && says "$dir/err" "$dir/none.json: No such file"
 }
 
-absurd_sizes_are_told_before_anything_is_made() {
+absurd_sizes_are_reported_before_anything_is_made() {
 	two_points
 	expect 1 sweep --io_size 60T && says "$dir/err" "free: give a smaller size" && nothing_is_left
 }
@@ -678,18 +678,18 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	a_killed_sweep_is_resumed_and_leaves_no_files \
 	a_killed_sweep_of_short_points_has_every_row_that_it_wrote a_process_that_dies_is_a_row_with_an_error \
 	a_daemon_that_goes_away_leaves_what_was_measured points_that_fail_are_rows_and_measured_again a_folder_with_foreign_files_is_left_as_it_was \
-	somebody_elses_logs_are_left_and_told a_second_sweep_keeps_the_first_ones_results_and_logs \
+	somebody_elses_logs_are_left_and_reported a_second_sweep_keeps_the_first_ones_results_and_logs \
 	a_tune_after_a_sweep_leaves_its_results_and_logs a_sweep_that_fails_leaves_the_results_that_were_there \
 	a_killed_sweep_leaves_the_results_that_were_there \
 	a_log_directory_of_another_user_does_not_redirect_roots_writes keep_leaves_the_files \
-	the_share_of_the_buffers_in_huge_pages_is_told \
+	the_share_of_the_buffers_in_huge_pages_is_reported \
 	one_ctrl_c_is_enough_while_the_daemon_is_stopped \
-	a_disk_that_is_too_full_is_told_before_anything_is_made \
-	a_disk_that_fills_up_meanwhile_is_named_with_the_points_that_it_has a_folder_that_can_not_be_written_is_told \
+	a_disk_that_is_too_full_is_reported_before_anything_is_made \
+	a_disk_that_fills_up_meanwhile_is_named_with_the_points_that_it_has a_folder_that_can_not_be_written_is_reported \
 	flushing_needs_root_and_says_so_without_failing \
 	exclusive_is_refused_while_another_client_is_there \
 	its_handles_are_of_the_class_background \
-	a_space_that_is_none_is_told_with_line_and_column absurd_sizes_are_told_before_anything_is_made \
+	a_space_that_is_none_is_reported_with_line_and_column absurd_sizes_are_reported_before_anything_is_made \
 	piped_it_prints_plain_lines_and_a_terminal_gets_one without_a_terminal_there_are_a_few_lines \
 	one_folder_given_twice_is_refused; do
 	run_test $t

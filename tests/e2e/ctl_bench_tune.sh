@@ -30,7 +30,7 @@ nothing_is_left() {
 	[ -z "$(find "$store" -name '_dsaioctl_bench.*')" ]
 }
 
-the_best_is_told_as_deepspeeds_tuner_tells_it() {
+the_best_is_reported_as_deepspeeds_tuner_tells_it() {
 	rm -rf "$logs"
 	expect 0 tune || return 1
 	why="no such line: $(grep 'Best' "$dir/out")"
@@ -186,7 +186,7 @@ what_can_not_be_is_refused() {
 }
 
 start_daemon
-for t in the_best_is_told_as_deepspeeds_tuner_tells_it results_have_every_step_and_the_verdict \
+for t in the_best_is_reported_as_deepspeeds_tuner_tells_it results_have_every_step_and_the_verdict \
 	requests_smaller_than_the_block_are_reported \
 	every_measurement_is_long_enough_for_the_depth_it_names \
 	the_fastest_is_the_best_and_the_cheapest_of_those_tied_is_recommended \

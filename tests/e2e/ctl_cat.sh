@@ -71,7 +71,7 @@ ranges_are_cut_at_any_byte() {
 	piped_is "$dir/want" "$ctl" cat --offset 13 "$store/a"
 }
 
-what_can_not_be_read_is_told_and_the_rest_is_written() {
+what_can_not_be_read_is_reported_and_the_rest_is_written() {
 	random_file "$store/a" 5000
 	expect 1 "$ctl" cat "$store/none" "$store/a" && says "$dir/err" "dsaioctl: cat: $store/none: No such file" &&
 		same "$store/a" "$dir/out" && expect 1 "$ctl" cat "$store" && says "$dir/err" "is a directory" || return 1
@@ -382,7 +382,7 @@ private_does_not_advise_itself() {
 
 start_daemon
 for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files_follow_one_another \
-	ranges_are_cut_at_any_byte what_can_not_be_read_is_told_and_the_rest_is_written \
+	ranges_are_cut_at_any_byte what_can_not_be_read_is_reported_and_the_rest_is_written \
 	a_file_of_another_user_is_refused a_full_output_ends_with_one_error a_closed_output_is_an_error \
 	a_reader_that_goes_away_ends_it_quietly output_that_is_the_file_itself_is_refused \
 	a_file_that_grows_is_read_to_its_end a_file_that_becomes_shorter_is_an_error \

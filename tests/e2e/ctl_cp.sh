@@ -70,7 +70,7 @@ what_can_not_be_copied_is_refused() {
 		expect 1 "$ctl" cp "$store/src" /dev/null && says "$dir/err" "no regular file"
 }
 
-a_missing_destination_is_told_as_what_it_is() {
+a_missing_destination_is_reported_as_what_it_is() {
 	random_file "$store/src" 5000
 	mkdir -p "$store/d ir"
 	ln -sfn "$store/nothing" "$store/dangling"
@@ -291,7 +291,7 @@ start_daemon
 for t in sizes_of_all_kinds_arrive_byte_by_byte \
 	verify_reads_both_again a_directory_gets_the_file_of_the_same_name the_mode_goes_along \
 	holes_stay_holes what_can_not_be_copied_is_refused \
-	a_missing_destination_is_told_as_what_it_is closed_descriptors_do_not_let_output_into_files \
+	a_missing_destination_is_reported_as_what_it_is closed_descriptors_do_not_let_output_into_files \
 	status_with_a_closed_output_fails a_failed_start_leaves_no_file \
 	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_changes_nothing \
 	an_old_file_keeps_its_mode_and_owner an_owner_that_cannot_be_kept_is_reported a_link_leads_to_the_new_file \

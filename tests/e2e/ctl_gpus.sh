@@ -29,7 +29,7 @@ gpus_are_a_table() {
 		'"why": "cuFile 1.17 with nvidia-fs 2.24"' '"device_bytes": 0'
 }
 
-the_way_of_GPU_memory_is_told() {
+the_way_of_GPU_memory_is_reported() {
 	gpus_are ""
 	status_says "GPU memory is copied through pinned memory: cuFile 1.17 in compatibility mode" || return 1
 	gpus_are "nvfs=2.24"
@@ -42,7 +42,7 @@ the_way_of_GPU_memory_is_told() {
 		expect 0 "$ctl" status --json && says "$dir/out" '"way": "direct"'
 }
 
-a_host_without_gpus_is_told_where_they_are_demanded() {
+a_host_without_gpus_is_reported_where_they_are_demanded() {
 	gpus_are "cuInit=100" "engine = gds"
 	status_says "or the op fails: the daemon has found no GPU on this host: see whether nvidia-smi" &&
 		says_not "$dir/out" "CUDA" && says_not "$dir/out" "cannot be used" || return 1
@@ -66,8 +66,8 @@ a_host_without_gpus_shows_none() {
 	expect 0 "$ctl" status --json && says "$dir/out" '"gpus": null'
 }
 
-for t in gpus_are_a_table the_way_of_GPU_memory_is_told a_driver_that_hangs_is_named a_driver_that_fails_is_named a_host_without_gpus_shows_none \
-	a_host_without_gpus_is_told_where_they_are_demanded; do
+for t in gpus_are_a_table the_way_of_GPU_memory_is_reported a_driver_that_hangs_is_named a_driver_that_fails_is_named a_host_without_gpus_shows_none \
+	a_host_without_gpus_is_reported_where_they_are_demanded; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

@@ -26,7 +26,7 @@ sizes_are_taken_as_they_are_printed() {
 		expect 2 "$ctl" bench io --folder "$store" --io_size 64KB && says "$dir/err" "--io_size 64KB" "1MiB"
 }
 
-a_log_of_the_library_that_cannot_be_written_is_told() {
+a_log_of_the_library_that_cannot_be_written_is_reported() {
 	DSAIO_DEBUG=$dir/none/debug expect 0 "$ctl" status &&
 		says "$dir/err" "DSAIO_DEBUG=$dir/none/debug: No such file or directory" "nothing is logged" || return 1
 	DSAIO_DEBUG=$dir/debug expect 0 "$ctl" status || return 1
@@ -36,7 +36,7 @@ a_log_of_the_library_that_cannot_be_written_is_told() {
 
 start_daemon
 for t in raw_escapes_in_file_names_do_not_reach_the_terminal sizes_are_taken_as_they_are_printed \
-	a_log_of_the_library_that_cannot_be_written_is_told; do
+	a_log_of_the_library_that_cannot_be_written_is_reported; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

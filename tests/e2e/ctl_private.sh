@@ -56,7 +56,7 @@ an_error_cleans_up() {
 	expect 1 "$ctl" bench io --private --folder "$store" --io_size 60T && nothing_is_left
 }
 
-a_daemon_that_does_not_start_is_told() {
+a_daemon_that_does_not_start_is_reported() {
 	printf '#!/bin/sh\necho "dsaiod: no luck today" >&2\nexit 1\n' >"$dir/broken"
 	chmod +x "$dir/broken"
 	expect 1 env DSAIOD="$dir/broken" "$ctl" status --private &&
@@ -107,7 +107,7 @@ sigkill_cleans_up() { ends_by KILL; }
 set -m
 for t in copies_without_a_running_daemon two_file_systems_get_two_stores \
 	status_serves_the_current_directory measures_in_several_processes an_error_cleans_up \
-	a_daemon_that_does_not_start_is_told a_limit_of_descriptors_is_named a_daemon_in_the_path_is_not_used ctrl_c_cleans_up \
+	a_daemon_that_does_not_start_is_reported a_limit_of_descriptors_is_named a_daemon_in_the_path_is_not_used ctrl_c_cleans_up \
 	sigterm_cleans_up sigkill_cleans_up; do
 	run_test $t
 done

@@ -110,7 +110,7 @@ wrong_usage_is_reported() {
 		expect 2 "$ctl" profile show "" && says "$dir/err" "empty"
 }
 
-unknown_stores_are_told() {
+unknown_stores_are_reported() {
 	expect 1 "$ctl" profile show nosuch && says "$dir/err" "nosuch" &&
 		expect 1 "$ctl" profile set nosuch queue_depth=1 && says "$dir/err" "nosuch" &&
 		expect 1 "$ctl" profile reset nosuch && says "$dir/err" "nosuch" &&
@@ -129,7 +129,7 @@ start_daemon
 for t in the_default_is_shown a_path_inside_names_its_store named_values_change_and_the_others_stay \
 	a_handle_opened_now_has_it it_is_saved_over_a_restart it_is_saved_over_a_kill reset_forgets_it \
 	reset_goes_back_to_the_configuration a_profile_that_cannot_be_saved_is_reported wrong_values_are_refused wrong_usage_is_reported \
-	unknown_stores_are_told a_pseudo_file_system_has_no_profile others_may_look_and_not_set; do
+	unknown_stores_are_reported a_pseudo_file_system_has_no_profile others_may_look_and_not_set; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

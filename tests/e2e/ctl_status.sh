@@ -76,7 +76,7 @@ a_path_needs_no_right_to_read_it() {
 	expect 0 "${nobody[@]}" "$ctl" stores "$store/secret" && says "$dir/out" "$store/secret" " t "
 }
 
-a_path_on_no_store_is_told() {
+a_path_on_no_store_is_reported() {
 	expect 1 "$ctl" stores "$store/none" && says "$dir/err" "$store/none: No such file" &&
 		expect 1 "$ctl" stores /proc/self && says "$dir/err" "/proc" || return 1
 	expect 1 "$ctl" stores nosuch && says "$dir/err" "nosuch"
@@ -160,7 +160,7 @@ client=
 start_client || { echo "not ok ctl: a client starts: $why"; failed=1; }
 for t in status_shows_store_pool_and_counters clients_show_where_time_went handles_have_small_numbers clients_show_sums_and_handles \
 	pool_shows_a_bar_for_each_client stores_show_all_or_those_of_paths a_path_needs_no_right_to_read_it stores_that_exist_are_shown_beside_one_that_does_not \
-	a_path_on_no_store_is_told nothing_takes_other_arguments another_user_sees_the_others_as_one_line \
+	a_path_on_no_store_is_reported nothing_takes_other_arguments another_user_sees_the_others_as_one_line \
 	a_wait_for_a_silent_daemon_is_reported a_private_daemon_serves_this_directory; do
 	run_test $t
 done

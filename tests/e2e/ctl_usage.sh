@@ -37,7 +37,7 @@ tune_explains_loops_once() {
 	[ "$(grep -c -e --loops "$dir/out")" = 1 ]
 }
 
-version_is_told() {
+version_is_reported() {
 	local version
 	expect 0 "$ctl" --version || return 1
 	version=$(sed -n 's/^.define DSAIO_VERSION "\(.*\)"/\1/p' client/lib/dsaio.h)
@@ -155,7 +155,7 @@ bench_checks_its_options() {
 		says "$dir/err" "$dir/missing" "No such file"
 }
 
-for t in help_teaches_by_example the_synopsis_names_all_commands tune_explains_loops_once version_is_told wrong_usage_ends_with_2 \
+for t in help_teaches_by_example the_synopsis_names_all_commands tune_explains_loops_once version_is_reported wrong_usage_ends_with_2 \
 	a_list_option_before_the_command_takes_no_command without_a_daemon_it_says_what_to_do looking_starts_no_daemon \
 	a_daemon_in_its_stop_is_named a_full_standard_output_is_an_error \
 	torch_only_flags_end_with_2_and_one_sentence bench_checks_its_options; do
