@@ -54,7 +54,7 @@ static struct {
 } fallback = { .lock = PTHREAD_MUTEX_INITIALIZER, .has_work_queue = PTHREAD_COND_INITIALIZER };
 
 /* Under the lock: a thread has nothing to do. */
-static void tell_of_room(struct work_queue *work_queue)
+static void report_room(struct work_queue *work_queue)
 {
 	struct work_room *room;
 
@@ -74,7 +74,7 @@ static bool wait_for_work(struct work_queue *work_queue)
 	until.tv_sec += IDLE_SEC;
 	while (!work_queue->works.first && !work_queue->is_stopping && r != ETIMEDOUT) {
 		work_queue->n_idle++;
-		tell_of_room(work_queue);
+		report_room(work_queue);
 		r = pthread_cond_clockwait(&work_queue->has_work, &work_queue->lock,
 					   CLOCK_MONOTONIC, &until);
 		work_queue->n_idle--;
@@ -174,7 +174,7 @@ static void first_run(struct work_queue *work_queue)
 	if (!may_exceed_max) {
 		/* The thread may go on with other work, which may hang. */
 		work_queue->n_bounded--;
-		tell_of_room(work_queue);
+		report_room(work_queue);
 	}
 }
 
@@ -245,7 +245,7 @@ static void *fallback_main(void *arg)
 		else
 			work_queue->is_at_fallback = false;
 		if (!work_queue->is_at_fallback)
-			tell_of_room(work_queue);
+			report_room(work_queue);
 		queue_unlock(work_queue);
 	}
 	return NULL;
@@ -304,7 +304,7 @@ static void waiting_serve(void)
 		for (unsigned n = work_queue->n_idle; n < work_queue->n_queued; n++)
 			if (!thread_take_or_wait(work_queue) || thread_start(work_queue) < 0)
 				break;
-		tell_of_room(work_queue);
+		report_room(work_queue);
 		queue_unlock(work_queue);
 	}
 }

@@ -598,7 +598,7 @@ static void note_all(struct bench *bench)
 		note_memory(bench);
 }
 
-static int tell_ways(struct bench_process *process, const void *arg)
+static int report_ways(struct bench_process *process, const void *arg)
 {
 	(void)arg; /* there is none */
 	*(struct bench_gpu_ways *)process->shared = *bench_gpu_ways(process->gpu);
@@ -613,7 +613,7 @@ static void add_gpu_ways(struct bench *bench)
 	struct bench_gpu_ways ways = { 0 };
 
 	if (!bench->gpus || !bench->crew || stop_signal() ||
-	    bench_crew_call(bench->crew, tell_ways, NULL, 0, text) < 0)
+	    bench_crew_call(bench->crew, report_ways, NULL, 0, text) < 0)
 		return;
 	for (unsigned i = 0; i < bench->n_places; i++)
 		bench_gpu_sum_ways(&ways, bench_crew_shared(bench->crew, i));
