@@ -62,7 +62,7 @@ struct partial_profile {
 struct profile profile_fill(const struct partial_profile *partial, const struct profile *whole);
 
 /*
- * Returns 0, or -EINVAL and a sentence in text (of size bytes) that names the value and its
+ * Returns 0, or -EINVAL and a message in text (of size bytes) that names the value and its
  * limit.
  */
 int profile_check(const struct profile *profile, char *text, size_t size);

@@ -14,7 +14,7 @@
  *     dsaio_op_free(op);
  *
  * Results.  Functions return 0, a count or bytes on success and a negative errno on failure;
- * then dsaio_error() has a sentence that says what failed, on what, why, and what to do.
+ * then dsaio_error() has a message that says what failed, on what, why, and what to do.
  * A read at the end of the file returns the bytes before it (0 behind it) and leaves the rest
  * of the buffer alone.  A write is whole, or fails; dsaio_op_done() says how many bytes were
  * done before an error.
@@ -102,7 +102,7 @@
  * dsaiod.conf(5), engine, has the rules.
  * Neither waits for the program's streams: work that writes the memory, or reads what an op is to
  * overwrite, must have ended before the op is submitted.  An error of libcuda is -EIO, a range beyond its
- * allocation -EFAULT, each with a sentence.
+ * allocation -EFAULT, each with a message.
  * GPU memory that was imported so may be freed when no op uses it.  A later op notices, within a second or with the
  * next allocation; until then the GPU keeps the memory.  dsaio_memory_unregister() gives registered
  * memory back at once.  CUDA's documentation calls it undefined to free memory while another process has
@@ -159,7 +159,7 @@ const char *dsaio_version(void);
 uint32_t dsaio_version_number(void);
 
 /*
- * dsaio_error - the sentence for the last call of this thread that failed
+ * dsaio_error - the message for the last call of this thread that failed
  *
  * Never NULL; "" if none has failed yet.  Valid until this thread's next failing call.
  */
@@ -192,13 +192,13 @@ const char *dsaio_error(void);
  *   -EINVAL                  socket_path is "", or DSAIO_AUTOSTART is none of 0, no, false, 1, yes,
  *                            true
  *   -ENOENT, -ECONNREFUSED   no daemon there, or one that is stopping, or no dsaiod to start; the
- *                            sentence says what to do
+ *                            message says what to do
  *   -ENOTSOCK                something else than a socket is there
  *   -EACCES                  the socket does not let this user in
  *   -EPERM, -ENOTDIR         the user's own directory is not safe to use: another user's, open to
  *                            others, or a symbolic link
  *   -ECHILD                  the daemon that was started ended at once, or the service cannot start:
- *                            the sentence has the last line of its log, or says how to read it
+ *                            the message has the last line of its log, or says how to read it
  *   -ETIMEDOUT               what listens there does not answer, or does not end
  *   -EMFILE                  this process has no descriptor left (RLIMIT_NOFILE)
  *   -ENAMETOOLONG            a socket path has at most 107 bytes
@@ -327,7 +327,7 @@ struct dsaio_handle_options {
  * dsaio_handle_open_with - the same with all options (NULL: DSAIO_HANDLE_OPTIONS_INIT)
  *
  * Returns 0, or
- *   -EINVAL   a value is out of range; the sentence names value and limit
+ *   -EINVAL   a value is out of range; the message names value and limit
  *   -E2BIG    options or profile set a field that this version of the library does not know
  *   -EOPNOTSUPP  some fields of the profile are inherited and some not, and the daemon is of an older
  *             version, which knows profiles only as a whole
@@ -399,7 +399,7 @@ int dsaio_handle_profile_on(struct dsaio_handle *handle, struct dsaio_file *file
  * Returns 0, or
  *   -EINVAL   bytes is 0
  *   -ENOMEM   the pool, or this client's share of it, is exhausted, or the daemon cannot lock so
- *             much memory and its configuration says lock = yes; the sentence tells which
+ *             much memory and its configuration says lock = yes; the message tells which
  *   -EMFILE   a new slab needs a descriptor, and this process may open no more (RLIMIT_NOFILE)
  * Ownership: *ret_memory is the caller's, for dsaio_free(); dsaio_disconnect() takes all.
  * Threads: any.  DeepNVMe: new_cpu_locked_tensor().
@@ -437,8 +437,8 @@ struct dsaio_alloc_options {
  * Returns as dsaio_alloc(), and
  *   -E2BIG   a flag or field is set that this version of the library does not know
  *   -EINVAL  wait_usec is less than -1; flags exclude each other; the host has no such node, or it has
- *            no memory: the sentence names those that have
- *   -ENOMEM  also with HUGE, where the host has not enough huge pages: the sentence says how many are
+ *            no memory: the message names those that have
+ *   -ENOMEM  also with HUGE, where the host has not enough huge pages: the message says how many are
  *            free, and how to get more (vm.nr_hugepages).  Transparent ones need Linux 6.1 here.
  *   -EOPNOTSUPP  the daemon is configured to use no huge pages, is not allowed to choose a node (in a
  *            container), or is of an older version, which knows neither
@@ -593,8 +593,8 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
  * these opens, and the file stays valid for the threads that hold the others.
  * Returns 0, or what open(2) says, or
  *   -EINVAL      other flags (O_APPEND: its writes would land at the end, not at their offset)
- *   -EACCES      also where the store does not serve this user; the sentence says which it serves
- *   -ENXIO       the file lies on no store of the daemon; the sentence names the stores
+ *   -EACCES      also where the store does not serve this user; the message says which it serves
+ *   -ENXIO       the file lies on no store of the daemon; the message names the stores
  *   -EOPNOTSUPP  neither a regular file nor a block device, or no direct I/O there
  *   -EMFILE      the client, or its user, has as many files as it may have
  * Ownership: *ret_file is the caller's, for dsaio_file_close().
@@ -689,13 +689,13 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  * A write beyond the end extends the file while it runs, by at most 64 MiB ahead of its data and never
  * beyond its own last byte.  If it fails, is cancelled or times out, the file stays as long as it
  * is: what lies between the bytes done and the end reads as zeros, or is what others wrote there.
- * The sentence says how long the file is then.  Only dsaio_truncate() and O_TRUNC shorten a file.
+ * The message says how long the file is then.  Only dsaio_truncate() and O_TRUNC shorten a file.
  * Returns bytes done, or
  *   -EBADF      the file is not open for that, or belongs to another client
  *   -EINVAL     off + len passes 2^63
  *   -EFAULT     buf is not memory of this process
  *   -EAGAIN     the first op of a handle on a store, whose lane cannot start since fs.aio-max-nr is
- *               used up; the sentence says what to raise.  Or buf is GPU memory that is copied, as
+ *               used up; the message says what to raise.  Or buf is GPU memory that is copied, as
  *               dsaio_pread_async()
  *   -ETIMEDOUT  the handle's op_timeout_usec is over
  *   -EACCES     a write that is not aligned, of a file that came as a descriptor which cannot be
@@ -821,7 +821,7 @@ int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n,
  * Returns the outcome of the wait alone: 0 when the op has ended, or -ETIMEDOUT when the time is
  *   over.  That ends the wait, not the op, whose buffer stays taken.
  * *ret_result (ret_result may be NULL) is set if the wait returns 0: the op's result, as
- *   dsaio_op_result() returns it.  If the op failed, dsaio_error() has its sentence.
+ *   dsaio_op_result() returns it.  If the op failed, dsaio_error() has its message.
  * Threads: any, several at once.
  */
 int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result);
@@ -830,7 +830,7 @@ int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result
  * dsaio_op_wait_many - wait until all of n ops have ended
  *
  * As dsaio_op_wait() of each, in one call, except that dsaio_error() stays: dsaio_op_error() has the
- *   sentences.
+ *   messages.
  * ret_results: room for n results, or NULL; all are set if the wait returns 0, else some may be.
  * -EINVAL, too, for a negative n.
  * Threads: any, several at once.
@@ -852,7 +852,7 @@ int64_t dsaio_op_result(const struct dsaio_op *op);
 uint64_t dsaio_op_done(const struct dsaio_op *op);
 
 /*
- * dsaio_op_error - the sentence for an op that failed, "" for others
+ * dsaio_op_error - the message for an op that failed, "" for others
  *
  * Valid until dsaio_op_free().
  */
@@ -910,7 +910,7 @@ void *dsaio_op_data(const struct dsaio_op *op);
  *   which changes nothing; -EINVAL: timeout_usec is less than -1.
  * *ret_result (ret_result may be NULL) is set if the wait returns 0: how many ops ended since the
  *   last dsaio_wait() and were not reported by dsaio_reap(), or the negative errno of the first of
- *   them that failed.  Then dsaio_error() has its sentence, and the count starts anew.  0 if there
+ *   them that failed.  Then dsaio_error() has its message, and the count starts anew.  0 if there
  *   was none.  Ops of blocking calls are not counted.
  * Threads: any.  DeepNVMe: aio_handle.wait().
  */

@@ -1,5 +1,5 @@
 /*
- * An error on its way to the edge: the negative errno and the sentence made where the values
+ * An error on its way to the edge: the negative errno and the message made where the values
  * were known.  It is logged or sent once, at the edge.
  */
 #ifndef DSAIO_DAEMON_BASE_ERROR_H
@@ -13,8 +13,8 @@ struct error {
 };
 
 /*
- * Fills in *error and returns code.  The sentence gets ": " and the errno's text behind it.
- * error_set_plain() leaves the sentence as it is.
+ * Fills in *error and returns code.  The message gets ": " and the errno's text behind it.
+ * error_set_plain() leaves the message as it is.
  */
 int error_set(struct error *error, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -47,7 +47,7 @@ static const char *key_of(const struct quota *quota, enum quota_kind kind, char 
 	return key;
 }
 
-/* The source of a limit's default, as the end of a sentence. */
+/* The source of a limit's default, as the end of a message. */
 static void text_descriptors(const struct quota *quota, enum quota_kind kind, char *text,
 			     size_t size)
 {

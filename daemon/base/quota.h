@@ -43,7 +43,7 @@ struct charge {
 };
 
 /*
- * Charges n to the quota and all its parents, or to none.  Returns 0, or, with a sentence
+ * Charges n to the quota and all its parents, or to none.  Returns 0, or, with a message
  * that names the quota, the limit and what to do: -ENOMEM for bytes (-EDQUOT for those of GPUs), -EMFILE
  * for objects, -EUSERS for sessions.
  */

@@ -112,13 +112,13 @@ void config_deinit(struct config *config);
 void config_set_user(struct config *config);
 
 /*
- * Reads an INI file, whose values override earlier ones.  Returns 0, or -errno with a sentence if it
+ * Reads an INI file, whose values override earlier ones.  Returns 0, or -errno with a message if it
  * cannot be read.  config_check() reports the mistakes in it.
  */
 int config_read(struct config *config, const char *path, struct error *error);
 /* --socket.  0 or -ENOMEM. */
 int config_set_socket(struct config *config, const char *path, struct error *error);
-/* "NAME=DIR" of --store.  0, -EINVAL or -ENOMEM with a sentence. */
+/* "NAME=DIR" of --store.  0, -EINVAL or -ENOMEM with a message. */
 int config_add_store(struct config *config, const char *text, struct error *error);
 /* Last: 0, or -EINVAL with the first mistake of all that are in config->mistakes. */
 int config_check(struct config *config, struct error *error);

@@ -30,7 +30,7 @@ struct parser {
 
 /*
  * Reads up to the next section, key or mistake.  Returns an enum parser_item; or -EINVAL with a
- * sentence about this line, after which the caller may go on; or -EIO if the file cannot be read.
+ * message about this line, after which the caller may go on; or -EIO if the file cannot be read.
  */
 int parser_next(struct parser *parser, struct error *error);
 

@@ -25,7 +25,7 @@ struct session;
 struct slab;
 struct slab_place;
 
-/* -EBADF with a sentence: the session has no such object. */
+/* -EBADF with a message: the session has no such object. */
 int session_no_such(struct error *error, const char *what, uint32_t id);
 
 /* on_done with call->slab; the descriptor is in the reply's. */

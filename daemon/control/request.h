@@ -30,7 +30,7 @@ void request_free(Wire__Request *request); /* NULL is fine */
 
 /*
  * Makes all checks of a request and its number of descriptors that need no session.  Returns 0,
- * or with a sentence that names value and limit: -EINVAL, -EOPNOTSUPP (not known),
+ * or with a message that names value and limit: -EINVAL, -EOPNOTSUPP (not known),
  * -EPROTONOSUPPORT (no common version).
  */
 int request_check(const Wire__Request *request, unsigned n_fds, struct error *error);

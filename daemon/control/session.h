@@ -81,7 +81,7 @@ struct session {
 };
 
 /*
- * Takes a connected, non-blocking socket, but not on error.  Returns 0 or, with a sentence for
+ * Takes a connected, non-blocking socket, but not on error.  Returns 0 or, with a message for
  * the client, -EUSERS (too many connections), -ENOMEM, or what the kernel says.
  */
 int session_new(struct service *service, int fd, struct error *error);

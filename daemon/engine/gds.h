@@ -62,7 +62,7 @@ bool gds_end(void);
 /*
  * Maps an allocation.  Takes the handle's descriptor, also on error.  Call it only after a probe has
  * found the GPU and cuFile usable (gpu_probe.h).  Worker threads.  Returns 0 or
- *   -EOPNOTSUPP  the libraries do not work (the same sentence each time), or cuFile refuses the memory
+ *   -EOPNOTSUPP  the libraries do not work (the same message each time), or cuFile refuses the memory
  *   -ETIMEDOUT   the driver does not answer
  *   -ENODEV      no GPU has this UUID, or the memory is on another one
  *   -EFAULT      the handle does not open: it is forged, or the memory is no longer there

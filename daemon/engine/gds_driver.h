@@ -3,7 +3,7 @@
  *
  * They are opened once, at the first use, by a thread of their own with a large stack.  Workers wait for
  * that thread, at most GDS_START_MSEC.  If a library fails or does not return, each later caller gets the
- * same sentence at once.  Only after -ENOMEM is it tried again.  The same holds for the context of each
+ * same message at once.  Only after -ENOMEM is it tried again.  The same holds for the context of each
  * GPU, which takes some of the GPU's memory and is made when its first memory is imported.  So made-up handles make
  * at most the contexts that a program with memory on each GPU makes.
  *

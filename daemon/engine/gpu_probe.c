@@ -53,7 +53,7 @@ __attribute__((format(printf, 2, 3))) static void text_set(char text[GPU_TEXT_BY
 struct asking {
 	struct gpu_report *report;
 	const char *path; /* of the library */
-	char *problem;	  /* of GPU_TEXT_BYTES: gets the sentence */
+	char *problem;	  /* of GPU_TEXT_BYTES: gets the message */
 };
 
 /* Before each call: if it does not return, this is what the daemon reports. */
@@ -236,11 +236,11 @@ static void report_copy(struct gpu_probe *probe)
 		report->cufile_problem[GPU_TEXT_BYTES - 1] = 0;
 }
 
-/* A sentence about the call in progress, which is the last. */
-static void report_end(struct gpu_report *report, const char *sentence)
+/* A message about the call in progress, which is the last. */
+static void report_end(struct gpu_report *report, const char *message)
 {
 	text_set(report->is_at_cufile ? report->cufile_problem : report->problem, "%s %s",
-		 report->call, sentence);
+		 report->call, message);
 }
 
 static void none_log(const struct gpu_probe_options *options)

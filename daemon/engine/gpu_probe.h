@@ -25,7 +25,7 @@
 
 #define GPU_UUID_BYTES 41u    /* "GPU-" and 36 letters, as nvidia-smi prints it */
 #define GPU_NAME_BYTES 96u    /* a longer one is cut */
-#define GPU_TEXT_BYTES 480u   /* of a sentence */
+#define GPU_TEXT_BYTES 480u   /* of a message */
 #define GPU_PROBE_MSEC 30000u /* cuInit() takes seconds on a host with many GPUs; a guess */
 
 struct event_base;

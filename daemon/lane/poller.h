@@ -53,7 +53,7 @@ struct poller {
 	uint64_t mean_gap_nsec[2]; /* mean wait, for ops and for the device */
 };
 
-/* 0, or -errno with a sentence; then, too, poller_deinit(). */
+/* 0, or -errno with a message; then, too, poller_deinit(). */
 int poller_init(struct poller *poller, const struct poller_config *config, struct error *error);
 void poller_deinit(struct poller *poller);
 

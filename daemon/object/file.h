@@ -59,7 +59,7 @@ struct file_facts {
  * Checks a descriptor: fstatfs before anything else; regular file or block device; not O_PATH;
  * no O_APPEND if it can be written; O_DIRECT unless tmpfs; alignment from statx(STATX_DIOALIGN)
  * or, if the kernel does not report it, from test reads.  May block.  Any thread.
- * Returns 0 or a negative errno with a sentence: -EBADF (O_PATH), -EOPNOTSUPP (kind, O_DIRECT
+ * Returns 0 or a negative errno with a message: -EBADF (O_PATH), -EOPNOTSUPP (kind, O_DIRECT
  * missing or impossible), -EINVAL (O_APPEND).
  */
 int file_check(int fd, const char *name, struct file_facts *ret_facts, struct error *error);

@@ -18,8 +18,8 @@
 bool numa_list_has(const char *list, uint32_t node);
 
 /*
- * Prefers that node for pages of the mapping.  Returns 0, or with a sentence -EINVAL (no such node has
- * memory; the sentence names those that do) or -EOPNOTSUPP (the kernel, or the daemon's container, does
+ * Prefers that node for pages of the mapping.  Returns 0, or with a message -EINVAL (no such node has
+ * memory; the message names those that do) or -EOPNOTSUPP (the kernel, or the daemon's container, does
  * not allow it).  Any thread.
  */
 int numa_prefer(void *memory, size_t bytes, uint32_t node, struct error *error);

@@ -72,7 +72,7 @@ struct slab_kind {
 	size_t struct_bytes;	      /* of the struct that begins with the slab */
 	enum quota_kind quota;	      /* of its bytes */
 	const char *making, *freeing; /* the calls, if they may hang, for reports; else NULL */
-	/* Sets region, fd and is_locked.  Returns 0, or -errno with the sentence in slab->error. */
+	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error. */
 	int (*make)(struct slab *slab);
 	/* Frees what make() has left, also after its failure. */
 	void (*unmake)(struct slab *slab);

@@ -49,7 +49,7 @@ void probe_measure(const char *path, bool is_device, struct probe *ret_probe);
 
 /*
  * Returns whether io_submit blocks on a store with this file system.  text gets the reason, as the end
- * of a sentence.  probe: NULL if nothing could be measured.
+ * of a message.  probe: NULL if nothing could be measured.
  */
 bool probe_judge(const struct probe *probe, const struct fs_type *fs_type,
 		 char text[PROBE_TEXT_BYTES]);

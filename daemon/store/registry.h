@@ -86,7 +86,7 @@ struct registry_question {
 	struct work_queue *work_queue; /* the user's: fstat(2) of the descriptor may block */
 	const struct hung_who *who;
 	/* Once, in the main thread: with 0 and a store, which lives until it returns, or an error
-	   and NULL.  note: a sentence for people that goes with success, or "". */
+	   and NULL.  note: a message for people that goes with success, or "". */
 	void (*on_done)(struct store *store, int result, const struct error *error,
 			const char *note, void *arg);
 	void *arg;

@@ -70,7 +70,7 @@ struct store {
 
 /*
  * Checks the path and makes the store, without lanes.  Copies config's strings.
- * Returns 0, or a negative errno with a sentence (-ENOENT: no such directory, -ENOTDIR, ...).
+ * Returns 0, or a negative errno with a message (-ENOENT: no such directory, -ENOTDIR, ...).
  */
 int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,
 	      struct store **ret_store, struct error *error);
@@ -90,7 +90,7 @@ static inline bool store_is_blocking(const struct store *store)
 {
 	return lane_store_is_blocking(&store->lane_store);
 }
-/* The reason for store_is_blocking(): the end of a sentence. */
+/* The reason for store_is_blocking(): the end of a message. */
 const char *store_engine_text(const struct store *store);
 
 /* The registry frees an automatic store a minute after its last reference (registry.h). */

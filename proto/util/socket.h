@@ -33,7 +33,7 @@ struct socket_dir {
 
 /*
  * Opens the directory of this user's own socket.  make: creates it if it does not exist.
- * Returns 0, and the caller owns ret_dir->fd; or -errno with a sentence in text: -ENOENT (does not
+ * Returns 0, and the caller owns ret_dir->fd; or -errno with a message in text: -ENOENT (does not
  * exist; only without make), -EPERM (another user owns it, or others may enter it), -ENOTDIR (a
  * symbolic link, or no directory), -ENAMETOOLONG, or the kernel's errno.
  */

@@ -216,7 +216,7 @@ static void break_barrier(struct bench_crew *crew)
 	wake_all(crew->board);
 }
 
-/* The socket of process i is readable.  Returns 0, or -EIO (it failed) and its sentence in text. */
+/* The socket of process i is readable.  Returns 0, or -EIO (it failed) and its message in text. */
 static int child_read(struct bench_crew *crew, unsigned i, char *text)
 {
 	struct child *child = &crew->children[i];

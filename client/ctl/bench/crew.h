@@ -49,8 +49,8 @@ typedef int bench_crew_fn(struct bench_process *process, const void *arg);
 /*
  * Both return 0, or
  *   -EINTR    a signal came (stop.h); only bench_crew_free() makes sense then
- *   -EIO      a process failed; in text (of BENCH_TEXT_BYTES) its sentence.  The crew can go on.
- *   or what the kernel said to fork(2) and the like, with a sentence
+ *   -EIO      a process failed; in text (of BENCH_TEXT_BYTES) its message.  The crew can go on.
+ *   or what the kernel said to fork(2) and the like, with a message
  * arg is copied: at most BENCH_CREW_ARG_BYTES.
  */
 int bench_crew_start(const struct bench_crew_options *options, struct bench_crew **ret_crew,

@@ -37,7 +37,7 @@ struct bench_place {
 	struct profile profile; /* the store's own */
 };
 
-/* Returns 0, or a negative errno and in text (of size bytes) the sentence. */
+/* Returns 0, or a negative errno and in text (of size bytes) the message. */
 int bench_place_find(const char *folder, struct bench_place *ret_place, char *text, size_t size);
 
 /* Bytes read and written since boot, by the counters of the disks of these places. */

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define BENCH_TEXT_BYTES 1024u /* of a sentence */
+#define BENCH_TEXT_BYTES 1024u /* of a message */
 
 struct bench_board;
 struct bench_files;
@@ -29,7 +29,7 @@ struct bench_process {
 	char text[BENCH_TEXT_BYTES];
 };
 
-/* Saves the sentence for the parent.  Returns -EIO. */
+/* Saves the message for the parent.  Returns -EIO. */
 int bench_process_fail(struct bench_process *process, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -28,7 +28,7 @@
  *     "source": "device" | "cache" | "partly cache" | "memory" | "unknown",
  *     "gpu_way": "direct" | "copied" | "both" | null,	of memory of GPUs
  *     "others_bytes": 0 | null, "is_disturbed": false,		of the devices (place.h)
- *     "error": null | "sentence", "log": "_aio_bench_read_logs/....txt" | null
+ *     "error": null | "message", "log": "_aio_bench_read_logs/....txt" | null
  *   }],
  *   and what the kind adds: "best", "tune", "latency", ...
  * }
@@ -68,14 +68,14 @@ void bench_results_deinit(struct bench_results *results);
 /*
  * Reads the file of that name in the directory, and the rows file that it names.
  * Returns 0, -ENOENT, -EINVAL (not ours, or broken), -ELOOP (a link: none is followed) or another
- * error of the kernel, with a sentence that begins with the name.
+ * error of the kernel, with a message that begins with the name.
  */
 int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_results, char *text,
 		       size_t size);
 
 /*
  * Writes the file of the kind's name, on the device when it returns.  has_rows_file: what follows
- * is appended with bench_rows_write().  Returns 0, or a negative errno and the sentence.
+ * is appended with bench_rows_write().  Returns 0, or a negative errno and the message.
  */
 int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_file, char *text,
 		       size_t size);

@@ -50,7 +50,7 @@ void bench_space_default(struct bench_space *ret_space)
 					     { { 1, 2, 4, 8 }, 4 } } };
 }
 
-/* ---- sentences ---- */
+/* ---- messages ---- */
 
 /* Writes "FILE:LINE:COLUMN: " of a byte, from 1, and returns how much of text that took. */
 static size_t put_position(const struct source *source, size_t offset)

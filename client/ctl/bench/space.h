@@ -35,8 +35,8 @@ struct bench_space {
 void bench_space_default(struct bench_space *ret_space);
 
 /*
- * name: the file's, for sentences.  Each returns 0, or -EINVAL (or what open(2) and read(2) say)
- * and in text (of size bytes) the sentence: file, line, column, value, and what is allowed.
+ * name: the file's, for messages.  Each returns 0, or -EINVAL (or what open(2) and read(2) say)
+ * and in text (of size bytes) the message: file, line, column, value, and what is allowed.
  */
 int bench_space_parse(const char *json, size_t len, const char *name, struct bench_space *ret_space,
 		      char *text, size_t size);

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CHUNK_TEXT_BYTES (PATH_MAX + 1024u) /* a path and the library's sentence */
+#define CHUNK_TEXT_BYTES (PATH_MAX + 1024u) /* a path and the library's message */
 
 struct side {
 	const char *path;	 /* borrowed; a stream's name in messages */
@@ -38,7 +38,7 @@ struct chunk {
 /* Makes the chunk begin at byte off and end at byte end, or earlier where its memory ends. */
 void chunk_place(struct chunk *chunk, size_t memory_bytes, uint64_t off, uint64_t end);
 
-/* Returns 0, or a negative errno, with dsaio_error() as the sentence.  handle: of the daemon. */
+/* Returns 0, or a negative errno, with dsaio_error() as the message.  handle: of the daemon. */
 int chunk_start(struct chunk *chunk, struct dsaio_handle *handle, const struct side *side,
 		bool is_write);
 
@@ -46,7 +46,7 @@ int chunk_start(struct chunk *chunk, struct dsaio_handle *handle, const struct s
  * Waits for the end of what chunk_start() began.  Returns 0 and the bytes moved, or
  *   -EINTR  a signal came (stop.h); an op may still be in flight
  *   -EPIPE  nothing reads the stream any more
- *   or another negative errno, with the sentence in text (of CHUNK_TEXT_BYTES)
+ *   or another negative errno, with the message in text (of CHUNK_TEXT_BYTES)
  */
 int chunk_finish(struct chunk *chunk, const struct side *side, bool is_write, size_t *ret_done,
 		 char *text);

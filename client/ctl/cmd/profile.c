@@ -110,22 +110,22 @@ static int show_run(struct ctl *ctl)
 	return r == CTL_OK ? print_profiles(ctl, &reply->store_get, 1) : r;
 }
 
-/* The daemon's own sentence says more: for example why it cannot be saved. */
-static int print_changed(const struct ctl *ctl, const Wire__Reply *reply, const char *sentence)
+/* The daemon's own message says more: for example why it cannot be saved. */
+static int print_changed(const struct ctl *ctl, const Wire__Reply *reply, const char *message)
 {
 	Wire__Store *store = reply->store_get;
 	int r = print_profiles(ctl, &store, 1);
 
 	if (reply->text[0])
-		sentence = reply->text;
+		message = reply->text;
 	if (r != CTL_OK)
 		return r;
 	if (ctl->is_json) {
 		if (reply->text[0])
-			ctl_note(ctl, "%s", sentence);
+			ctl_note(ctl, "%s", message);
 		return CTL_OK;
 	}
-	return ctl_print_line(ctl, "%s", sentence);
+	return ctl_print_line(ctl, "%s", message);
 }
 
 /* The message names the profile, as the command's name does. */

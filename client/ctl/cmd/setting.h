@@ -8,7 +8,7 @@
 
 /*
  * Gives the profile the value that "key=value" names; '-' and '_' in key are the same.
- * Returns 0, or -EINVAL and in text (of size bytes) a sentence that names what is possible.
+ * Returns 0, or -EINVAL and in text (of size bytes) a message that names what is possible.
  * Ranges are profile_check()'s.
  */
 int setting_parse(const char *setting, struct partial_profile *profile, char *text, size_t size);

@@ -15,20 +15,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names in a sentence may have control characters, which must not reach the terminal. */
+/* Names in a message may have control characters, which must not reach the terminal. */
 static void say(const struct ctl *ctl, const char *raw)
 {
 	_cleanup_(freep) char *escaped = escape_new(raw);
-	const char *sentence = escaped ? escaped : "out of memory";
+	const char *message = escaped ? escaped : "out of memory";
 
 	/* A failure of standard error cannot be reported. */
 	if (ctl->command)
-		(void)fprintf(stderr, "dsaioctl: %s: %s\n", ctl->command, sentence);
+		(void)fprintf(stderr, "dsaioctl: %s: %s\n", ctl->command, message);
 	else
-		(void)fprintf(stderr, "dsaioctl: %s\n", sentence);
+		(void)fprintf(stderr, "dsaioctl: %s\n", message);
 }
 
-static void say_error(const struct ctl *ctl, const char *sentence, const char *format, va_list args)
+static void say_error(const struct ctl *ctl, const char *message, const char *format, va_list args)
 {
 	_cleanup_(freep) char *text = NULL;
 	va_list copy;
@@ -37,15 +37,15 @@ static void say_error(const struct ctl *ctl, const char *sentence, const char *f
 	if (vasprintf(&text, format, copy) < 0)
 		text = NULL;
 	va_end(copy);
-	say(ctl, text ? text : sentence);
+	say(ctl, text ? text : message);
 	if (ctl->errors) {
 		(void)json_object_array_add(ctl->errors,
-					    json_object_new_string(text ? text : sentence));
+					    json_object_new_string(text ? text : message));
 	} else if (ctl->is_json) {
 		struct json_object *object = json_object_new_object();
 
 		json_object_object_add(object, "error",
-				       json_object_new_string(text ? text : sentence));
+				       json_object_new_string(text ? text : message));
 		(void)ctl_print_json(ctl, object); /* an error is being reported already */
 	}
 }

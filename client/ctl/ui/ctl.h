@@ -35,11 +35,11 @@ struct ctl {
 	struct private_daemon private_daemon;
 };
 
-/* Each prints the sentence and returns CTL_FAILED, CTL_USAGE. */
+/* Each prints the message and returns CTL_FAILED, CTL_USAGE. */
 int ctl_fail(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int ctl_usage(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints a sentence that is no error on standard error. */
+/* Prints a message that is no error on standard error. */
 void ctl_note(const struct ctl *ctl, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prints a line on standard output, names in it escaped.  Returns CTL_OK or CTL_FAILED. */

@@ -1,7 +1,7 @@
 /*
  * Public calls on memory: dsaio_alloc() and dsaio_memory_register(), and their opposites.
  *
- * They check the arguments and make the sentences; memory/ does the work.
+ * They check the arguments and make the messages; memory/ does the work.
  */
 #include "client/lib/api/sized.h"
 #include "client/lib/base/cancel.h"

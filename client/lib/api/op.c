@@ -16,7 +16,7 @@
 
 /* ---- starting, blocking ---- */
 
-/* The result of an op that has ended; a failed one's sentence becomes this thread's. */
+/* The result of an op that has ended; a failed one's message becomes this thread's. */
 static int64_t op_result(const struct dsaio_op *op)
 {
 	if (op->result >= 0)

@@ -7,11 +7,11 @@
 #include "client/lib/dsaio.h"
 #include "proto/profile.h"
 
-/* given: NULL: all is inherited.  Returns 0, -EINVAL or -E2BIG, with a sentence. */
+/* given: NULL: all is inherited.  Returns 0, -EINVAL or -E2BIG, with a message. */
 int asked_profile_read(const char *function, const struct dsaio_profile *given,
 		       struct partial_profile *ret_profile);
 
-/* Fills in a struct that the program has set the size of.  Returns 0 or -EINVAL, with a sentence. */
+/* Fills in a struct that the program has set the size of.  Returns 0 or -EINVAL, with a message. */
 int asked_profile_write(const char *function, const struct partial_profile *profile,
 			struct dsaio_profile *ret_given);
 

@@ -15,7 +15,7 @@
 #include <stddef.h>
 
 struct sized {
-	const char *name;   /* for sentences: "struct dsaio_profile" */
+	const char *name;   /* for messages: "struct dsaio_profile" */
 	size_t size_bytes;  /* in this version */
 	size_t first_bytes; /* in the first version */
 };
@@ -25,13 +25,13 @@ extern const struct sized SIZED_PROFILE, SIZED_HANDLE_OPTIONS, SIZED_CONNECT_OPT
 
 /*
  * Reads a struct of the program's.  *ret has this version's layout and all defaults before; its size
- * is set to this version's.  Returns 0, -EINVAL or -E2BIG, with a sentence.
+ * is set to this version's.  Returns 0, -EINVAL or -E2BIG, with a message.
  */
 int sized_read(const char *function, const struct sized *kind, const void *given, void *ret);
 
 /*
  * Fills in a struct of the program's, which has set its size, from one of this version.  Fields that
- * the library does not know become zero.  Returns 0 or -EINVAL, with a sentence.
+ * the library does not know become zero.  Returns 0 or -EINVAL, with a message.
  */
 int sized_write(const char *function, const struct sized *kind, const void *ours, void *ret_given);
 

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE_BYTES 2048u /* a sentence of error.h and its head; what is longer is cut */
+#define LINE_BYTES 2048u /* a message of error.h and its head; what is longer is cut */
 
 _Atomic int debug_state = DEBUG_UNKNOWN;
 

@@ -22,7 +22,7 @@ const char *dsaio_error(void)
 }
 
 /*
- * Formats into a copy first, because an argument may be the old sentence.  Cuts a text that is too long.
+ * Formats into a copy first, because an argument may be the old message.  Cuts a text that is too long.
  */
 static void error_set(const char *format, va_list args, const char *reason)
 {
@@ -52,7 +52,7 @@ int error_fail_errno(int error, const char *format, ...)
 	const char *reason = text;
 	va_list args;
 
-	if (error == -EMFILE) { /* not the daemon's: those come with its own sentence */
+	if (error == -EMFILE) { /* not the daemon's: those come with its own message */
 		(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
 		(void)snprintf(text, sizeof(text),
 			       "this process has as many descriptors open as it may (RLIMIT_NOFILE "

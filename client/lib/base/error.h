@@ -1,5 +1,5 @@
 /*
- * The sentence of the last call that failed, one for each thread.
+ * The message of the last call that failed, one for each thread.
  *
  * Text is made where the values are known: what failed, on what, why, what to do.
  */
@@ -15,13 +15,13 @@
 /* Advice for a program whose daemon went away.  dsaioctl sets its own when it starts. */
 extern const char *error_reconnect;
 
-/* Sets the sentence of this thread; returns error, a negative errno. */
+/* Sets the message of this thread; returns error, a negative errno. */
 int error_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same, followed by ": " and the text of errno. */
 int error_fail_errno(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* An op that failed, as far as its sentence needs it. */
+/* An op that failed, as far as its message needs it. */
 struct error_op {
 	const char *verb; /* "pread", ... */
 	const char *file;
@@ -34,7 +34,7 @@ struct error_op {
 	const char *log_place;
 };
 
-/* Writes an op's sentence to text. */
+/* Writes an op's message to text. */
 void error_op_text(const struct error_op *op, char *text, size_t size);
 
 #endif

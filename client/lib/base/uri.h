@@ -7,7 +7,7 @@
 #define DSAIO_CLIENT_LIB_BASE_URI_H
 
 /*
- * The path of a name.  *ret_path is the caller's, for free().  Returns 0, or with a sentence
+ * The path of a name.  *ret_path is the caller's, for free().  Returns 0, or with a message
  *   -EPROTONOSUPPORT  a URI of another scheme
  *   -EINVAL           a URI with another host, without an absolute path, or with a wrong escape
  *   -ENOMEM

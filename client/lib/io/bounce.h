@@ -18,7 +18,7 @@
 
 #include "client/lib/io/job.h"
 
-/* Makes sure that the thread runs.  Returns 0 or a negative errno, with a sentence. */
+/* Makes sure that the thread runs.  Returns 0 or a negative errno, with a message. */
 int bounce_start(struct dsaio_client *client);
 
 /* Runs and ends a blocking BOUNCED op on the host's memory, which is in its inode's list; channel: of its file's store. */

@@ -55,7 +55,7 @@ struct channel {
 	struct list_node starting_node; /* of the list of channels with such jobs */
 };
 
-/* A new channel of that handle.  Returns 0 or conn_call()'s errors, with a sentence. */
+/* A new channel of that handle.  Returns 0 or conn_call()'s errors, with a message. */
 int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, uint32_t entries,
 		 struct channel **ret_channel);
 /* Unmaps it.  No op is open.  NULL is fine. */

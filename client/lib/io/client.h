@@ -101,13 +101,13 @@ static inline bool client_is_forked(const struct dsaio_client *client)
 	return atomic_load_explicit(client->guard, memory_order_relaxed) != CLIENT_GUARD;
 }
 
-/* Returns 0, -EINVAL for NULL, or -EPERM in a forked child, with a sentence. */
+/* Returns 0, -EINVAL for NULL, or -EPERM in a forked child, with a message. */
 int client_check(const struct dsaio_client *client, const char *function);
 
-/* Returns 0, or -ENOTCONN with a sentence if the daemon's end was seen. */
+/* Returns 0, or -ENOTCONN with a message if the daemon's end was seen. */
 int client_check_alive(const struct dsaio_client *client, const char *function);
 
-/* An argument is NULL: sets the sentence and returns -EINVAL. */
+/* An argument is NULL: sets the message and returns -EINVAL. */
 int client_null(const char *function, const char *object);
 
 /* Wakes the library's thread, if there is one.  The caller may hold any lock. */

@@ -36,7 +36,7 @@ int ended_take(struct ended *ended, struct dsaio_op **ret_ops, int n);
 
 /*
  * dsaio_wait(): reports all.  Returns their count, or the errno of the first that failed and its
- * sentence, the caller's (NULL: there was no memory for it).
+ * message, the caller's (NULL: there was no memory for it).
  */
 int64_t ended_take_all(struct ended *ended, char **ret_text);
 

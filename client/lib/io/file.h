@@ -42,7 +42,7 @@ struct file_session {
 	_Atomic bool has_buffered;	     /* the daemon has the buffered description, too */
 	_Atomic int gpu;		     /* enum file_gpu; changes under gpu.lock */
 	/* Under gpu.lock.  FILE_GPU_REFUSED: gpu_why changes no more, and needs no lock. */
-	char *gpu_why; /* a sentence; NULL: no error, or no memory */
+	char *gpu_why; /* a message; NULL: no error, or no memory */
 	int gpu_error; /* FILE_GPU_NOT_ASKED: of the last answer, which may pass; 0: none */
 	uint64_t gpu_retry_nsec; /* gpu_error: when to ask again */
 };
@@ -54,7 +54,7 @@ struct dsaio_file {
 	struct file_session session;
 	bool is_shared;
 	bool can_read, can_write, is_block_device;
-	bool is_temporary; /* removed after a failure: sentences of ops do not tell its size */
+	bool is_temporary; /* removed after a failure: messages of ops do not tell its size */
 	struct inode *inode;
 	struct cache_identity identity;
 	char *name; /* for people; the path, if it was opened by one */

@@ -17,7 +17,7 @@
 
 /*
  * A descriptor of the file for a moment, until file_fd_give(): for the inode's size and nothing
- * that needs the page cache.  Returns it, or a negative errno with a sentence.  Any thread.
+ * that needs the page cache.  Returns it, or a negative errno with a message.  Any thread.
  */
 int file_fd_take(struct dsaio_file *file);
 void file_fd_give(struct dsaio_file *file);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns 0 or a negative errno, with a sentence. */
+/* Returns 0 or a negative errno, with a message. */
 static int ask(const struct dsaio_file *file, const CUuuid *uuid)
 {
 	struct dsaio_conn *conn = file->client->conn;

@@ -22,7 +22,7 @@
 #include "client/lib/io/file.h"
 
 /*
- * uuid: of the memory's GPU.  Returns 0: ops go directly; or a negative errno, and a sentence in *ret_why, which is
+ * uuid: of the memory's GPU.  Returns 0: ops go directly; or a negative errno, and a message in *ret_why, which is
  * the caller's (NULL: no memory): -EOPNOTSUPP (cuFile does not take the file), -ENOTCONN, or errors that a later
  * op may not have: -EAGAIN (there is no answer yet) and others.  Sleeps for the daemon's answer.
  */

@@ -46,7 +46,7 @@ static int check_undirect(const char *name, int fd)
 
 /*
  * Opens path, which for people is name, for direct I/O.  Returns 0 or a negative errno with a
- * sentence.
+ * message.
  *
  * O_NONBLOCK so that a FIFO is refused, not waited for; then it goes.
  */
@@ -409,7 +409,7 @@ static int daemon_give_buffered(struct dsaio_file *file, int fd)
 	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL, NULL);
 }
 
-/* The same file, opened anew without O_DIRECT; or a negative errno with a sentence. */
+/* The same file, opened anew without O_DIRECT; or a negative errno with a message. */
 static int open_buffered(struct dsaio_file *file)
 {
 	int fd, buffered, r;

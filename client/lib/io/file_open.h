@@ -11,7 +11,7 @@
 
 /*
  * Opens a path, or finds it in the cache.  flags: as of dsaio_file_open(); mode: of a new file.
- * Returns 0 or as dsaio_file_open(), with a sentence.  The caller has checked the client.
+ * Returns 0 or as dsaio_file_open(), with a message.  The caller has checked the client.
  */
 int file_open(struct dsaio_client *client, const char *path, int flags, mode_t mode,
 	      struct dsaio_file **ret_file);
@@ -28,7 +28,7 @@ int file_open_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_fi
 
 /*
  * Before an op that is not aligned and writes: the daemon has to have the file's buffered
- * description.  Returns 0, or a negative errno with a sentence that such an op ends with; -EACCES:
+ * description.  Returns 0, or a negative errno with a message that such an op ends with; -EACCES:
  * the file cannot be opened anew.  Sends a message the first time.  No lock held.
  */
 int file_need_buffered(struct dsaio_file *file);

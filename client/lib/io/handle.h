@@ -73,14 +73,14 @@ struct dsaio_handle {
 	uint64_t polled;		  /* the turn in which its rings were consumed */
 };
 
-/* Opens a handle.  Returns 0 or conn_call()'s errors, with a sentence. */
+/* Opens a handle.  Returns 0 or conn_call()'s errors, with a message. */
 int handle_open(struct dsaio_client *client, const struct handle_settings *settings,
 		struct dsaio_handle **ret_handle);
 
 /* dsaio_handle_close(): sleeps until its ops have ended. */
 void handle_close(struct dsaio_handle *handle);
 
-/* dsaio_handle_fd(): the descriptor, made if need be; or a negative errno, with a sentence. */
+/* dsaio_handle_fd(): the descriptor, made if need be; or a negative errno, with a message. */
 int handle_fd(struct dsaio_handle *handle);
 
 /* Returns 0 or as client_check(). */
@@ -96,10 +96,10 @@ void handle_op_unref(struct dsaio_op *op);
 /* Whether an async op is open.  After it returns false, wait_reap() finds all ops that have ended. */
 bool handle_has_open(struct dsaio_handle *handle);
 
-/* The handle's companion, made if need be.  Returns 0 or a negative errno, with a sentence. */
+/* The handle's companion, made if need be.  Returns 0 or a negative errno, with a message. */
 int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion);
 
-/* The channel on that store, made if need be.  Returns 0 or a negative errno, with a sentence. */
+/* The channel on that store, made if need be.  Returns 0 or a negative errno, with a message. */
 int handle_channel(struct dsaio_handle *handle, uint32_t store, struct channel **ret_channel);
 
 #endif

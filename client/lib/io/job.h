@@ -83,7 +83,7 @@ struct job {
 	int error;	/* of the first piece that failed */
 	uint64_t done;	/* bytes, before the first piece that failed */
 	bool is_at_end; /* of the file */
-	char *why;	/* a sentence for why_error; or NULL */
+	char *why;	/* a message for why_error; or NULL */
 	int why_error;
 
 	/* bounce_thread.c's */

@@ -73,7 +73,7 @@ struct dsaio_op {
 	struct list_node node;	     /* ended ops: handle->lock; its next also in op_list, pool */
 	uint64_t end_number;	     /* handle->lock; numbers the ends of a handle */
 	void *data;		     /* dsaio_op_data() */
-	char *text;		     /* sentence of one that failed; NULL: none */
+	char *text;		     /* message of one that failed; NULL: none */
 	char *why;		     /* of one on GPU memory that was copied; NULL: none */
 	uint64_t began_nsec;	     /* 0: its time is not measured */
 };
@@ -146,7 +146,7 @@ void op_set_awaited(struct dsaio_op *op);
 
 /* Sets the op's result: bytes or a negative errno. */
 void op_set_result(struct dsaio_op *op, int64_t result, uint64_t done);
-/* The sentence of an op that fails.  Takes text; NULL: the errno has to do. */
+/* The message of an op that fails.  Takes text; NULL: the errno has to do. */
 void op_set_text(struct dsaio_op *op, char *text);
 
 /* All that the end of an op needs but handle->lock: checks the result, lets go of file and buffer. */

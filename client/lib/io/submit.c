@@ -143,7 +143,7 @@ static int file_route(const struct op_request *q, struct route *route)
 
 /*
  * For memory that is no slab's of the pool.  Returns 1: by the ring, 0: copied, or a negative errno with a
- * sentence.
+ * message.
  */
 static int gpu_route(const struct op_request *q, struct route *route)
 {
@@ -162,7 +162,7 @@ static int gpu_route(const struct op_request *q, struct route *route)
 }
 
 /*
- * Chooses the path.  Returns 0, or a negative errno with a sentence: its memory is a GPU's, and there is no
+ * Chooses the path.  Returns 0, or a negative errno with a message: its memory is a GPU's, and there is no
  * path that the daemon allows.
  */
 static int op_route(const struct op_request *q, struct route *ret_route)

@@ -37,7 +37,7 @@ struct op_request {
 
 /*
  * Starts an op; *ret_op (if ret_op is not NULL) has a reference of the caller's.  Returns 0, or a
- * negative errno with a sentence if the arguments or the lack of memory keep it from being an op.
+ * negative errno with a message if the arguments or the lack of memory keep it from being an op.
  */
 int submit_op(struct op_request *request, struct dsaio_op **ret_op);
 
@@ -46,7 +46,7 @@ int submit_op(struct op_request *request, struct dsaio_op **ret_op);
 /*
  * Starts n async ops of one handle, up to SUBMIT_MAX, in this order.  Each lane learns of its ops at
  * once.  ret_ops: NULL, or room for n.  Returns how many, up to the first that cannot be one; or, if
- * that is the first, its errno.  In both cases that one's sentence is this thread's last.
+ * that is the first, its errno.  In both cases that one's message is this thread's last.
  */
 int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_ops);
 
@@ -56,7 +56,7 @@ int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_op
  */
 int submit_put(struct dsaio_op *op);
 
-/* Cancels an op that has not ended.  Returns 0 or conn_call()'s errors, with a sentence. */
+/* Cancels an op that has not ended.  Returns 0 or conn_call()'s errors, with a message. */
 int submit_cancel(struct dsaio_op *op);
 
 #endif

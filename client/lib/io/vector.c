@@ -29,7 +29,7 @@ void vector_add(struct dsaio_op *whole, struct dsaio_op *part)
 	(void)pthread_mutex_unlock(&whole->handle->lock);
 }
 
-/* The op's bytes end at off.  Returns the sentence that is not needed.  Under the lock. */
+/* The op's bytes end at off.  Returns the message that is not needed.  Under the lock. */
 static char *stop_at(struct vector *vector, uint64_t off, int error, char *text)
 {
 	char *unwanted;

@@ -31,7 +31,7 @@ int vector_open(struct dsaio_op *whole, uint32_t n_max);
 /* A further part, which is not on its way yet. */
 void vector_add(struct dsaio_op *whole, struct dsaio_op *part);
 
-/* A part from off on could not be made.  Takes the sentence. */
+/* A part from off on could not be made.  Takes the message. */
 void vector_fail(struct dsaio_op *whole, uint64_t off, int error, char *text);
 
 /* No further part comes.  True: all have ended, and so has to the op, whose result is filled in. */

@@ -226,7 +226,7 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 }
 
 /*
- * The sentence so far is the daemon's, or of conn_hello(): it has the versions of the protocol.  An
+ * The message so far is the daemon's, or of conn_hello(): it has the versions of the protocol.  An
  * update replaces a user's own daemon only after its last program.
  */
 static int versions_fail(const struct found *found)

@@ -54,7 +54,7 @@
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
 #define CONN_SILENT_MSEC 30000u
 
-/* The daemon's sentences, which end with what to do, have at most 480. */
+/* The daemon's messages, which end with what to do, have at most 480. */
 #define CONN_TEXT_BYTES 512u
 
 struct conn_pending;
@@ -110,7 +110,7 @@ struct dsaio_conn {
 /*
  * Connects and says Hello.  path: NULL: where a daemon is found, or started (discover.h).  name: of
  * the client, for status; NULL: the program's.
- * Returns 0 or as dsaio_connect(), with a sentence.
+ * Returns 0 or as dsaio_connect(), with a message.
  */
 int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn);
 void conn_close(struct dsaio_conn *conn); /* NULL is fine */
@@ -141,12 +141,12 @@ bool conn_file_use(struct dsaio_conn *conn, uint32_t file);
 /*
  * Sends a request (seq is filled in) with n_fds descriptors and waits for its reply.
  *
- * what: for the sentence ("file /x/y").  Takes the descriptors, also on error.
+ * what: for the message ("file /x/y").  Takes the descriptors, also on error.
  * ret_reply: of wire__reply__free_unpacked(reply, NULL); it has the body that belongs to the
  *   request.  NULL: only the result matters.
  * ret_fds: room for FRAME_FDS_MAX descriptors, the caller's; NULL: none are expected.  The first
  *   *ret_n_fds are set.
- * Returns 0, the daemon's errno with its sentence, -ENOTCONN (the daemon is gone, or spoke
+ * Returns 0, the daemon's errno with its message, -ENOTCONN (the daemon is gone, or spoke
  * nonsense), -EMFILE (no room for the reply's descriptors: nothing was sent), -ENOMEM or
  * -EMSGSIZE.  Sleeps without limit, also while other calls are in progress.  Any thread, no lock
  * held but those above conn's.

@@ -86,7 +86,7 @@ static void places_give_up(struct dsaio_conn *conn, unsigned n_left)
 		(void)close(conn->places[--conn->n_places]); /* a duplicate of the socket */
 }
 
-/* Returns 0, or a negative errno with a sentence. */
+/* Returns 0, or a negative errno with a message. */
 static int places_take(struct dsaio_conn *conn, const char *what, unsigned n)
 {
 	unsigned wanted = conn->n_places_wanted + n;
@@ -344,7 +344,7 @@ static int pending_await(struct dsaio_conn *conn, struct conn_pending *call, boo
 
 /* ---- calls ---- */
 
-/* The sentence of a call whose session is of no use any more.  Returns -ENOTCONN. */
+/* The message of a call whose session is of no use any more.  Returns -ENOTCONN. */
 static int lost(struct dsaio_conn *conn, const char *what, const char *why)
 {
 	if (conn_is_gone(conn))
@@ -371,7 +371,7 @@ static void name_listener(const struct dsaio_conn *conn, char *text, size_t size
 		text[0] = '\0';
 }
 
-/* Sends the request and waits; leaves the call done.  Returns 0 or a negative errno, with a sentence. */
+/* Sends the request and waits; leaves the call done.  Returns 0 or a negative errno, with a message. */
 static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		    const int *fds, unsigned n_fds, bool while_alive, struct conn_pending *call)
 {

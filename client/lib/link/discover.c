@@ -36,7 +36,7 @@
 
 /* ---- one socket ---- */
 
-/* Returns 0 or -errno, without a sentence. */
+/* Returns 0 or -errno, without a message. */
 static int socket_connect(const char *path, int *ret_fd)
 {
 	const struct timeval wait = { .tv_sec = CONNECT_WAIT_SEC };
@@ -68,7 +68,7 @@ static int socket_connect(const char *path, int *ret_fd)
 }
 
 /*
- * The sentence for a path where nobody listens, but a daemon holds the start lock.  It takes the lock a
+ * The message for a path where nobody listens, but a daemon holds the start lock.  It takes the lock a
  * moment before it listens, so it may also be one that starts.
  */
 static int holder_fail(const char *path, int error, pid_t pid)
@@ -81,7 +81,7 @@ static int holder_fail(const char *path, int error, pid_t pid)
 			  pid, path, path, pid);
 }
 
-/* The sentence for what socket_connect() said of a path. */
+/* The message for what socket_connect() said of a path. */
 static int socket_fail(const char *path, int error)
 {
 	bool is_system = strcmp(path, SOCKET_SYSTEM) == 0;
@@ -275,7 +275,7 @@ static int peer_check(const char *path, int fd)
 	return 0;
 }
 
-/* 0: the lock is ours; 1: somebody's; -errno with a sentence. */
+/* 0: the lock is ours; 1: somebody's; -errno with a message. */
 static int lock_try(const struct socket_dir *dir, int *lock_fd)
 {
 	if (*lock_fd < 0)

@@ -36,7 +36,7 @@ struct found {
 	}
 
 /*
- * path: NULL: as above.  Returns 0, or -errno as dsaio_connect(), with a sentence.
+ * path: NULL: as above.  Returns 0, or -errno as dsaio_connect(), with a message.
  * found_deinit() it in any case.
  */
 int discover(const char *path, struct found *found);
@@ -44,11 +44,11 @@ void found_deinit(struct found *found);
 
 /*
  * After discover(NULL) without $DSAIO_SOCKET found nobody: whether a daemon is stopping there, as the
- * sentence said.
+ * message said.
  */
 bool discover_is_stopping(void);
 
-/* The daemon that we started ended before it answered: returns -ECHILD, with a sentence. */
+/* The daemon that we started ended before it answered: returns -ECHILD, with a message. */
 int discover_explain(const struct found *found);
 
 #endif

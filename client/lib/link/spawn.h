@@ -30,13 +30,13 @@
 /*
  * The daemon's program: $DSAIOD, else dsaiod beside the library (beside the program, if the library
  * is linked into that), else in the configured sbindir; never from PATH.
- * Returns 0, or -ENOENT or what $DSAIOD's access says, with a sentence.
+ * Returns 0, or -ENOENT or what $DSAIOD's access says, with a message.
  */
 int spawn_find(char *path, size_t size);
 
 /*
  * Starts PROGRAM --user --socket SOCKET_PATH.  listen_fd, log_fd: above stdio; the caller's.
- * Returns 0: the program runs; or -errno with a sentence.  Any thread.
+ * Returns 0: the program runs; or -errno with a message.  Any thread.
  */
 int spawn_daemon(const char *program, const char *socket_path, int listen_fd, int log_fd);
 

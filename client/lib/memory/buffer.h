@@ -58,7 +58,7 @@ void buffers_deinit(struct buffers *buffers);
 /* Bytes of a new slab for a buffer of `bytes`, the last slab having had `last` (0: none). */
 size_t buffer_slab_bytes(size_t bytes, size_t last);
 
-/* dsaio_alloc(): `bytes` there, zeroed if wanted.  Returns 0 or a negative errno, with a sentence. */
+/* dsaio_alloc(): `bytes` there, zeroed if wanted.  Returns 0 or a negative errno, with a message. */
 int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place *place,
 		  bool wants_zeroes, void **ret_memory);
 

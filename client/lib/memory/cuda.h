@@ -28,7 +28,7 @@ struct cuda {
 /* NULL: the program has not opened it.  Once it is found, it stays. */
 const struct cuda *cuda_get(void);
 
-/* The sentence about a call that failed, such as "cuCtxPushCurrent()".  The caller's to free; NULL: no
+/* The message about a call that failed, such as "cuCtxPushCurrent()".  The caller's to free; NULL: no
    memory.  libcuda has been found. */
 char *cuda_why(const char *call, CUresult result);
 

@@ -300,7 +300,7 @@ static const char *no_copies(const struct gpu_memory *gpu)
 
 /*
  * The daemon cannot use the memory, for that error and reason (NULL: the errno has to do).  Returns 0: the op is
- * to copy; or the error, with a sentence: it may not be copied.
+ * to copy; or the error, with a message: it may not be copied.
  */
 static int refuse(const struct gpu_memory *gpu, const char *function, const void *memory, int error,
 		  const char *why)

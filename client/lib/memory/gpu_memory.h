@@ -76,10 +76,10 @@ void gpu_memory_deinit(struct gpu_memory *gpu);
 
 /*
  * References the region that the range lies in, and makes it before if there is none.  function: for
- * the sentence.  Returns
+ * the message.  Returns
  *   1   *ret_place is set; the reference is dropped by buffer_unref()
  *   0   the op is to copy: the memory is not a GPU's, or cannot be imported
- *   a negative errno with a sentence: it cannot be imported, and may not be copied
+ *   a negative errno with a message: it cannot be imported, and may not be copied
  * Sleeps for the daemon's answer.
  */
 int gpu_memory_ref_slow(struct gpu_memory *gpu, const char *function, const void *memory,
@@ -108,7 +108,7 @@ char *gpu_memory_why(struct gpu_memory *gpu, const void *memory);
 /*
  * Registers a range of an allocation, and imports that, unless ops are to copy.  Returns 0, -EINVAL (it is no GPU
  * memory), -ERANGE (it passes the allocation's end), -EEXIST (part of it is registered), -EOPNOTSUPP (the driver
- * is too old), -ENOMEM, or as gpu_memory_ref(), with a sentence.  Sleeps for the daemon's answer.
+ * is too old), -ENOMEM, or as gpu_memory_ref(), with a message.  Sleeps for the daemon's answer.
  */
 int gpu_memory_register(struct gpu_memory *gpu, void *start, size_t bytes);
 
@@ -132,7 +132,7 @@ void gpu_memory_await_room(struct gpu_memory *gpu);
 
 /*
  * An op's memory would do, and its file does not, for that error and reason, which names the file (NULL: the
- * errno has to do).  Returns 0: the op is to copy; or the error, with a sentence: it may not be copied.
+ * errno has to do).  Returns 0: the op is to copy; or the error, with a message: it may not be copied.
  */
 int gpu_memory_refuse_file(const struct gpu_memory *gpu, const char *function, int error,
 			   const char *why);

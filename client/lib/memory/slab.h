@@ -36,15 +36,15 @@ static inline bool slab_place_is(const struct slab_place *a, const struct slab_p
 }
 
 /*
- * Asks the daemon for a slab of that many bytes (of huge pages: whole ones).  what: for the sentence.
- * Returns 0, with its number and its memfd (the caller's), or conn_call()'s errors with a sentence.
+ * Asks the daemon for a slab of that many bytes (of huge pages: whole ones).  what: for the message.
+ * Returns 0, with its number and its memfd (the caller's), or conn_call()'s errors with a message.
  */
 int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
 	     const struct slab_place *place, uint32_t *ret_id, int *ret_fd);
 
 /*
  * Asks the daemon to map part of a file of the program's own as a slab.  Takes fd, also on error.
- * Returns 0 or conn_call()'s errors with a sentence.
+ * Returns 0 or conn_call()'s errors with a message.
  */
 int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id);
 

@@ -101,7 +101,7 @@ void slots_share_drop(struct slots_share *share);
 /*
  * Takes a slot of `bytes`, or of less where memory is short.  is_further: the caller holds one.
  * Returns 0, -EAGAIN (all is in use; not is_further: on_room() comes when it may have
- * changed), or -ENOMEM or conn_call()'s errors with a sentence: there is no slab to be had.
+ * changed), or -ENOMEM or conn_call()'s errors with a message: there is no slab to be had.
  */
 int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot);
 /* The same, not is_further, and sleeps until there is one: -ETIMEDOUT, or -ECONNRESET. */

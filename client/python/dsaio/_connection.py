@@ -73,7 +73,7 @@ _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 def connection() -> Connection:
     """The connection for new objects; connects, or starts a daemon, where there is none yet.
 
-    Raises OSError, whose sentence says what to do: ConnectionRefusedError where there is no daemon.
+    Raises OSError, whose message says what to do: ConnectionRefusedError where there is no daemon.
     """
     global _current
     with _lock:

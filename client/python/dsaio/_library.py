@@ -186,7 +186,7 @@ _error = _function(quick, "error", c_char_p)
 
 
 def os_error(code: int, text: str, filename: Any = None) -> OSError:
-    """An OSError of a negative errno and its sentence, which names a descriptor itself."""
+    """An OSError of a negative errno and its message, which names a descriptor itself."""
     if filename is None or isinstance(filename, int):
         return OSError(-code, text)
     return OSError(-code, text, filename)
