@@ -55,7 +55,7 @@ static double now_sec(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* Keeps the library's sentence for the parent to print. */
+/* Keeps the library's message for the parent to print. */
 static int fail(struct task *task)
 {
 	(void)snprintf(task->result->error, sizeof(task->result->error), "%s", dsaio_error());

@@ -199,26 +199,26 @@ int64_t check_sys(const char *what, int64_t result, const char *file, int line)
 	return result;
 }
 
-static bool has_words(const char *sentence, const char *words)
+static bool has_words(const char *message, const char *words)
 {
 	_cleanup_(freep) char *copy = strdup(words);
 	char *rest = copy, *word;
 
 	while ((word = strsep(&rest, ";")))
-		if (!strstr(sentence, word))
+		if (!strstr(message, word))
 			return false;
 	return true;
 }
 
-void check_fails(const char *what, int64_t result, int64_t error, const char *sentence,
+void check_fails(const char *what, int64_t result, int64_t error, const char *message,
 		 const char *words, const char *file, int line)
 {
 	if (result != error)
 		test_fail("%s:%d: %s is %" PRId64 ", not %" PRId64 " (%s)", file, line, what,
-			  result, error, sentence);
-	if (!has_words(sentence, words))
-		test_fail("%s:%d: %s: the sentence has not all of \"%s\": \"%s\"", file, line, what,
-			  words, sentence);
+			  result, error, message);
+	if (!has_words(message, words))
+		test_fail("%s:%d: %s: the message has not all of \"%s\": \"%s\"", file, line, what,
+			  words, message);
 }
 
 bool wait_readable(int fd, int64_t timeout_usec)

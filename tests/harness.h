@@ -112,10 +112,10 @@ uint64_t test_random(uint64_t *state);
 /* A call that returns a negative errno on failure must not fail; evaluates to its result. */
 #define CHECK_CALL(call) check_call(#call, (int64_t)(call), __FILE__, __LINE__)
 int64_t check_call(const char *what, int64_t result, const char *file, int line);
-/* It must fail with this errno and a sentence that contains all of the words (";" between). */
+/* It must fail with this errno and a message that contains all of the words (";" between). */
 #define CHECK_FAILS(call, error, words) \
 	check_fails(#call, (int64_t)(call), error, dsaio_error(), words, __FILE__, __LINE__)
-void check_fails(const char *what, int64_t result, int64_t error, const char *sentence,
+void check_fails(const char *what, int64_t result, int64_t error, const char *message,
 		 const char *words, const char *file, int line);
 /* As CHECK_CALL, for what sets errno. */
 #define CHECK_SYS(call) check_sys(#call, (int64_t)(call), __FILE__, __LINE__)
@@ -320,7 +320,7 @@ void raw_receive_ok(struct raw *raw);
 /* Sends and waits for its answer. */
 void raw_call(struct raw *raw, Wire__Request *request, const int *fds, unsigned n_fds,
 	      struct answer *ret_answer);
-/* The answer must be this errno with a sentence that contains the words (";" between). */
+/* The answer must be this errno with a message that contains the words (";" between). */
 void raw_call_fails(struct raw *raw, Wire__Request *request, const int *fds, unsigned n_fds,
 		    int error, const char *words);
 void answer_check_fails(const struct answer *answer, int error, const char *words);

@@ -150,7 +150,7 @@ void answer_check_fails(const struct answer *answer, int error, const char *word
 	CHECK_MSG(answer->reply, "the daemon closed the connection without a word");
 	check_fails("the reply's error", answer->reply->error, error, answer->reply->text, words,
 		    __FILE__, __LINE__);
-	CHECK_MSG(*answer->reply->text, "error %d has no sentence", error);
+	CHECK_MSG(*answer->reply->text, "error %d has no message", error);
 	CHECK_EQ(answer->n_fds, 0);
 }
 

@@ -1,5 +1,5 @@
 /*
- * Errors that a program gets: the right errno, a sentence that names op, file and
+ * Errors that a program gets: the right errno, a message that names op, file and
  * reason, how many bytes were done, and how long the file is.
  */
 #include "tests/stores.h"
@@ -18,9 +18,9 @@
 
 #define SEED 6
 
-/* ---- sentences ---- */
+/* ---- messages ---- */
 
-TEST(open_errors, "opening files: errno and a sentence with the path and the reason")
+TEST(open_errors, "opening files: errno and a message with the path and the reason")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_file *file;
@@ -43,7 +43,7 @@ TEST(open_errors, "opening files: errno and a sentence with the path and the rea
 	CHECK_FAILS(dsaio_file_from_fd(rig.client, -1, &file), -EBADF, "-1");
 }
 
-TEST(argument_errors, "wrong arguments: errno and a sentence")
+TEST(argument_errors, "wrong arguments: errno and a message")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	_cleanup_(rig_close) struct rig other = RIG_NONE;
@@ -85,7 +85,7 @@ TEST(argument_errors, "wrong arguments: errno and a sentence")
 	dsaio_op_free(NULL);
 }
 
-TEST(connect_errors, "no daemon: the sentence says how to start one")
+TEST(connect_errors, "no daemon: the message says how to start one")
 {
 	struct dsaio_client *client;
 	const char *path = test_text("%s/nobody.sock", test_dir());

@@ -374,7 +374,7 @@ static const struct {
 	  -EOPNOTSUPP },
 };
 
-TEST_TABLE(refused_strict, refusals, "engine = gds: the op fails with the sentence")
+TEST_TABLE(refused_strict, refusals, "engine = gds: the op fails with the message")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_file *file;

@@ -242,7 +242,7 @@ static const struct {
 	{ "the end of a copy", "cuEventQuery=700", -EIO, "cuEventQuery();(700)" },
 };
 
-TEST_TABLE(error, errors, "an error of libcuda is the op's, with a sentence")
+TEST_TABLE(error, errors, "an error of libcuda is the op's, with a message")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_file *file;

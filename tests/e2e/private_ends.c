@@ -39,7 +39,7 @@ static void job_start(struct job *job)
 					      &job->ops[i]));
 }
 
-/* Each has ended: whole and in the file, or with that errno and a sentence. */
+/* Each has ended: whole and in the file, or with that errno and a message. */
 static unsigned job_check(struct job *job, int64_t error)
 {
 	unsigned n_failed = 0;

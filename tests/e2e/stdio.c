@@ -127,7 +127,7 @@ static void fill_leave(struct fill *fill, unsigned n)
 	}
 }
 
-#define SENTENCE "RLIMIT_NOFILE 64;ulimit -n;close some"
+#define MESSAGE "RLIMIT_NOFILE 64;ulimit -n;close some"
 
 TEST(none_left, "at RLIMIT_NOFILE a call gives -EMFILE, and works when there is room again")
 {
@@ -149,10 +149,10 @@ TEST(none_left, "at RLIMIT_NOFILE a call gives -EMFILE, and works when there is 
 	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
 
 	fill_all(&fill);
-	CHECK_FAILS(dsaio_alloc(rig.client, 65536, &memory), -EMFILE, "alloc;" SENTENCE);
-	CHECK_FAILS(dsaio_handle_open(rig.client, NULL, &handle), -EMFILE, "handle_open;" SENTENCE);
-	CHECK_FAILS(dsaio_fsync(rig.handle, rig.files[0]), -EMFILE, SENTENCE);
-	CHECK_FAILS(dsaio_fsync_async(rig.handle, rig.files[0], &op), -EMFILE, SENTENCE);
+	CHECK_FAILS(dsaio_alloc(rig.client, 65536, &memory), -EMFILE, "alloc;" MESSAGE);
+	CHECK_FAILS(dsaio_handle_open(rig.client, NULL, &handle), -EMFILE, "handle_open;" MESSAGE);
+	CHECK_FAILS(dsaio_fsync(rig.handle, rig.files[0]), -EMFILE, MESSAGE);
+	CHECK_FAILS(dsaio_fsync_async(rig.handle, rig.files[0], &op), -EMFILE, MESSAGE);
 	CHECK_EQ(dsaio_file_open(rig.client, path, O_RDONLY, &file), -EMFILE);
 	fill_all(&fill); /* to make room it has given up that of the other file */
 
@@ -160,12 +160,12 @@ TEST(none_left, "at RLIMIT_NOFILE a call gives -EMFILE, and works when there is 
 	fill_leave(&fill, 1);
 	CHECK_CALL(dsaio_alloc(rig.client, 65536, &memory));
 	CHECK_CALL(dsaio_handle_open(rig.client, NULL, &handle));
-	CHECK_FAILS(dsaio_alloc(rig.client, 8 * MIB, &memory), -EMFILE, SENTENCE);
+	CHECK_FAILS(dsaio_alloc(rig.client, 8 * MIB, &memory), -EMFILE, MESSAGE);
 	dsaio_handle_close(handle);
 
 	/* Three for the first op of a handle on a store, of which two are closed again. */
 	fill_leave(&fill, 1);
-	CHECK_FAILS(dsaio_pread(rig.handle, rig.files[0], memory, 65536, 0), -EMFILE, SENTENCE);
+	CHECK_FAILS(dsaio_pread(rig.handle, rig.files[0], memory, 65536, 0), -EMFILE, MESSAGE);
 	fill_leave(&fill, 1);
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 65536, 0), 65536);
 	pattern_check(memory, 65536, SEED, 0, "what was read");

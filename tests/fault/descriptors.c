@@ -159,7 +159,7 @@ static struct daemon *daemon_without_automatic_stores(void)
 	return daemon_start(DAEMON_ARGS("--config", path));
 }
 
-TEST(c19_no_store, "C19 a file on no store: -ENXIO, and the sentence names the stores")
+TEST(c19_no_store, "C19 a file on no store: -ENXIO, and the message names the stores")
 {
 	struct daemon *daemon = daemon_without_automatic_stores();
 	_cleanup_(rig_close) struct rig rig = { .daemon = daemon };

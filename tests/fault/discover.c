@@ -1,6 +1,6 @@
 /*
  * Bad input of discovery and autostart: directories of others, links, sockets that refuse, no
- * program.  Each is an error with a sentence; nothing is followed, nothing is started.
+ * program.  Each is an error with a message; nothing is followed, nothing is started.
  */
 #include "tests/places.h"
 
@@ -380,7 +380,7 @@ TEST_TABLE(e9_program, programs, "E9")
 }
 
 FAULT(e9_relative,
-      "E9 DSAIOD relative to the program's directory: found, or refused with a sentence")
+      "E9 DSAIOD relative to the program's directory: found, or refused with a message")
 {
 	const char *build = getenv("BUILD");
 	struct dsaio_client *client;

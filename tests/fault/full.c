@@ -1,7 +1,7 @@
 /*
  * E13: the disk is full, while an extending write preallocates and while a write into a hole needs
  * blocks.  dsaio.h promises: a write is whole or fails, dsaio_op_done() says how many bytes from
- * its start are done, and the sentence of an extending write that fails says how long the file is.
+ * its start are done, and the message of an extending write that fails says how long the file is.
  *
  * On file systems of the test's own, so as root.
  */
@@ -101,18 +101,18 @@ static void empty(struct full *full)
 }
 
 /* "failed after N bytes: ...", "failed: ..." */
-static uint64_t reported_done(const char *sentence)
+static uint64_t reported_done(const char *message)
 {
-	const char *after = strstr(sentence, "failed after ");
+	const char *after = strstr(message, "failed after ");
 
 	return after ? strtoull(after + strlen("failed after "), NULL, 10) : 0;
 }
 
 /* "...; the file's size is now N bytes: ..." */
-static int64_t reported_size(const char *sentence)
+static int64_t reported_size(const char *message)
 {
 	static const char before[] = "the file's size is now ";
-	const char *after = strstr(sentence, before);
+	const char *after = strstr(message, before);
 
 	return after ? strtoll(after + strlen(before), NULL, 10) : -1;
 }

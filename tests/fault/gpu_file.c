@@ -122,7 +122,7 @@ static const struct {
 };
 
 TEST_TABLE(refused, refusals,
-	   "a refusal of cuFile's is an errno and a sentence, and the next try counts")
+	   "a refusal of cuFile's is an errno and a message, and the next try counts")
 {
 	struct kit kit;
 

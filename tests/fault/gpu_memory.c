@@ -375,8 +375,7 @@ static const struct {
 	  "CU_FILE_INVALID_FILE_TYPE" },
 };
 
-TEST_TABLE(driver_fails, failures,
-	   "the op gets an errno, the log a sentence, and the daemon serves")
+TEST_TABLE(driver_fails, failures, "the op gets an errno, the log a message, and the daemon serves")
 {
 	struct kit kit;
 

@@ -156,7 +156,7 @@ FAULT(c11_entries, "C11 channel entries out of range are granted within the limi
 
 /* ---- C12 ---- */
 
-TEST(c12_client, "C12 a client's share of the pool exhausted: the sentence tells, a free helps")
+TEST(c12_client, "C12 a client's share of the pool exhausted: the message tells, a free helps")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	void *memory, *more;
@@ -179,7 +179,7 @@ TEST(c12_client, "C12 a client's share of the pool exhausted: the sentence tells
 	beside_ok();
 }
 
-TEST(c12_pool, "C12 the whole pool exhausted by others: the sentence tells, their end helps")
+TEST(c12_pool, "C12 the whole pool exhausted by others: the message tells, their end helps")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_client *greedy[3];
@@ -412,7 +412,7 @@ static rlim_t lowest_free(pid_t pid)
 	return n;
 }
 
-TEST(c12_named, "C12 the daemon's descriptors exhausted: the sentence names it, limit and cure")
+TEST(c12_named, "C12 the daemon's descriptors exhausted: the message names it, limit and cure")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct rlimit limit, before;
@@ -484,7 +484,7 @@ static struct daemon *poor_daemon(const char *config)
 		.args = DAEMON_ARGS("--config", config_make(config)), .before_exec = become_poor });
 }
 
-TEST(c13_yes, "C13 RLIMIT_MEMLOCK too low, lock = yes: refused, the sentence says what to do")
+TEST(c13_yes, "C13 RLIMIT_MEMLOCK too low, lock = yes: refused, the message says what to do")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	uint8_t buf[4096];

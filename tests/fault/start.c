@@ -206,7 +206,7 @@ TEST(c18_dead_pid, "C18 a lock file that names a living process but is not locke
 	dsaio_disconnect(client_open(daemon));
 }
 
-TEST(c18_no_directory, "C18 no directory for the socket: the sentence names it")
+TEST(c18_no_directory, "C18 no directory for the socket: the message names it")
 {
 	const char *path = test_text("%s/none/s.sock", test_dir());
 	char *said;

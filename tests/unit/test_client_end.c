@@ -73,7 +73,7 @@ TEST(a_blocking_call_s_op_is_gone_with_its_end)
 	ck_assert_uint_eq(handle.ended.n_listed, 0);
 }
 
-TEST(a_failed_op_has_a_sentence)
+TEST(a_failed_op_has_a_message)
 {
 	struct dsaio_op *op = start(true, 4096), *got;
 

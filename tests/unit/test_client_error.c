@@ -10,7 +10,7 @@
 static const struct {
 	struct error_op op;
 	const char *text;
-} sentences[] = {
+} messages[] = {
 	{ { "pwrite", "/x/y", 0, 16777216, 13631488, ENOSPC, NULL, -1, NULL },
 	  "pwrite of 16777216 bytes at 0 to /x/y failed after 13631488 bytes: No space left on "
 	  "device: free some space on that file system, then write again" },
@@ -39,27 +39,27 @@ static const struct {
 	  "system is mounted read-only" },
 };
 
-TEST_TABLE(an_op_says_what_failed_on_what_why_and_what_to_do, sentences)
+TEST_TABLE(an_op_says_what_failed_on_what_why_and_what_to_do, messages)
 {
 	char text[ERROR_TEXT_BYTES];
 
-	error_op_text(&sentences[_i].op, text, sizeof(text));
-	ck_assert_str_eq(text, sentences[_i].text);
+	error_op_text(&messages[_i].op, text, sizeof(text));
+	ck_assert_str_eq(text, messages[_i].text);
 }
 
-TEST(there_is_a_sentence_before_anything_failed)
+TEST(there_is_a_message_before_anything_failed)
 {
 	ck_assert_str_eq(dsaio_error(), "");
 }
 
-TEST(a_sentence_may_quote_the_one_before)
+TEST(a_message_may_quote_the_one_before)
 {
 	ck_assert_int_eq(error_fail(-EIO, "first %d", 1), -EIO);
 	ck_assert_int_eq(error_fail_errno(-EPERM, "then: %s", dsaio_error()), -EPERM);
 	ck_assert_str_eq(dsaio_error(), "then: first 1: Operation not permitted");
 }
 
-TEST(a_sentence_that_is_too_long_is_cut)
+TEST(a_message_that_is_too_long_is_cut)
 {
 	char name[2 * ERROR_TEXT_BYTES];
 
@@ -76,7 +76,7 @@ static void *fail_elsewhere(void *arg)
 	return NULL;
 }
 
-TEST(each_thread_has_its_own_sentence)
+TEST(each_thread_has_its_own_message)
 {
 	pthread_t thread;
 

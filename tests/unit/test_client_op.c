@@ -96,7 +96,7 @@ TEST_TABLE(a_result_that_cannot_be_is_corrected, ends)
 	memset(&op, 0, sizeof(op));
 	op_set_io(&op, ends[_i].opcode, 0, ends[_i].opcode == RING_OP_FSYNC ? 0 : 100,
 		  &(struct buffer_place){ .slab = NULL });
-	op.part_of = (struct job_piece *)&op; /* a piece: no file, no sentence */
+	op.part_of = (struct job_piece *)&op; /* a piece: no file, no message */
 	op_set_result(&op, ends[_i].result, ends[_i].done);
 	op_settle(&op);
 	ck_assert_msg(op.result == ends[_i].settled && op.done == ends[_i].settled_done, "%s",

@@ -58,7 +58,7 @@ static const struct {
 	{ "no file", { .opcode = DSAIO_READ }, -EINVAL, "file is NULL" },
 };
 
-TEST_TABLE(an_io_that_cannot_be_is_refused_with_its_sentence, ios)
+TEST_TABLE(an_io_that_cannot_be_is_refused_with_its_message, ios)
 {
 	int r = dsaio_submit(&handle, &ios[_i].io, 1, 0, NULL);
 

@@ -9,7 +9,7 @@
 static const struct {
 	const char *name;
 	int result;
-	const char *path; /* or a word of the sentence */
+	const char *path; /* or a word of the message */
 } names[] = {
 	{ "/x/y", 0, "/x/y" },
 	{ "x", 0, "x" },

@@ -107,7 +107,7 @@ TEST(it_does_not_end_while_further_parts_may_come)
 	ck_assert_int_eq(whole->result, N_PARTS * PART_BYTES);
 }
 
-TEST(a_part_that_could_not_be_made_fails_it_with_its_sentence)
+TEST(a_part_that_could_not_be_made_fails_it_with_its_message)
 {
 	vector_fail(whole, OFF + 250, -ENOMEM, strdup("no memory"));
 	vector_fail(whole, OFF + 260, -EIO, strdup("later"));

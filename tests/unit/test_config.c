@@ -194,7 +194,7 @@ TEST(a_bound_follows_those_that_are_given)
 static const struct {
 	const char *text;
 	int line;
-	const char *why; /* words of the sentence */
+	const char *why; /* words of the message */
 } mistakes[] = {
 	{ "[daemon]\nsocket =\n", 2, "empty" },
 	{ "[daemon]\n\npool_size = 10Q\n", 3, "pool_size = 10Q: must be a number from 1048576" },

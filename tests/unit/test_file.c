@@ -78,7 +78,7 @@ static const struct {
 	const char *what;
 	enum kind kind;
 	int flags, want;
-	const char *why; /* words of the sentence */
+	const char *why; /* words of the message */
 } checks[] = {
 	{ "to be read", REGULAR, O_RDONLY | O_DIRECT, 0, NULL },
 	{ "to be written", REGULAR, O_WRONLY | O_DIRECT, 0, NULL },

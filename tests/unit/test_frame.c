@@ -162,7 +162,7 @@ static const struct {
 	uint8_t bytes[12];
 	size_t len;
 	unsigned n_fds;
-	const char *why; /* a word of the sentence */
+	const char *why; /* a word of the message */
 } garbage[] = {
 	{ "empty", { 0 }, 8, 0, "0 bytes" },
 	{ "one byte too long", { 1, 0, 2, 0 }, 8, 0, "131073" },

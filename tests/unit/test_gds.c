@@ -110,7 +110,7 @@ static const struct {
 	{ "cuMemSetAccess=101", 0, NULL, -ENODEV },
 };
 
-TEST_TABLE(an_error_of_an_import_is_an_errno_and_a_sentence, failures)
+TEST_TABLE(an_error_of_an_import_is_an_errno_and_a_message, failures)
 {
 	const struct gds_handle handle = exported(MEMORY_BYTES);
 	const struct gds_handle mapped = exported_mapped(STANDIN_GRANULARITY, STANDIN_GRANULARITY);

@@ -103,7 +103,7 @@ static const struct {
 	{ "cuInit=exit", "cuInit() of ;libcuda.so has ended the process (exit status 3)" },
 };
 
-TEST_TABLE(an_error_of_libcuda_is_a_sentence, problems)
+TEST_TABLE(an_error_of_libcuda_is_a_message, problems)
 {
 	const struct gpu_report *report = probe_run(problems[_i].standin, cuda, cufile,
 						    GPU_PROBE_MSEC);
