@@ -61,7 +61,7 @@ a_gpu_that_is_not_there_is_named() {
 		says "$dir/err" "GPU 0 (Stand-in GPU 0) has no room for 64 KiB"
 }
 
-without_the_driver_one_sentence_says_so_before_anything_is_made() {
+without_the_driver_one_message_says_so_before_anything_is_made() {
 	local command
 	mkdir -p "$store/none"
 	for command in "io --folder $store/none --io_size 64K" "sweep --nvme_dir $store/none --log_dir $dir/logs" \
@@ -69,7 +69,7 @@ without_the_driver_one_sentence_says_so_before_anything_is_made() {
 		# shellcheck disable=SC2086 # words
 		expect 1 env "LD_LIBRARY_PATH=$dir/broken" "$ctl" bench $command --gpu &&
 			says "$dir/err" "--gpu: cannot open NVIDIA's driver library: " "without --gpu" || return 1
-		why="$command: more than a sentence, or something was made: $(cat "$dir/err" "$dir/out")"
+		why="$command: more than a message, or something was made: $(cat "$dir/err" "$dir/out")"
 		[ "$(cat "$dir/err" "$dir/out" | wc -l)" = 1 ] && [ -z "$(ls "$store/none")" ] && [ ! -e "$dir/logs" ] ||
 			return 1
 	done
@@ -155,7 +155,7 @@ the_daemon_moves_the_bytes_where_it_can() {
 
 start_daemon
 for t in io_moves_the_bytes_of_gpu_memory a_copy_that_fails_is_named each_process_has_a_gpu \
-	a_gpu_that_is_not_there_is_named without_the_driver_one_sentence_says_so_before_anything_is_made \
+	a_gpu_that_is_not_there_is_named without_the_driver_one_message_says_so_before_anything_is_made \
 	gds_goes_with_a_gpu sweep_tune_and_latency_measure_gpu_memory a_copy_is_reported_and_gds_refuses_it \
 	the_daemon_moves_the_bytes_where_it_can; do
 	run_test $t

@@ -127,7 +127,7 @@ a_full_standard_output_is_an_error() {
 	[ $? = 1 ] && says "$dir/err" "standard output"
 }
 
-torch_only_flags_end_with_2_and_one_sentence() {
+torch_only_flags_end_with_2_and_one_message() {
 	local flag base=(bench io --folder "$dir" --io_size 1M)
 	for flag in "--engine torch_io" "--engine=aio_basic" --torch_legacy_save "--fast_io_size 64M" \
 		--use_accelerator_pin_memory --slow_bounce_buffer --use-gds; do
@@ -158,7 +158,7 @@ bench_checks_its_options() {
 for t in help_teaches_by_example the_synopsis_names_all_commands tune_explains_loops_once version_is_reported wrong_usage_ends_with_2 \
 	a_list_option_before_the_command_takes_no_command without_a_daemon_it_says_what_to_do looking_starts_no_daemon \
 	a_daemon_in_its_stop_is_named a_full_standard_output_is_an_error \
-	torch_only_flags_end_with_2_and_one_sentence bench_checks_its_options; do
+	torch_only_flags_end_with_2_and_one_message bench_checks_its_options; do
 	run_test $t
 done
 exit $failed

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The daemon's command line and configuration: what is refused is refused with exit status 2 and
-# a sentence that names file, line, key, value and what is allowed.
+# a message that names file, line, key, value and what is allowed.
 #
 #     tests/e2e/daemon.sh [PART OF A NAME]
 

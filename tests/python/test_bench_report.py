@@ -258,7 +258,7 @@ def test_the_same_results_give_the_same_page():
     assert both[0] == both[1]
 
 
-def test_without_matplotlib_one_sentence_says_what_to_install(tmp_path):
+def test_without_matplotlib_one_message_says_what_to_install(tmp_path):
     (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('gone', name='matplotlib')")
     (tmp_path / "results.json").write_text(json.dumps(results()))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -290,7 +290,7 @@ def test_in_a_virtual_environment_what_apt_get_installs_had_no_effect(tmp_path):
 
 
 @pytest.mark.parametrize("output", [(), ("-o", "-")], ids=repr)
-def test_a_full_disk_behind_standard_output_is_one_sentence(tmp_path, output):
+def test_a_full_disk_behind_standard_output_is_one_message(tmp_path, output):
     (tmp_path / "results.json").write_text(json.dumps(results()))
     with open("/dev/full", "wb") as full:
         command = [sys.executable, PROGRAM, *output, str(tmp_path)]

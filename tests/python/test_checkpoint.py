@@ -50,7 +50,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 
 
 @pytest.mark.skipif(torch.__version__ >= "2.3", reason="torch is new enough")
-def test_an_old_torch_is_refused_with_a_sentence():
+def test_an_old_torch_is_refused_with_a_message():
     with pytest.raises(ImportError, match="needs torch 2.3 or newer, and this is torch 1") as e:
         import dsaio.torch.checkpoint  # noqa: F401
     assert e.value.name == "torch"

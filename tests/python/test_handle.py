@@ -447,7 +447,7 @@ def test_wrong_options():
 
 
 @pytest.mark.parametrize(
-    "call, error, sentence",
+    "call, error, message",
     [
         (lambda p: dsaio.Handle(weight=(1 << 32) + 1), OSError, "weight 4294967297: must be from 1 to 16"),
         (lambda p: dsaio.Handle(weight=-1), OSError, "weight -1: must be from 1 to 16"),
@@ -474,9 +474,9 @@ def test_wrong_options():
         (lambda p: dsaio.File(p).truncate("0"), TypeError, "size '0': must be an integer"),
     ],
 )
-def test_a_wrong_argument_is_named(path, call, error, sentence):
+def test_a_wrong_argument_is_named(path, call, error, message):
     make_file(path, b"x")
-    with pytest.raises(error, match=sentence) as e:
+    with pytest.raises(error, match=message) as e:
         call(path)
     assert error is not OSError or e.value.errno == errno.EINVAL
 

@@ -82,7 +82,7 @@ def test_a_library_that_is_missing_is_named(python):
     assert "/none.so" in python(code, DSAIO_LIBRARY="/none.so")
 
 
-def test_no_daemon_is_an_error_with_a_sentence(python, folder):
+def test_no_daemon_is_an_error_with_a_message(python, folder):
     code = """
     try:
         dsaio.aio_handle()

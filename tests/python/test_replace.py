@@ -232,7 +232,7 @@ def test_a_failure_removes_no_file_of_another_process(handle, old, folder):
     assert file_bytes(name) == b"other" and file_bytes(old) == b"old"
 
 
-def test_an_empty_path_is_refused_with_a_sentence(handle):
+def test_an_empty_path_is_refused_with_a_message(handle):
     with pytest.raises(FileNotFoundError, match="the path is empty: name a file"):
         _replace.NewFile("")
 

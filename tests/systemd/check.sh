@@ -310,7 +310,7 @@ check "the journal says that the daemon before was killed" wait_journal "did not
 check "status reports a daemon that an upgrade left" upgrade_is_reported
 
 check "without CAP_IPC_LOCK, lock = yes: starts" with_config 'lock = yes' LimitMEMLOCK=64K
-check "without CAP_IPC_LOCK, lock = yes: refused, and the sentence says why" lock_refused
+check "without CAP_IPC_LOCK, lock = yes: refused, and the message says why" lock_refused
 check "without CAP_IPC_LOCK, lock = auto: starts" with_config 'lock = auto' LimitMEMLOCK=64K
 check "without CAP_IPC_LOCK, lock = auto: served" client_works /srv/store/auto
 check "without CAP_IPC_LOCK, lock = auto: status says so" says RLIMIT_MEMLOCK as_nobody dsaioctl status
@@ -321,7 +321,7 @@ check "the journal has the daemon's lines" says 'ready:' inside journalctl -u ds
 check "SIGHUP is logged and survived" hangup_is_survived
 check "a wrong configuration: reload refuses, the daemon goes on" reload_keeps_the_good_daemon
 check "a wrong configuration: restart fails" fails ctl restart dsaiod
-check "a wrong configuration: each client is refused, and the sentence says where the cause is" \
+check "a wrong configuration: each client is refused, and the message says where the cause is" \
 	clients_are_refused
 check "a wrong configuration: so are 64 clients at once" many_clients_are_refused
 check "a wrong configuration: the journal has it as an error" wait_journal "pool_size = much" -p err
