@@ -1,6 +1,6 @@
 /*
  * The keys of the configuration file, each declared once: section, name, setter, limits, default and
- * the sentence that documents it.
+ * the text that documents it.
  *
  * A new key is a row of the table in keys.c, and the code that reads the field which the row sets.
  * `dsaiod --sample-config` prints the table as a configuration file.  systemd/dsaiod.conf is that
@@ -32,16 +32,16 @@ struct key {
 	uint64_t min, max;
 	const char *preset;  /* the default; NULL: it has none, or code computes it */
 	const char *example; /* the sample's value; NULL: the default */
-	const char *meaning; /* the first sentence in dsaiod.conf(5) */
+	const char *meaning; /* the first line in dsaiod.conf(5) */
 };
 
 /* In the order of the manual; NULL behind the last. */
 const struct key *key_at(unsigned index);
 unsigned key_index(const struct key *key);
-/* NULL: the section has no such key, and error has a sentence that names those it has. */
+/* NULL: the section has no such key, and error has a message that names those it has. */
 const struct key *key_find(enum key_section section, const char *name, struct error *error);
 
-/* Sets the key's field of object.  0, or -EINVAL or -ENOMEM with a sentence. */
+/* Sets the key's field of object.  0, or -EINVAL or -ENOMEM with a message. */
 int key_set(const struct key *key, void *object, const char *text, struct error *error);
 /* Sets the defaults of the keys of [daemon].  0 or -ENOMEM. */
 int keys_preset(struct config *config);

@@ -168,7 +168,7 @@ apply_is_refused_with_a_daemon_that_ends() {
 	expect 2 tune --private --apply && says "$dir/err" "--apply: a daemon of --private ends"
 }
 
-# Told before anything is measured, and before an earlier run's results are put aside.
+# Reported before anything is measured, and before the run has a directory.
 apply_needs_an_administrator_and_says_so_at_once() {
 	as_nobody || return 2
 	rm -rf "$logs" && mkdir -m 777 "$logs" "$store/theirs" && chmod 777 "$store/theirs" || return 1
