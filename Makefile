@@ -313,7 +313,7 @@ asan: ## run all tests with the address sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address check
 ubsan: ## run all tests with the undefined behaviour sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/ubsan SANITIZE=undefined check
-tsan: ## run all tests with the thread sanitizer (clang)
+tsan: ## run the tests of threads with the thread sanitizer (clang)
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CC="$(CLANG)" check
 valgrind: ## run the unit tests under valgrind
 	@$(MAKE) --no-print-directory tests
