@@ -39,7 +39,7 @@ struct work_queue {
 	bool is_listed; /* in the list of queues that wait for an overflow thread */
 };
 
-/* The used part of WORK_QUEUE_OVERFLOW_MAX, changed under the lock of any queue.  Relaxed: it orders no
+/* The free part of WORK_QUEUE_OVERFLOW_MAX, changed under the lock of any queue.  Relaxed: it orders no
    other memory. */
 static _Atomic unsigned n_overflow_free = WORK_QUEUE_OVERFLOW_MAX;
 
