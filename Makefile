@@ -6,7 +6,7 @@
 BUILD    = build
 CFLAGS   = -O2 -g
 SANITIZE =		# address, undefined or thread; the targets asan, ubsan, tsan set it
-SYSTEMD  = yes		# no: dsaiod is built without libsystemd, for example in a container
+SYSTEMD  = yes		# no, with a BUILD of its own: dsaiod is built without libsystemd, as for a container
 V        =		# 1 shows whole commands
 # Shown by --version and dsaioctl status, so that builds of one version differ.
 BUILD_ID = $(if $(wildcard .git),$(shell git -c safe.directory='*' describe --always --dirty --abbrev=12 2>/dev/null))
