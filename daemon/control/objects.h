@@ -19,10 +19,8 @@
 #include <stdint.h>
 
 struct call;
-struct file;
 struct gds_handle;
 struct session;
-struct slab;
 struct slab_place;
 
 /* -EBADF with a message: the session has no such object. */

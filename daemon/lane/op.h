@@ -21,7 +21,6 @@
 
 struct batch;
 struct channel;
-struct inode;
 struct file;
 struct slab;
 

@@ -11,7 +11,6 @@
 enum region_kind {
 	REGION_HOST, /* memory that is mapped in the daemon */
 	REGION_GPU,  /* of a GPU: engine/gds.h */
-	N_REGION_KINDS
 };
 
 struct region {

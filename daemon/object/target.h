@@ -16,7 +16,6 @@
 
 enum target_kind {
 	TARGET_FILE, /* a file or block device, by descriptors */
-	N_TARGET_KINDS
 };
 
 struct target {

@@ -2,7 +2,7 @@
  * Slots: bounce buffers, through which private memory is copied.
  *
  * They are cut from slabs of a few MiB.  Slabs are taken from the daemon's pool one by one as they are
- * needed, at most SLOTS_BYTES together.  They are kept until dsaio_alloc() finds the pool empty.  A
+ * needed, at most SLOTS_SLABS_MAX of them.  They are kept until dsaio_alloc() finds the pool empty.  A
  * slot is a power of two of units of one slab, and starts at a multiple of its own size there.
  *
  * A slab is not mapped here: slots are filled and emptied by pwrite(2) and pread(2) on its memfd,
@@ -30,8 +30,7 @@
 #define SLOT_UNIT (64u << 10)	    /* the smallest slot, and the largest alignment of a file */
 #define SLOT_BYTES_MAX (1u << 20)   /* a good block; the copy of one overlaps the I/O of others */
 #define SLOTS_SLAB_BYTES (4u << 20) /* 64 units: a word of bits */
-#define SLOTS_SLABS_MAX 8u
-#define SLOTS_BYTES (SLOTS_SLAB_BYTES * SLOTS_SLABS_MAX) /* a guess: 2 GB/s for 16 ms */
+#define SLOTS_SLABS_MAX 8u	    /* a guess: 2 GB/s for 16 ms */
 
 struct slots_slab {
 	struct slab slab;
