@@ -148,7 +148,7 @@ TEST(a_completion_reported_twice_ends_its_op_once)
 
 TEST(an_op_can_be_submitted_again_with_the_numbers_of_a_new_session)
 {
-	struct slab slab = { .id = 5 };
+	struct slab_name slab = { .id = 5 };
 	struct ring_entry first, again;
 
 	file.session.id = 3;

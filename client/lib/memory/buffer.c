@@ -16,7 +16,8 @@
 
 /* A slab in this process's memory, cut into buffers. */
 struct mapped_slab {
-	struct slab slab; /* imported: the mapping is the program's, and it is one used piece */
+	/* imported: the mapping is the program's, and it is one used piece */
+	struct slab_name slab;
 	struct slab_place place;
 	char *memory;
 	size_t bytes;

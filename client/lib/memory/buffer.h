@@ -45,7 +45,7 @@ struct buffers {
 
 /* Where the memory of an op lies. */
 struct buffer_place {
-	const struct slab *slab; /* NULL: an op without memory */
+	const struct slab_name *slab; /* NULL: an op without memory */
 	uint64_t slab_off;
 	struct cut_piece *piece; /* referenced: buffer_unref(); NULL: none */
 };

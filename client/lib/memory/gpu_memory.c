@@ -32,7 +32,7 @@ struct gpu_region {
 	CUuuid uuid; /* of its GPU; IMPORTED */
 	enum region_state state;
 	bool has_slab;
-	struct slab slab;	/* what ops name */
+	struct slab_name slab;	/* what ops name */
 	struct cut_piece piece; /* for its n_ops */
 	unsigned n_registered;
 	uint64_t used_nsec;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 /* The fields of an entry that name a slab.  Embedded in objects that map it or copy through it. */
-struct slab {
+struct slab_name {
 	uint32_t id;	  /* the daemon's number for it in this session */
 	bool is_imported; /* the memory is the program's own */
 	bool is_gpu;	  /* it is a GPU's: any address is as good as any other */

@@ -33,7 +33,7 @@
 #define SLOTS_SLABS_MAX 8u	    /* a guess: 2 GB/s for 16 ms */
 
 struct slots_slab {
-	struct slab slab;
+	struct slab_name slab;
 	int fd;
 	char *map;	  /* slots.lock; NULL: not mapped */
 	unsigned n_units; /* 0: there is no slab here */
