@@ -38,7 +38,7 @@ static void resume(struct mode_lock_waiter *waiter, void *arg)
 	ready_update(arg, op->channel);
 }
 
-static void turn_mode_lock(struct ready *ready, struct inode *inode)
+static void turn_mode_lock(struct ready *ready, struct store_inode *inode)
 {
 	mode_lock_turn(&inode->mode_lock, ready->turn->now_nsec, resume, ready);
 }

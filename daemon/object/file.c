@@ -21,10 +21,10 @@
 
 /* ---- inodes ---- */
 
-static int inodes_take(struct inodes *inodes, dev_t dev, ino_t ino, struct inode **ret_inode)
+static int inodes_take(struct inodes *inodes, dev_t dev, ino_t ino, struct store_inode **ret_inode)
 {
-	_cleanup_(freep) struct inode *inode = calloc(1, sizeof(*inode));
-	struct inode **found;
+	_cleanup_(freep) struct store_inode *inode = calloc(1, sizeof(*inode));
+	struct store_inode **found;
 
 	if (!inode)
 		return -ENOMEM;
@@ -39,7 +39,7 @@ static int inodes_take(struct inodes *inodes, dev_t dev, ino_t ino, struct inode
 	return 0;
 }
 
-static void inodes_give(struct inodes *inodes, struct inode *inode)
+static void inodes_give(struct inodes *inodes, struct store_inode *inode)
 {
 	if (--inode->n_files)
 		return;

@@ -9,7 +9,7 @@
  * file.  It is checked in the same way, and closed with the file.
  *
  * Several files of one or more clients may be the same inode.  Ops are ordered by inode, and direct and
- * buffered writes of an inode are kept apart.  So each file points to the store's one struct inode.
+ * buffered writes of an inode are kept apart.  So each file points to the store's one struct store_inode.
  */
 #ifndef DSAIO_DAEMON_OBJECT_FILE_H
 #define DSAIO_DAEMON_OBJECT_FILE_H
@@ -30,7 +30,7 @@
 struct share;
 struct store;
 
-struct inode {
+struct store_inode {
 	struct inode_id id;	    /* first: the tree's key */
 	uint32_t n_files;	    /* that are this inode */
 	struct mode_lock mode_lock; /* the home lane's; all else: main thread */
@@ -76,7 +76,7 @@ struct file {
 	char name[128]; /* the client's name for it, cut; for messages */
 	struct file_facts facts;
 	struct store *store;
-	struct inode *inode;
+	struct store_inode *inode;
 	bool no_nowait;		    /* home lane: the file system has no RWF_NOWAIT */
 	bool no_fallocate;	    /* home lane: it has no fallocate(2) */
 	struct extension extension; /* home lane */

@@ -44,7 +44,7 @@ static struct parts {
 
 	struct sched_client client;
 	struct objects objects;
-	struct inode inode;
+	struct store_inode inode;
 	struct file file;
 	struct slab slab;
 	uint32_t file_id, slab_id;

@@ -283,7 +283,7 @@ TEST(one_file_too_many_stays_with_the_caller)
 TEST(files_of_one_inode_share_it_and_the_last_takes_it_along)
 {
 	struct file *first, *second;
-	const struct inode *inode;
+	const struct store_inode *inode;
 
 	ck_assert_int_eq(make(fd_make(REGULAR, O_RDWR | O_DIRECT)), 0);
 	first = checked;
