@@ -27,7 +27,7 @@ static struct dsaio_op *open_op(struct channel *by, enum op_state state)
 
 static void thread_setup(void)
 {
-	struct job *job = calloc(1, sizeof(*job));
+	struct bounce_job *job = calloc(1, sizeof(*job));
 
 	channel_setup();
 	memset(&bounce, 0, sizeof(bounce));

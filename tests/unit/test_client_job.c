@@ -13,7 +13,7 @@ static struct buffers buffers;
 static struct slots slots;
 static struct dsaio_handle handle;
 static struct dsaio_file file;
-static struct job job;
+static struct bounce_job job;
 static struct dsaio_op *op;
 static struct gpus gpus;
 static struct list copies;

@@ -104,7 +104,7 @@ int bounce_start(struct dsaio_client *client)
 	return r < 0 ? error_fail_errno(r, "a thread that copies private memory") : 0;
 }
 
-static void job_post(struct dsaio_client *client, struct job *job)
+static void job_post(struct dsaio_client *client, struct bounce_job *job)
 {
 	struct client_bounce *bounce = bounce_get(client); /* it is there */
 	bool must_wake;
@@ -123,7 +123,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 {
 	struct dsaio_client *client = op->handle->client;
 	struct client_bounce *bounce = bounce_get(client); /* it is there */
-	struct job *job = calloc(1, sizeof(*job));
+	struct bounce_job *job = calloc(1, sizeof(*job));
 
 	if (job)
 		job->share = slots_share_get(&bounce->slots, op->file->session.store);
@@ -142,7 +142,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct c
 
 void bounce_defer(struct dsaio_op *op)
 {
-	struct job *job = calloc(1, sizeof(*job));
+	struct bounce_job *job = calloc(1, sizeof(*job));
 
 	if (!job) {
 		end_op(op, -ENOMEM, 0);
@@ -170,7 +170,7 @@ int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline
 void bounce_run(struct dsaio_op *op, struct channel *channel, const struct job_memory *memory)
 {
 	struct client_bounce *bounce = bounce_get(op->handle->client);
-	struct job job = { .n = 0 };
+	struct bounce_job job = { .n = 0 };
 
 	job_init(&job, op, op->handle, channel, memory, bounce ? &bounce->copiers : NULL, NULL);
 	if (bounce)

@@ -14,18 +14,18 @@
 /* Pause before a job without a slot asks again, since the pool may have memory then.  A guess. */
 #define SHORT_NSEC 100000000u
 
-static struct job *job_of(struct list_node *node)
+static struct bounce_job *job_of(struct list_node *node)
 {
-	return node ? container_of(node, struct job, node) : NULL;
+	return node ? container_of(node, struct bounce_job, node) : NULL;
 }
 
-static struct job *job_of_starting(struct list_node *node)
+static struct bounce_job *job_of_starting(struct list_node *node)
 {
-	return node ? container_of(node, struct job, starting_node) : NULL;
+	return node ? container_of(node, struct bounce_job, starting_node) : NULL;
 }
 
 /* Adds the job behind those of its channel that may start pieces. */
-static void starting_add(struct client_bounce *bounce, struct job *job)
+static void starting_add(struct client_bounce *bounce, struct bounce_job *job)
 {
 	struct channel *channel = job->channel;
 
@@ -34,7 +34,7 @@ static void starting_add(struct client_bounce *bounce, struct job *job)
 	list_push(&channel->starting_jobs, &job->starting_node);
 }
 
-static void starting_remove(struct client_bounce *bounce, struct job *job)
+static void starting_remove(struct client_bounce *bounce, struct bounce_job *job)
 {
 	struct channel *channel = job->channel;
 
@@ -43,14 +43,14 @@ static void starting_remove(struct client_bounce *bounce, struct job *job)
 		list_remove(&bounce->starting, &channel->starting_node);
 }
 
-static void job_leave(struct client_bounce *bounce, struct job *job)
+static void job_leave(struct client_bounce *bounce, struct bounce_job *job)
 {
 	list_remove(&bounce->jobs[job->state], &job->node);
 	if (job->state == JOB_STARTING)
 		starting_remove(bounce, job);
 }
 
-static void job_move(struct client_bounce *bounce, struct job *job, enum job_state state)
+static void job_move(struct client_bounce *bounce, struct bounce_job *job, enum job_state state)
 {
 	job_leave(bounce, job);
 	job->state = state;
@@ -60,7 +60,8 @@ static void job_move(struct client_bounce *bounce, struct job *job, enum job_sta
 }
 
 /* The op has ended, or has gone into its ring. */
-static void job_free(struct client_bounce *bounce, struct job *job, struct dsaio_handle *handle)
+static void job_free(struct client_bounce *bounce, struct bounce_job *job,
+		     struct dsaio_handle *handle)
 {
 	job_leave(bounce, job);
 	if (job->earlier)
@@ -72,7 +73,7 @@ static void job_free(struct client_bounce *bounce, struct job *job, struct dsaio
 	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
-static void job_end(struct client_bounce *bounce, struct job *job)
+static void job_end(struct client_bounce *bounce, struct bounce_job *job)
 {
 	struct dsaio_handle *handle = job->op->handle;
 
@@ -81,13 +82,13 @@ static void job_end(struct client_bounce *bounce, struct job *job)
 }
 
 /* Ends a job that has no piece in flight with that error. */
-static void job_fail(struct client_bounce *bounce, struct job *job, int error)
+static void job_fail(struct client_bounce *bounce, struct bounce_job *job, int error)
 {
 	job->stop = error;
 	job_end(bounce, job);
 }
 
-static void job_touch(struct client_bounce *bounce, struct job *job)
+static void job_touch(struct client_bounce *bounce, struct bounce_job *job)
 {
 	if (job->is_touched)
 		return;
@@ -97,7 +98,7 @@ static void job_touch(struct client_bounce *bounce, struct job *job)
 }
 
 /* Moves the job to the list of its new state, after pieces were started or finished. */
-static void job_settle(struct client_bounce *bounce, struct job *job)
+static void job_settle(struct client_bounce *bounce, struct bounce_job *job)
 {
 	if (job_may_finish(job))
 		job_touch(bounce, job);
@@ -121,7 +122,7 @@ static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *hand
 }
 
 /* Finds the op that the job has to wait for.  False: there is none. */
-static bool job_has_earlier(struct job *job)
+static bool job_has_earlier(struct bounce_job *job)
 {
 	struct dsaio_op *earlier = inode_conflict(job->op->file->inode, job->op, job->is_for_ring);
 
@@ -135,7 +136,7 @@ static bool job_has_earlier(struct job *job)
 }
 
 /* Puts a job's op into the caller's ring.  False: there is no room. */
-static bool job_put(struct client_bounce *bounce, struct job *job)
+static bool job_put(struct client_bounce *bounce, struct bounce_job *job)
 {
 	struct dsaio_op *op = job->op;
 	struct dsaio_handle *handle = op->handle;
@@ -159,7 +160,7 @@ static bool job_put(struct client_bounce *bounce, struct job *job)
 }
 
 /* Checks whether a waiting job may go on.  Returns true if its state changed. */
-static bool job_look(struct client_bounce *bounce, struct job *job)
+static bool job_look(struct client_bounce *bounce, struct bounce_job *job)
 {
 	struct dsaio_handle *handle = job->op->handle;
 
@@ -194,7 +195,7 @@ static bool job_look(struct client_bounce *bounce, struct job *job)
 static bool take_inbox(struct client_bounce *bounce)
 {
 	struct list inbox;
-	struct job *job;
+	struct bounce_job *job;
 	bool did = false;
 
 	(void)pthread_mutex_lock(&bounce->lock);
@@ -210,7 +211,7 @@ static bool take_inbox(struct client_bounce *bounce)
 	return did;
 }
 
-static void job_cancel(struct client_bounce *bounce, struct job *job)
+static void job_cancel(struct client_bounce *bounce, struct bounce_job *job)
 {
 	if (job->state == JOB_WAITING || !job->n) {
 		job_fail(bounce, job, -ECANCELED);
@@ -236,7 +237,8 @@ static void look_for_cancels(struct client_bounce *bounce)
 	bounce->must_look = false;
 	(void)pthread_mutex_unlock(&bounce->lock);
 	for (int state = 0; must_look && state <= JOB_FULL; state++)
-		for (struct job *job = job_of(bounce->jobs[state].first), *next; job; job = next) {
+		for (struct bounce_job *job = job_of(bounce->jobs[state].first), *next; job;
+		     job = next) {
 			next = job_of(job->node.next);
 			(void)pthread_mutex_lock(&bounce->lock);
 			is_ending = job->op->handle->is_ending;
@@ -281,7 +283,7 @@ static bool collect(struct client_bounce *bounce)
 /* Finishes one piece of each job in turn, so that slots become free for all of them. */
 static bool finish_pieces(struct client_bounce *bounce)
 {
-	struct job *job, *touched = TAKE_PTR(bounce->touched);
+	struct bounce_job *job, *touched = TAKE_PTR(bounce->touched);
 	bool did = touched;
 
 	for (; (job = touched); job_settle(bounce, job)) {
@@ -305,7 +307,7 @@ static void activate(struct client_bounce *bounce, struct dsaio_handle *companio
 }
 
 /* There is always room for a daemon that is gone: the piece then ends at once. */
-static bool has_room(const struct client_bounce *bounce, const struct job *job)
+static bool has_room(const struct client_bounce *bounce, const struct bounce_job *job)
 {
 	return ring_client_room(&job->channel->ring) || conn_was_gone(bounce->client->conn);
 }
@@ -317,7 +319,7 @@ static bool look_at_copies(struct client_bounce *bounce)
 
 	LIST_EACH(struct job_piece, piece, &bounce->copies, copy_node) {
 		struct gpu_stream *stream = piece->gpu_copy.stream;
-		struct job *job = piece->job;
+		struct bounce_job *job = piece->job;
 		bool is_write = job->op->opcode == RING_OP_WRITE;
 
 		if (!piece->is_copied && stream->looked == bounce->turn)
@@ -342,7 +344,7 @@ static bool look_at_copies(struct client_bounce *bounce)
 
 static void fail_waiting(struct client_bounce *bounce)
 {
-	struct job *job, *next;
+	struct bounce_job *job, *next;
 
 	if (!conn_was_gone(bounce->client->conn))
 		return;
@@ -361,7 +363,8 @@ static bool look_at_waiting(struct client_bounce *bounce)
 {
 	bool did = false;
 
-	for (struct job *job = job_of(bounce->jobs[JOB_WAITING].first), *next; job; job = next) {
+	for (struct bounce_job *job = job_of(bounce->jobs[JOB_WAITING].first), *next; job;
+	     job = next) {
 		next = job_of(job->node.next);
 		did |= job_look(bounce, job);
 	}
@@ -369,7 +372,7 @@ static bool look_at_waiting(struct client_bounce *bounce)
 }
 
 /* Starts a piece of the job.  False: there is no room or slot now. */
-static bool start_piece(struct client_bounce *bounce, struct job *job)
+static bool start_piece(struct client_bounce *bounce, struct bounce_job *job)
 {
 	struct slots_share *share = job->share;
 	unsigned n = job->n;
@@ -421,7 +424,8 @@ static bool expire(struct client_bounce *bounce)
 {
 	bool did = false;
 
-	for (struct job *job = job_of(bounce->jobs[JOB_STARTING].first), *next; job; job = next) {
+	for (struct bounce_job *job = job_of(bounce->jobs[JOB_STARTING].first), *next; job;
+	     job = next) {
 		next = job_of(job->node.next);
 		if (!deadline_is_over(job->deadline_nsec))
 			continue;
@@ -437,7 +441,7 @@ static uint64_t next_deadline(const struct client_bounce *bounce)
 	uint64_t deadline = UINT64_MAX;
 
 	for (int state = JOB_WAITING; state <= JOB_STARTING; state++)
-		for (const struct job *job = job_of(bounce->jobs[state].first); job;
+		for (const struct bounce_job *job = job_of(bounce->jobs[state].first); job;
 		     job = job_of(job->node.next))
 			if (job->deadline_nsec < deadline)
 				deadline = job->deadline_nsec;

@@ -49,7 +49,7 @@ struct client_bounce {
 	struct list copies;		/* pieces whose copies by a GPU are queued, in that order */
 	uint64_t copies_nsec;		/* next look at them, from now */
 	bool is_short;			/* a job without pieces in flight waits for a slot */
-	struct job *touched;
+	struct bounce_job *touched;
 	struct dsaio_handle *active; /* companions with pieces in flight */
 	uint64_t turn;
 	uint64_t look_nsec; /* next look at callers' rings, from now; 0: none is needed */

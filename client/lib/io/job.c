@@ -15,7 +15,7 @@
 /* Reads of that may have copiers: a guess; shorter ones are over soon after those are awake. */
 #define SHARE_BYTES_MIN (16u << 20)
 
-void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
+void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_handle *via,
 	      struct channel *channel, const struct job_memory *memory, struct copiers *copiers,
 	      struct gpus *gpus)
 {
@@ -33,7 +33,7 @@ void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
 }
 
 /* There will be no slot, for that error. */
-static void job_has_no_slot(struct job *job, int r)
+static void job_has_no_slot(struct bounce_job *job, int r)
 {
 	job->stop = r == -ENOTCONN ? -ECONNRESET : r; /* the op is open */
 	if (r == -ENOMEM && asprintf(&job->why,
@@ -47,7 +47,8 @@ static void job_has_no_slot(struct job *job, int r)
 }
 
 /* The GPU could not copy, for that errno.  Takes why. */
-static int job_has_no_copy(struct job *job, int r, const char *memory, uint64_t len, char *why)
+static int job_has_no_copy(struct bounce_job *job, int r, const char *memory, uint64_t len,
+			   char *why)
 {
 	if (r < 0 && !job->why &&
 	    asprintf(&job->why,
@@ -70,7 +71,7 @@ static int job_has_no_copy(struct job *job, int r, const char *memory, uint64_t 
 static int piece_start_fill(struct job_piece *piece, const char *from)
 {
 	const struct slice *slice = &piece->slice;
-	struct job *job = piece->job;
+	struct bounce_job *job = piece->job;
 	char *why = NULL;
 	int r = gpus_fill(job->gpus, job->gpu, &piece->slot, slice->slot_off, from, slice->len,
 			  &piece->gpu_copy, &why);
@@ -85,7 +86,7 @@ static int piece_start_fill(struct job_piece *piece, const char *from)
 /* Makes the piece's op, and puts it into the ring.  Returns 0, also if the daemon is gone; or -ENOMEM. */
 static int piece_put(struct job_piece *piece, bool is_blocking)
 {
-	struct job *job = piece->job;
+	struct bounce_job *job = piece->job;
 	int r;
 
 	piece->op = handle_op_new(job->via, false, is_blocking, job->channel);
@@ -113,7 +114,7 @@ static int piece_put(struct job_piece *piece, bool is_blocking)
 }
 
 /* No piece starts any more once the op was cancelled, or its time is over. */
-static void job_look_at_op(struct job *job)
+static void job_look_at_op(struct bounce_job *job)
 {
 	if (atomic_load(&job->op->is_cancelled))
 		job->stop = -ECANCELED;
@@ -121,7 +122,7 @@ static void job_look_at_op(struct job *job)
 		job->stop = -ETIMEDOUT;
 }
 
-int job_start_piece(struct job *job, bool is_blocking, bool is_further)
+int job_start_piece(struct bounce_job *job, bool is_blocking, bool is_further)
 {
 	struct dsaio_op *op = job->op;
 	struct slice_align align = { op->file->session.offset_align,
@@ -212,7 +213,7 @@ static void piece_copy(struct copy *copy)
  * with their help, 1.05 and 0.95 without).  Stops at the first piece that is not whole, since nothing
  * is written into the buffer behind the end of the file.
  */
-static void job_share(struct job *job)
+static void job_share(struct bounce_job *job)
 {
 	for (unsigned i = 0; i < job->n; i++) {
 		struct job_piece *piece = job_piece(job, i);
@@ -230,7 +231,7 @@ static void job_share(struct job *job)
 }
 
 /* The first piece's copy was posted: copies others until it is made. */
-static void job_await_copy(struct job *job)
+static void job_await_copy(struct bounce_job *job)
 {
 	struct job_piece *first = job_piece(job, 0);
 
@@ -245,7 +246,7 @@ static void job_await_copy(struct job *job)
 /* Queues the copy of the bytes read, unless a piece before was not whole: see job_share(). */
 static void piece_start_empty(struct job_piece *piece)
 {
-	struct job *job = piece->job;
+	struct bounce_job *job = piece->job;
 	uint64_t done = piece_done(piece);
 	char *to = piece_buf(piece), *why = NULL;
 
@@ -264,7 +265,7 @@ static void piece_start_empty(struct job_piece *piece)
 		job->is_over = true;
 }
 
-bool job_queue_copies(struct job *job)
+bool job_queue_copies(struct bounce_job *job)
 {
 	bool did = false;
 
@@ -295,7 +296,7 @@ bool job_copy_is_over(struct job_piece *piece)
 
 void job_put_piece(struct job_piece *piece)
 {
-	struct job *job = piece->job;
+	struct bounce_job *job = piece->job;
 
 	job->n_copying--;
 	job_look_at_op(job);
@@ -310,7 +311,7 @@ void job_put_piece(struct job_piece *piece)
 
 /* ---- the end of a piece ---- */
 
-bool job_may_finish(struct job *job)
+bool job_may_finish(struct bounce_job *job)
 {
 	const struct job_piece *first = job_piece(job, 0);
 
@@ -321,7 +322,7 @@ bool job_may_finish(struct job *job)
 	return piece_has_ended(first);
 }
 
-void job_finish_piece(struct job *job)
+void job_finish_piece(struct bounce_job *job)
 {
 	struct job_piece *piece = job_piece(job, 0);
 	struct dsaio_op *op = job->op;
@@ -359,7 +360,7 @@ void job_finish_piece(struct job *job)
 	job->n--;
 }
 
-void job_end_op(struct job *job)
+void job_end_op(struct bounce_job *job)
 {
 	struct dsaio_op *op = job->op;
 
@@ -386,7 +387,7 @@ static void piece_await(struct job_piece *piece)
 	(void)wait_until(piece->op->handle, &end, DEADLINE_NEVER);
 }
 
-void job_run(struct job *job)
+void job_run(struct bounce_job *job)
 {
 	while (job->n || job_has_more(job)) {
 		int r = 0;

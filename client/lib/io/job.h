@@ -44,7 +44,7 @@
 #define JOB_LOOK_MAX_NSEC 200000u
 
 struct job_piece {
-	struct job *job;
+	struct bounce_job *job;
 	struct dsaio_op *op; /* reads or writes the slot; NULL: not yet, or never for that error */
 	int error;
 	struct slot slot;
@@ -62,7 +62,7 @@ struct job_piece {
 	struct list_node copy_node; /* of job->copies, until a look finds that */
 };
 
-struct job {
+struct bounce_job {
 	struct dsaio_op *op;
 	struct dsaio_handle *via; /* the handle whose channel takes the pieces */
 	struct channel *channel;
@@ -96,7 +96,7 @@ struct job {
 	} state;
 	bool is_cancel_sent;
 	bool is_touched; /* some of its pieces have ended, so n is not 0; it is in the list */
-	struct job *next_touched;
+	struct bounce_job *next_touched;
 	struct list_node node;		/* of its state's list, or the inbox */
 	struct list_node starting_node; /* JOB_STARTING: of its channel's list */
 };
@@ -108,23 +108,23 @@ struct job_memory {
 };
 
 /* memory: NULL: a job for the ring.  copiers: NULL: none.  gpus: of GPU memory. */
-void job_init(struct job *job, struct dsaio_op *op, struct dsaio_handle *via,
+void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_handle *via,
 	      struct channel *channel, const struct job_memory *memory, struct copiers *copiers,
 	      struct gpus *gpus);
 
 /* May it start another piece, now or later? */
-static inline bool job_has_more(const struct job *job)
+static inline bool job_has_more(const struct bounce_job *job)
 {
 	return !job->stop && !job->is_over && job->next < job->end;
 }
 
 /* May it start one before another is finished? */
-static inline bool job_may_start(const struct job *job)
+static inline bool job_may_start(const struct bounce_job *job)
 {
 	return job->n < (job->gpu < 0 ? JOB_HOST_PIECES_MAX : JOB_PIECES_MAX) && job_has_more(job);
 }
 
-static inline struct job_piece *job_piece(struct job *job, unsigned n)
+static inline struct job_piece *job_piece(struct bounce_job *job, unsigned n)
 {
 	return &job->pieces[(job->first + n) % JOB_PIECES_MAX];
 }
@@ -134,7 +134,7 @@ static inline struct job_piece *job_piece(struct job *job, unsigned n)
  * is_further: this thread has pieces in flight on this store (blocking: of this op).  Returns 0, or
  * -EAGAIN: no slot now.
  */
-int job_start_piece(struct job *job, bool is_blocking, bool is_further);
+int job_start_piece(struct bounce_job *job, bool is_blocking, bool is_further);
 
 /* Whether a piece's queued copy is over. */
 bool job_copy_is_over(struct job_piece *piece);
@@ -143,18 +143,18 @@ bool job_copy_is_over(struct job_piece *piece);
 void job_put_piece(struct job_piece *piece);
 
 /* A read: queues the copies of pieces that have ended.  Returns whether there were some. */
-bool job_queue_copies(struct job *job);
+bool job_queue_copies(struct bounce_job *job);
 
 /* Whether the first piece can be finished. */
-bool job_may_finish(struct job *job);
+bool job_may_finish(struct bounce_job *job);
 
 /* Copies its bytes, where a GPU has not, counts them, and gives its slot back. */
-void job_finish_piece(struct job *job);
+void job_finish_piece(struct bounce_job *job);
 
 /* Ends the op.  No piece is in flight, and none will be. */
-void job_end_op(struct job *job);
+void job_end_op(struct bounce_job *job);
 
 /* Runs the job of a blocking op on the host's memory, from its first piece to its end, in the caller's thread. */
-void job_run(struct job *job);
+void job_run(struct bounce_job *job);
 
 #endif
