@@ -19,7 +19,7 @@ static struct channel_row rows[ENTRIES];
 static uint32_t free_rows[ENTRIES];
 static struct dsaio_conn conn;
 static struct dsaio_client client;
-static struct channel channel;
+static struct handle_channel channel;
 static struct ring_lane lane;
 static int sockets[2];
 

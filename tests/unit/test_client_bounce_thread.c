@@ -14,7 +14,7 @@ static struct dsaio_file file;
 static struct inode *inode;
 static struct dsaio_op *earlier, *deferred;
 
-static struct dsaio_op *open_op(struct channel *by, enum op_state state)
+static struct dsaio_op *open_op(struct handle_channel *by, enum op_state state)
 {
 	struct dsaio_op *op = handle_op_new(&handle, true, true, by);
 

@@ -110,7 +110,7 @@ int dsaio_handle_profile_on(struct dsaio_handle *handle, struct dsaio_file *file
 	CANCEL_DISABLE();
 	struct partial_profile profile = { .given = PROFILE_ALL };
 	struct dsaio_granted granted = DSAIO_GRANTED_INIT;
-	struct channel *channel;
+	struct handle_channel *channel;
 	int r = handle_check(handle, "handle_profile_on");
 
 	if (r < 0)

@@ -118,8 +118,8 @@ static void job_post(struct dsaio_client *client, struct bounce_job *job)
 		client_poke(client);
 }
 
-void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct channel *channel,
-		   const struct job_memory *memory)
+void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion,
+		   struct handle_channel *channel, const struct job_memory *memory)
 {
 	struct dsaio_client *client = op->handle->client;
 	struct client_bounce *bounce = bounce_get(client); /* it is there */
@@ -167,7 +167,8 @@ int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline
 	return r;
 }
 
-void bounce_run(struct dsaio_op *op, struct channel *channel, const struct job_memory *memory)
+void bounce_run(struct dsaio_op *op, struct handle_channel *channel,
+		const struct job_memory *memory)
 {
 	struct client_bounce *bounce = bounce_get(op->handle->client);
 	struct bounce_job job = { .n = 0 };

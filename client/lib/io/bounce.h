@@ -22,11 +22,12 @@
 int bounce_start(struct dsaio_client *client);
 
 /* Runs and ends a blocking BOUNCED op on the host's memory, which is in its inode's list; channel: of its file's store. */
-void bounce_run(struct dsaio_op *op, struct channel *channel, const struct job_memory *memory);
+void bounce_run(struct dsaio_op *op, struct handle_channel *channel,
+		const struct job_memory *memory);
 
 /* Gives a BOUNCED op to the thread, which runs; channel: of its handle's companion. */
-void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion, struct channel *channel,
-		   const struct job_memory *memory);
+void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion,
+		   struct handle_channel *channel, const struct job_memory *memory);
 
 /* Gives a WAITING op to the thread, which runs. */
 void bounce_defer(struct dsaio_op *op);

@@ -27,7 +27,7 @@ static struct bounce_job *job_of_starting(struct list_node *node)
 /* Adds the job behind those of its channel that may start pieces. */
 static void starting_add(struct client_bounce *bounce, struct bounce_job *job)
 {
-	struct channel *channel = job->channel;
+	struct handle_channel *channel = job->channel;
 
 	if (!channel->starting_jobs.first)
 		list_push_front(&bounce->starting, &channel->starting_node);
@@ -36,7 +36,7 @@ static void starting_add(struct client_bounce *bounce, struct bounce_job *job)
 
 static void starting_remove(struct client_bounce *bounce, struct bounce_job *job)
 {
-	struct channel *channel = job->channel;
+	struct handle_channel *channel = job->channel;
 
 	list_remove(&channel->starting_jobs, &job->starting_node);
 	if (!channel->starting_jobs.first)
@@ -407,7 +407,8 @@ static bool start_pieces(struct client_bounce *bounce)
 	while (goes_on) {
 		goes_on = false;
 		for (node = bounce->starting.first; node; node = next) {
-			struct channel *channel = container_of(node, struct channel, starting_node);
+			struct handle_channel *channel = container_of(node, struct handle_channel,
+								      starting_node);
 
 			/* The next channel has a job, so its handle stays even if this job ends. */
 			next = node->next;

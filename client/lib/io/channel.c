@@ -11,7 +11,7 @@
 
 #define BOARD_BYTES 4096u
 
-void channel_close(struct channel *channel)
+void channel_close(struct handle_channel *channel)
 {
 	if (!channel)
 		return;
@@ -27,12 +27,12 @@ void channel_close(struct channel *channel)
 	free(channel);
 }
 
-static void channel_closep(struct channel **channel)
+static void channel_closep(struct handle_channel **channel)
 {
 	channel_close(*channel);
 }
 
-static int channel_map(struct channel *channel, uint32_t entries, const int *fds)
+static int channel_map(struct handle_channel *channel, uint32_t entries, const int *fds)
 {
 	int r;
 
@@ -60,9 +60,9 @@ static int channel_map(struct channel *channel, uint32_t entries, const int *fds
 }
 
 int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, uint32_t entries,
-		 struct channel **ret_channel)
+		 struct handle_channel **ret_channel)
 {
-	_cleanup_(channel_closep) struct channel *channel = calloc(1, sizeof(*channel));
+	_cleanup_(channel_closep) struct handle_channel *channel = calloc(1, sizeof(*channel));
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
@@ -109,7 +109,7 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 /* Under submit_lock. */
 static int add(struct dsaio_op *op)
 {
-	struct channel *channel = op->channel;
+	struct handle_channel *channel = op->channel;
 	struct ring_client *ring = &channel->ring;
 	struct ring_entry entry = op_entry(op);
 	struct channel_row *row;
@@ -129,14 +129,14 @@ static int add(struct dsaio_op *op)
 	return 0;
 }
 
-static void ring_doorbell(struct channel *channel)
+static void ring_doorbell(struct handle_channel *channel)
 {
 	(void)eventfd_write(channel->doorbell_fd, 1); /* full: it is readable all the more */
 }
 
 int channel_put(struct dsaio_op *op)
 {
-	struct channel *channel = op->channel;
+	struct handle_channel *channel = op->channel;
 	bool must_ring = false;
 	int r;
 
@@ -160,7 +160,7 @@ int channel_add(struct dsaio_op *op)
 	return r;
 }
 
-void channel_publish(struct channel *channel)
+void channel_publish(struct handle_channel *channel)
 {
 	bool must_ring;
 
@@ -171,7 +171,7 @@ void channel_publish(struct channel *channel)
 		ring_doorbell(channel);
 }
 
-uint32_t channel_room(struct channel *channel)
+uint32_t channel_room(struct handle_channel *channel)
 {
 	uint32_t n;
 
@@ -196,7 +196,7 @@ int channel_cancel(const struct dsaio_op *op)
 			 NULL);
 }
 
-void channel_consume(struct channel *channel, struct op_list *list)
+void channel_consume(struct handle_channel *channel, struct op_list *list)
 {
 	struct ring_client *ring = &channel->ring;
 	uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed); /* ours */
@@ -241,7 +241,7 @@ void channel_consume(struct channel *channel, struct op_list *list)
 	ring_client_consume(ring, i);
 }
 
-void channel_end_ops(struct channel *channel, int result, struct op_list *list)
+void channel_end_ops(struct handle_channel *channel, int result, struct op_list *list)
 {
 	(void)pthread_mutex_lock(&channel->submit_lock);
 	atomic_store(&channel->is_dead, true);

@@ -27,7 +27,7 @@ struct channel_row {
 	uint64_t put_nsec; /* when the op was put into the ring */
 };
 
-struct channel {
+struct handle_channel {
 	struct dsaio_client *client;
 	uint32_t store;
 
@@ -48,7 +48,8 @@ struct channel {
 	pthread_mutex_t submit_lock;
 	_Atomic bool is_dead; /* takes no more entries; set under submit_lock, read anywhere */
 	bool is_broken;	      /* the consumer's: its rings are not looked at any more */
-	struct channel *_Atomic next; /* of the handle; set before it is shown, never changed */
+	/* of the handle; set before it is shown, never changed */
+	struct handle_channel *_Atomic next;
 
 	/* the bounce thread's */
 	struct list starting_jobs;	/* that may start pieces here */
@@ -57,12 +58,12 @@ struct channel {
 
 /* A new channel of that handle.  Returns 0 or conn_call()'s errors, with a message. */
 int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, uint32_t entries,
-		 struct channel **ret_channel);
+		 struct handle_channel **ret_channel);
 /* Unmaps it.  No op is open.  NULL is fine. */
-void channel_close(struct channel *channel);
+void channel_close(struct handle_channel *channel);
 
 /* Completions consumed so far: read before channel_put(), a change of it means new room. */
-static inline uint32_t channel_head(const struct channel *channel)
+static inline uint32_t channel_head(const struct handle_channel *channel)
 {
 	return atomic_load_explicit(&channel->ring.head, memory_order_acquire); /* consume */
 }
@@ -79,10 +80,10 @@ int channel_put(struct dsaio_op *op);
  */
 int channel_add(struct dsaio_op *op);
 /* Shows the lane what was added, and rings its doorbell at most once. */
-void channel_publish(struct channel *channel);
+void channel_publish(struct handle_channel *channel);
 
 /* Entries for which there is room now. */
-uint32_t channel_room(struct channel *channel);
+uint32_t channel_room(struct handle_channel *channel);
 
 /*
  * Asks the daemon to cancel an op of that channel.  Does nothing if it is not in the ring yet: the
@@ -93,18 +94,18 @@ int channel_cancel(const struct dsaio_op *op);
 /* ---- the consumer role ---- */
 
 /* Are there completions? */
-static inline bool channel_is_ready(const struct channel *channel)
+static inline bool channel_is_ready(const struct handle_channel *channel)
 {
 	return !channel->is_broken && ring_client_ready(&channel->ring) != 0;
 }
 
 /* Takes all completions; their ops, results filled in, go to the list's end. */
-void channel_consume(struct channel *channel, struct op_list *list);
+void channel_consume(struct handle_channel *channel, struct op_list *list);
 
 /*
  * The daemon has closed the channel (it said so, or is gone): no entry is accepted any more, and all
  * open ops go to the list, with that result.
  */
-void channel_end_ops(struct channel *channel, int result, struct op_list *list);
+void channel_end_ops(struct handle_channel *channel, int result, struct op_list *list);
 
 #endif

@@ -26,7 +26,7 @@ int handle_check(const struct dsaio_handle *handle, const char *function)
 /* ---- op objects ---- */
 
 struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool is_callers,
-			       struct channel *channel)
+			       struct handle_channel *channel)
 {
 	struct dsaio_op *op;
 
@@ -46,7 +46,7 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 
 static void handle_free(struct dsaio_handle *handle)
 {
-	struct channel *channel, *next;
+	struct handle_channel *channel, *next;
 
 	if (!handle)
 		return;
@@ -99,20 +99,20 @@ bool handle_has_open(struct dsaio_handle *handle)
 
 /* ---- channels ---- */
 
-static struct channel *find_channel(const struct dsaio_handle *handle, uint32_t store)
+static struct handle_channel *find_channel(const struct dsaio_handle *handle, uint32_t store)
 {
 	/* acquire: pairs with handle_channel() */
-	struct channel *c = atomic_load_explicit(&handle->channels, memory_order_acquire);
+	struct handle_channel *c = atomic_load_explicit(&handle->channels, memory_order_acquire);
 
 	while (c && c->store != store)
 		c = atomic_load_explicit(&c->next, memory_order_relaxed); /* never changes */
 	return c;
 }
 
-int handle_channel(struct dsaio_handle *handle, uint32_t store, struct channel **ret_channel)
+int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_channel **ret_channel)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
-	struct channel *channel = find_channel(handle, store);
+	struct handle_channel *channel = find_channel(handle, store);
 	int r;
 
 	if (channel) {
@@ -243,7 +243,8 @@ int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_comp
 /* Is an op open whose memory is the caller's own, for the daemon to use in place? */
 static bool has_op_on_import(const struct dsaio_handle *handle)
 {
-	for (struct channel *c = atomic_load(&handle->channels); c; c = atomic_load(&c->next)) {
+	for (struct handle_channel *c = atomic_load(&handle->channels); c;
+	     c = atomic_load(&c->next)) {
 		for (uint32_t i = 0; i < c->ring.entries; i++) {
 			/* acquire: pairs with channel_put() */
 			const struct dsaio_op *op = atomic_load_explicit(&c->rows[i].op,
@@ -279,7 +280,7 @@ static void handle_shut(struct dsaio_handle *handle)
 	struct dsaio_handle *companion;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleClose body = WIRE__HANDLE_CLOSE__INIT;
-	struct channel *channel, *next;
+	struct handle_channel *channel, *next;
 	int result = -ECANCELED; /* entries that the daemon has not taken */
 
 	bounce_end_handle(handle);

@@ -34,10 +34,10 @@ struct dsaio_handle {
 	pthread_mutex_t open_lock; /* a channel, or the companion, is being made */
 
 	/* of the present session: made anew with a new one, from the settings */
-	uint32_t id;				/* the daemon's number */
-	int doorbell_fd;			/* our end of the doorbell socket */
-	struct dsaio_handle *_Atomic companion; /* NULL: none yet; release by its maker */
-	struct channel *_Atomic channels;	/* newest first; release by the maker */
+	uint32_t id;				 /* the daemon's number */
+	int doorbell_fd;			 /* our end of the doorbell socket */
+	struct dsaio_handle *_Atomic companion;	 /* NULL: none yet; release by its maker */
+	struct handle_channel *_Atomic channels; /* newest first; release by the maker */
 
 	pthread_mutex_t lock;		      /* of all below */
 	bool has_consumer;		      /* a thread has the consumer role: wait.h */
@@ -88,7 +88,7 @@ int handle_check(const struct dsaio_handle *handle, const char *function);
 
 /* A new op, open, with a reference for the library and, if wanted, one for the caller; or NULL. */
 struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool is_callers,
-			       struct channel *channel);
+			       struct handle_channel *channel);
 
 /* Drops a reference.  The last one frees the op, and with it maybe a closed handle.  No handle->lock. */
 void handle_op_unref(struct dsaio_op *op);
@@ -100,6 +100,7 @@ bool handle_has_open(struct dsaio_handle *handle);
 int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion);
 
 /* The channel on that store, made if need be.  Returns 0 or a negative errno, with a message. */
-int handle_channel(struct dsaio_handle *handle, uint32_t store, struct channel **ret_channel);
+int handle_channel(struct dsaio_handle *handle, uint32_t store,
+		   struct handle_channel **ret_channel);
 
 #endif

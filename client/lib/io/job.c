@@ -16,8 +16,8 @@
 #define SHARE_BYTES_MIN (16u << 20)
 
 void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_handle *via,
-	      struct channel *channel, const struct job_memory *memory, struct copiers *copiers,
-	      struct gpus *gpus)
+	      struct handle_channel *channel, const struct job_memory *memory,
+	      struct copiers *copiers, struct gpus *gpus)
 {
 	job->op = op;
 	job->via = via;

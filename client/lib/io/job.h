@@ -65,7 +65,7 @@ struct job_piece {
 struct bounce_job {
 	struct dsaio_op *op;
 	struct dsaio_handle *via; /* the handle whose channel takes the pieces */
-	struct channel *channel;
+	struct handle_channel *channel;
 	struct slots_share *share; /* of the file's store; NULL: for the ring, or no memory */
 	struct copiers *copiers;   /* NULL: none */
 	struct gpus *gpus;	   /* of the client */
@@ -109,8 +109,8 @@ struct job_memory {
 
 /* memory: NULL: a job for the ring.  copiers: NULL: none.  gpus: of GPU memory. */
 void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_handle *via,
-	      struct channel *channel, const struct job_memory *memory, struct copiers *copiers,
-	      struct gpus *gpus);
+	      struct handle_channel *channel, const struct job_memory *memory,
+	      struct copiers *copiers, struct gpus *gpus);
 
 /* May it start another piece, now or later? */
 static inline bool job_has_more(const struct bounce_job *job)

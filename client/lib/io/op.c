@@ -43,7 +43,7 @@ void op_change_state(struct dsaio_op *op, enum op_state state)
 
 /* ---- filling in ---- */
 
-void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct channel *channel,
+void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct handle_channel *channel,
 	     bool is_async, bool is_callers)
 {
 	op->handle = handle;

@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 struct job_piece;
-struct channel;
+struct handle_channel;
 struct dsaio_file;
 struct dsaio_handle;
 struct op_chunk;
@@ -43,8 +43,8 @@ enum op_state { OP_FREE, OP_PREPARED, OP_WAITING, OP_SUBMITTED, OP_BOUNCED, OP_E
 /* Fields that few ops need come last. */
 struct dsaio_op {
 	struct dsaio_handle *handle;
-	struct dsaio_file *file; /* referenced until the end; of a piece: borrowed */
-	struct channel *channel; /* NULL: does not go by a ring */
+	struct dsaio_file *file;	/* referenced until the end; of a piece: borrowed */
+	struct handle_channel *channel; /* NULL: does not go by a ring */
 	uint64_t off, len;
 	struct buffer_place buffer; /* its piece is referenced until the end */
 	uint64_t grow_end;	    /* a write: as in struct ring_entry */
@@ -101,7 +101,7 @@ static inline bool op_is_off_ring(const struct dsaio_op *op)
 /* ---- filling in: the submitting thread ---- */
 
 /* An op from the pool, PREPARED; with a reference for the library and, if wanted, the caller. */
-void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct channel *channel,
+void op_init(struct dsaio_op *op, struct dsaio_handle *handle, struct handle_channel *channel,
 	     bool is_async, bool is_callers);
 
 /* Sets the op's request.  Takes the reference in `buffer`. */

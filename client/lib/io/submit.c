@@ -202,7 +202,7 @@ static enum dsaio_way path_reported(enum op_path path, const struct buffer_place
 
 /* The prerequisites of an op: channels, the bounce thread. */
 struct op_means {
-	struct channel *channel;	/* gets the op, or its pieces */
+	struct handle_channel *channel; /* gets the op, or its pieces */
 	struct dsaio_handle *companion; /* with the bounce thread: whose channel that is */
 };
 
@@ -227,7 +227,8 @@ static bool has_bounce_thread(const struct op_request *q, const struct job_memor
 static void publish_all(const struct dsaio_handle *handle)
 {
 	/* acquire: pairs with handle_channel(), which shows a channel that is ready */
-	struct channel *channel = atomic_load_explicit(&handle->channels, memory_order_acquire);
+	struct handle_channel *channel = atomic_load_explicit(&handle->channels,
+							      memory_order_acquire);
 
 	for (; channel; channel = atomic_load_explicit(&channel->next, memory_order_relaxed))
 		channel_publish(channel);
@@ -320,7 +321,7 @@ static int op_prepare(const struct op_request *q, struct op_plan *plan)
 /* ---- an op, in two steps ---- */
 
 /* Is there room in the ring for this op and for those that were planned before it? */
-static int check_room(const struct op_request *q, struct channel *channel,
+static int check_room(const struct op_request *q, struct handle_channel *channel,
 		      const struct op_plan *plans, unsigned n_plans)
 {
 	uint32_t n = 1;

@@ -32,13 +32,13 @@ struct waiter {
 	struct list_node node;
 };
 
-static struct channel *first_channel(const struct dsaio_handle *handle)
+static struct handle_channel *first_channel(const struct dsaio_handle *handle)
 {
 	/* acquire: pairs with handle_channel(), which shows a channel that is ready */
 	return atomic_load_explicit(&handle->channels, memory_order_acquire);
 }
 
-static struct channel *next_channel(const struct channel *channel)
+static struct handle_channel *next_channel(const struct handle_channel *channel)
 {
 	return atomic_load_explicit(&channel->next, memory_order_relaxed); /* set before shown */
 }
@@ -110,7 +110,7 @@ static bool arm_all(struct dsaio_handle *handle)
 {
 	bool is_empty = true;
 
-	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
 		if (!c->is_broken && !ring_client_arm(&c->ring, true))
 			is_empty = false;
 	return is_empty;
@@ -118,7 +118,7 @@ static bool arm_all(struct dsaio_handle *handle)
 
 static void disarm_all(struct dsaio_handle *handle)
 {
-	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
 		if (!c->is_broken)
 			ring_client_disarm(&c->ring);
 }
@@ -142,7 +142,7 @@ static void drain_doorbell(struct dsaio_handle *handle)
  */
 static void wake_futexes(struct dsaio_handle *handle)
 {
-	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
 		(void)syscall(SYS_futex, &c->ring.shared->cq_bell, FUTEX_WAKE, INT32_MAX, NULL,
 			      NULL, 0);
 }
@@ -183,7 +183,7 @@ static bool consume_all(struct dsaio_handle *handle)
 {
 	struct op_list list = { NULL, NULL };
 
-	for (struct channel *c = first_channel(handle); c; c = next_channel(c))
+	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
 		channel_consume(c, &list);
 	if (!list.first)
 		return false;
@@ -197,7 +197,7 @@ static void end_all_ops(struct dsaio_handle *handle, int result)
 {
 	struct op_list list = { NULL, NULL };
 
-	for (struct channel *c = first_channel(handle); c; c = next_channel(c)) {
+	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c)) {
 		channel_consume(c, &list);
 		channel_end_ops(c, result, &list);
 	}
@@ -206,7 +206,7 @@ static void end_all_ops(struct dsaio_handle *handle, int result)
 
 static bool is_any_ready(const struct dsaio_handle *handle)
 {
-	for (const struct channel *c = first_channel(handle); c; c = next_channel(c))
+	for (const struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
 		if (channel_is_ready(c))
 			return true;
 	return false;
@@ -230,7 +230,7 @@ static bool spin(struct dsaio_handle *handle, uint64_t now, uint64_t deadline_ns
 	return false;
 }
 
-static void sleep_on_futex(struct channel *channel, uint64_t nsec)
+static void sleep_on_futex(struct handle_channel *channel, uint64_t nsec)
 {
 	struct timespec ts = timespec_of(nsec);
 	uint32_t bell = ring_client_bell(&channel->ring); /* before arming */
@@ -285,7 +285,7 @@ bool wait_may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t 
 static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint64_t deadline_nsec,
 			     bool on_socket)
 {
-	struct channel *channel = first_channel(handle);
+	struct handle_channel *channel = first_channel(handle);
 	struct dsaio_conn *conn = handle->client->conn;
 	uint64_t now, nsec;
 
@@ -403,13 +403,13 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 
 void wait_collect(struct dsaio_handle *companion, struct op_list *list)
 {
-	for (struct channel *c = first_channel(companion); c; c = next_channel(c))
+	for (struct handle_channel *c = first_channel(companion); c; c = next_channel(c))
 		channel_consume(c, list);
 }
 
 void wait_collect_dead(struct dsaio_handle *companion, struct op_list *list)
 {
-	for (struct channel *c = first_channel(companion); c; c = next_channel(c)) {
+	for (struct handle_channel *c = first_channel(companion); c; c = next_channel(c)) {
 		channel_consume(c, list);
 		channel_end_ops(c, -ECONNRESET, list);
 	}

@@ -27,7 +27,7 @@ struct wait_for {
 		WAIT_ROLE, /* nobody has the role */
 	} what;
 	const struct dsaio_op *op;
-	const struct channel *channel;
+	const struct handle_channel *channel;
 	uint32_t head;
 	uint64_t n_ops;
 };
