@@ -1,5 +1,5 @@
 /*
- * For tests of GPU memory in the control folder: a session, and a probe of GPUs on a stand-in for the driver.
+ * For tests of requests for GPU memory: a session, and a probe of GPUs on a stand-in for the driver.
  */
 #ifndef DSAIO_TESTS_UNIT_CONTROL_PROBE_H
 #define DSAIO_TESTS_UNIT_CONTROL_PROBE_H
