@@ -57,6 +57,21 @@ holes_stay_holes() {
 	expect 0 "$ctl" cp "$store/src" "$store/dst" && same "$store/src" "$store/dst"
 }
 
+# It did for each chunk, which made the copy of a large file from /dev/shm take several times as long.
+a_copy_looks_once_for_the_next_hole() {
+	local n
+	why="strace is not installed, or cannot trace here"
+	strace -o "$dir/trace" true 2>/dev/null || return 2
+	random_file "$store/src" 40000000
+	rm -f "$store/dst"
+	# The leak sanitizer cannot work while strace(1) traces.
+	expect 0 env "ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0" strace -f -e trace=lseek -o "$dir/trace" \
+		"$ctl" cp "$store/src" "$store/dst" || return 1
+	n=$(grep -c SEEK_HOLE "$dir/trace")
+	why="$n times"
+	[ "$n" -le 2 ] # to reserve the room, and to copy
+}
+
 what_can_not_be_copied_is_refused() {
 	random_file "$store/src" 5000
 	ln -f "$store/src" "$store/link"
@@ -290,7 +305,7 @@ printf '[daemon]\nauto_stores = no\n' >"$dir/dsaiod.conf"
 start_daemon
 for t in sizes_of_all_kinds_arrive_byte_by_byte \
 	verify_reads_both_again a_directory_gets_the_file_of_the_same_name the_mode_goes_along \
-	holes_stay_holes what_can_not_be_copied_is_refused \
+	holes_stay_holes a_copy_looks_once_for_the_next_hole what_can_not_be_copied_is_refused \
 	a_missing_destination_is_reported_as_what_it_is closed_descriptors_do_not_let_output_into_files \
 	status_with_a_closed_output_fails a_failed_start_leaves_no_file \
 	one_side_may_lie_on_no_store a_file_of_proc_is_refused a_full_disk_changes_nothing \

@@ -186,14 +186,15 @@ static int start_read(struct file_copy *copy)
 {
 	struct file_copy_run *run = &copy->run;
 	struct chunk *chunk = &copy->chunks[run->reading % FILE_COPY_CHUNKS];
-	uint64_t end;
 
-	find_data(copy, &run->pos, &end);
+	/* Not for each chunk: tmpfs looks at all pages up to the next hole. */
+	if (run->pos >= run->data_end)
+		find_data(copy, &run->pos, &run->data_end);
 	run->is_at_end = run->pos == copy->end;
 	if (run->is_at_end)
 		return CTL_OK;
 	run->reading++;
-	file_copy_place_chunk(copy, chunk, run->pos, end);
+	file_copy_place_chunk(copy, chunk, run->pos, run->data_end);
 	run->pos += chunk->len;
 	run->is_at_end = run->pos == copy->end;
 	return file_copy_start_chunk(copy, &copy->from, chunk, false);
@@ -248,7 +249,9 @@ int file_copy_run(struct file_copy *copy, const char *label, uint64_t total_byte
 	uint64_t n_read = copy->from.file ? FILE_COPY_CHUNKS : 1;
 	int r = CTL_OK;
 
-	*run = (struct file_copy_run){ .pos = copy->start, .is_at_end = copy->start >= copy->end };
+	*run = (struct file_copy_run){ .pos = copy->start,
+				       .data_end = copy->start,
+				       .is_at_end = copy->start >= copy->end };
 	progress_start(&copy->progress, label, total_bytes);
 	if (!is_shown)
 		copy->progress.is_terminal = false;

@@ -26,6 +26,7 @@
 struct file_copy_run {
 	uint64_t reading, writing, done; /* chunks: read started, write started, write ended */
 	uint64_t pos;			 /* offset of the next read */
+	uint64_t data_end;		 /* the source has no hole between pos and this offset */
 	bool is_at_end;			 /* of the source, or of the bytes wanted */
 };
 
