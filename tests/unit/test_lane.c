@@ -1,5 +1,5 @@
 /*
- * What the numbers of a profile mean.  Programs test bytes, order and refusals (e2e, fault/rings).
+ * The meaning of a profile's numbers.  Programs test bytes, order and refusals (e2e, fault/rings).
  */
 #include "tests/unit/lane_parts.h"
 

@@ -1,5 +1,5 @@
 /*
- * What a client that was not accepted sees of a stop; all else needs a daemon (tests/e2e, tests/fault).
+ * A stop, as a client that was not accepted sees it; all else needs a daemon (tests/e2e, tests/fault).
  */
 #include "daemon/control/server.h"
 
