@@ -31,19 +31,19 @@ static struct {
 	pthread_mutex_t lock; /* of: */
 	pthread_cond_t change;
 	unsigned n_running;
-	unsigned n_first; /* wait, on small slabs */
-	bool was_first;	  /* the last that began */
+	unsigned n_waiting[2]; /* on large slabs, one at a time; on small ones */
+	bool was_first;	       /* the last that began */
 } slab_calls = { .turn = PTHREAD_MUTEX_INITIALIZER,
 		 .lock = PTHREAD_MUTEX_INITIALIZER,
 		 .change = PTHREAD_COND_INITIALIZER };
 
-/* After one that went first another one may run, else large slabs could wait forever. */
+/* Else those of one kind could make the others wait forever. */
 static bool may_run(bool is_first)
 {
 	const unsigned n_cores = cpu_count();
 
 	return slab_calls.n_running < (n_cores > 3 ? n_cores / 2 : 1) &&
-	       (is_first || !slab_calls.n_first || slab_calls.was_first);
+	       (slab_calls.was_first != is_first || !slab_calls.n_waiting[!is_first]);
 }
 
 void import_step_hold(bool is_first)
@@ -51,10 +51,10 @@ void import_step_hold(bool is_first)
 	if (!is_first)
 		(void)pthread_mutex_lock(&slab_calls.turn);
 	(void)pthread_mutex_lock(&slab_calls.lock);
-	slab_calls.n_first += is_first;
+	slab_calls.n_waiting[is_first]++;
 	while (!may_run(is_first))
 		(void)pthread_cond_wait(&slab_calls.change, &slab_calls.lock);
-	slab_calls.n_first -= is_first;
+	slab_calls.n_waiting[is_first]--;
 	slab_calls.was_first = is_first;
 	slab_calls.n_running++;
 	(void)pthread_mutex_unlock(&slab_calls.lock);

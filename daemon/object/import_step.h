@@ -38,8 +38,8 @@ void import_step_end(struct import_step *step);
 
 /*
  * Brackets such a call on a slab.  It holds the lock on the process's mappings, also while its thread waits for a
- * processor, and then the main thread waits, too.  So at most half as many run as there are cores, in the order in
- * which they came; those on small slabs (is_first) take turns with the others.
+ * processor, and then the main thread waits, too.  So at most half as many run as there are cores.  Where calls on
+ * small slabs (is_first) and on large ones wait, they take turns.
  */
 void import_step_hold(bool is_first);
 void import_step_go_on(void);

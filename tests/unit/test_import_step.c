@@ -187,8 +187,8 @@ static bool is_asleep(const struct holder *holder)
 	return state == 'S';
 }
 
-/* An allocation of 4 KiB waited for a large slab's 512 MiB of others. */
-TEST(a_call_on_a_small_slab_waits_for_few_of_those_on_large_ones)
+/* An allocation of 4 KiB waited for a large slab's 512 MiB of others, and a large one for all small ones of others. */
+TEST_LOOP(a_call_on_a_slab_waits_for_few_of_those_on_slabs_of_the_other_size, 2)
 {
 	const unsigned room = cpu_count() > 3 ? cpu_count() / 2 : 1;
 	const unsigned n = room < 50 ? 4 * room + 4 : HOLDERS_MAX;
@@ -197,7 +197,7 @@ TEST(a_call_on_a_small_slab_waits_for_few_of_those_on_large_ones)
 
 	ck_assert_int_eq(import_step_begin(&step, &error), 0);
 	for (unsigned i = 0; i < n; i++) {
-		holders[i].is_first = i == n - 1;
+		holders[i].is_first = (i == n - 1) == (_i == 0);
 		ck_assert_int_eq(
 			pthread_create(&holders[i].thread, NULL, hold_in_turn, &holders[i]), 0);
 		while (!is_asleep(&holders[i]))
