@@ -98,6 +98,24 @@ ctrl_c_removes_the_files_that_it_made_and_says_so() {
 		says "$dir/err" "interrupted: the transfers are stopped" "made are removed (2)"
 }
 
+# It said that all files were removed.
+ctrl_c_while_it_reads_says_which_files_stay() {
+	local pid rc there=$store/stopped_read
+	mkdir "$there" || return 1
+	env --default-signal=INT "$ctl" bench io --folder "$there" --io_size 4M --read --loops 1000000 \
+		>"$dir/out" 2>"$dir/err" </dev/null &
+	pid=$!
+	until "$ctl" clients --json | grep -q '"reads": [1-9]' || ! kill -0 "$pid" 2>/dev/null; do
+		read -rt 0.02 <> <(:)
+	done
+	kill -INT "$pid"
+	wait "$pid"
+	rc=$?
+	why="exit status $rc, left: $(ls "$there"): $(cat "$dir/err")"
+	[ "$rc" = 130 ] && [ "$(ls "$there")" = _aio_read_4194304.pt.0_0 ] &&
+		says "$dir/err" "did not complete are removed (0)" "1 test file of 4 MiB stays for a later run"
+}
+
 each_loop_may_have_its_own_file() {
 	expect 0 "$ctl" bench io --folder "$store" --io_size 64K --loops 2 --warmup_loops 1 \
 		--different_file_each_iteration --single_submit --sequential_requests --io_parallel 3 \
@@ -182,7 +200,8 @@ start_daemon
 for t in writes_print_ds_ios_lines_and_leave_its_files a_terminal_sees_a_bar \
 	reads_make_their_files_where_missing_or_of_another_size a_full_disk_leaves_no_part_of_a_file_to_read \
 	a_full_disk_keeps_no_file_that_a_failed_write_made \
-	ctrl_c_removes_the_files_that_it_made_and_says_so each_loop_may_have_its_own_file \
+	ctrl_c_removes_the_files_that_it_made_and_says_so \
+	ctrl_c_while_it_reads_says_which_files_stay each_loop_may_have_its_own_file \
 	json_tells_the_numbers_and_what_was_served mappings_have_a_process_each \
 	an_error_of_one_process_ends_all a_planted_link_is_not_written_through \
 	another_users_file_is_not_written \

@@ -345,8 +345,8 @@ static void remove_partial(const struct ctl *ctl, const char *const *folders, un
 		(void)ctl_fail(
 			ctl,
 			"interrupted: the transfers are stopped, and the files that this run "
-			"made are removed (%u)",
-			n_removed);
+			"%s are removed (%u)",
+			options.is_read ? "did not complete" : "made", n_removed);
 }
 
 /* Bytes that others on the devices have moved since before.  UINT64_MAX: not known. */
@@ -573,7 +573,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	struct bench_crew *crew = NULL;
 	struct bench_traffic before;
 	char text[BENCH_TEXT_BYTES];
-	bool is_measured;
+	bool is_prepared, is_measured;
 	int r = bench_guest_start(ctl, places, n, &guest);
 
 	if (r == CTL_OK && options.exclusive)
@@ -590,6 +590,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	if (r == CTL_OK)
 		r = call_crew(ctl, &io, crew, prepare_task, "making test files",
 			      (uint64_t)n * n_files() * options.io_size);
+	is_prepared = r == CTL_OK;
 	io.crew = crew;
 	before = bench_place_traffic(places, n);
 	if (r == CTL_OK)
@@ -598,7 +599,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	is_measured = r == CTL_OK;
 	if (is_measured)
 		r = print_result(ctl, guest, crew, places, n, &before);
-	if (r == CTL_OK)
+	if (is_measured || (is_prepared && options.is_read)) /* also after Ctrl-C */
 		note_files(ctl, folders, n);
 	bench_crew_free(crew);
 	if (!is_measured)
