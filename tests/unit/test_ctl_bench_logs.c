@@ -11,7 +11,9 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define READS "_aio_bench_read_logs"
@@ -241,6 +243,40 @@ TEST(the_last_run_with_rows_is_resumed)
 	ck_assert_int_eq(bench_logs_open(&ctl, dir, "sweep", &logs), CTL_OK);
 	ck_assert_int_eq(bench_logs_resume(logs, &results), CTL_OK);
 	ck_assert_uint_eq(bench_results_n_rows(&results), 2);
+	bench_logs_close(logs);
+	bench_results_deinit(&results);
+	remove_dir();
+}
+
+/* Both were at work: each had looked for the other before it filled its test files. */
+TEST(of_two_runs_that_start_at_once_the_second_is_refused)
+{
+	struct bench_results results;
+	struct bench_logs *logs = NULL, *others = NULL;
+	char byte = 0;
+	int fds[2], status;
+	pid_t pid;
+
+	make_dir();
+	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	ck_assert_int_eq(bench_logs_open(&ctl, dir, "sweep", &logs), CTL_OK);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		(void)close(fds[0]);
+		if (bench_logs_open(&ctl, dir, "sweep", &others) == CTL_OK &&
+		    bench_logs_begin(others, &results) == CTL_OK)
+			(void)!write(fds[1], &byte, 1);
+		(void)!read(fds[1], &byte, 1); /* until the parent closes it */
+		_exit(0);
+	}
+	(void)close(fds[1]);
+	ck_assert_int_eq(read(fds[0], &byte, 1), 1);
+	ck_assert_int_eq(bench_logs_begin(logs, &results), CTL_FAILED);
+	ck_assert(has("sweep.1") && !has("sweep.2"));
+	(void)close(fds[0]);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	bench_logs_close(logs);
 	bench_results_deinit(&results);
 	remove_dir();

@@ -314,8 +314,11 @@ int bench_logs_begin(struct bench_logs *logs, struct bench_results *results)
 {
 	const struct flock lock = { .l_type = F_WRLCK };
 	const uint64_t start = clock_nsec();
-	int r = make_run_dir(logs);
+	/* Another one may have begun while this one filled its test files. */
+	int r = check_idle(logs, last_run(logs->fd, logs->kind, UINT64_MAX));
 
+	if (r == CTL_OK)
+		r = make_run_dir(logs);
 	if (r != CTL_OK)
 		return r;
 	bench_results_set(results, "run",
