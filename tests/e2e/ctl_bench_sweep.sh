@@ -342,7 +342,7 @@ somebody_elses_logs_are_left_and_reported() {
 	says "$logs/_aio_bench_read_logs/read_block_overlap_ftd1_d8_bs64K_p1.txt" theirs || return 1
 	rm -r "$logs/_aio_bench_read_logs"
 	echo '{"points": 1}' >"$logs/results.json"
-	expect 1 sweep && says "$dir/err" "$logs/results.json: dsaioctl bench did not make it" &&
+	expect 1 sweep && says "$dir/err" "$logs/results.json: is no link to a run" &&
 		says "$logs/results.json" '"points": 1'
 }
 

@@ -143,8 +143,8 @@ static int check_name(const struct bench_logs *logs, const char *name, bool is_o
 	if (is_ours || fstatat(logs->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return CTL_OK;
 	return ctl_fail(logs->ctl,
-			"%s/%s: dsaioctl bench did not make it: choose another --log_dir, or move "
-			"it away",
+			"%s/%s: is no link to a run: an earlier version of dsaioctl, or another "
+			"program, made it: choose another --log_dir, or move it away",
 			logs->path, name);
 }
 
