@@ -280,6 +280,13 @@ a_device_is_written() {
 	expect 0 "$ctl" cp --private --verify "$store/src" "$1" && says "$dir/out" "no difference" || return 1
 	why="other bytes on the device"
 	cmp -s -n 3000001 "$store/src" "$1" && [ -b "$1" ] || return 1
+	truncate -s 17M "$store/large"
+	expect 1 "$ctl" cp --private "$store/large" "$1" && says "$dir/err" "the device has 16 MiB" || return 1
+	"$ctl" put --private --size 17M "$1" <"$store/large" >"$dir/out" 2>"$dir/err"
+	why="exit status $?"
+	[ "$why" = "exit status 1" ] && says "$dir/err" "the device has 16 MiB" || return 1
+	why="the device was written"
+	cmp -s -n 3000001 "$store/src" "$1" || return 1
 	random_file "$store/src" 5000
 	"$ctl" put --private --sync "$1" <"$store/src" >"$dir/out" 2>"$dir/err" && cmp -s -n 5000 "$store/src" "$1" || return 1
 	head -c 17M /dev/zero | "$ctl" put --private "$1" >"$dir/out" 2>"$dir/err"

@@ -159,13 +159,26 @@ int destination_open(struct destination *d, mode_t mode, char *text)
 	return d->is_device ? open_device(d, text) : open_temporary(d, mode, text);
 }
 
+/* A copy that does not fit must not overwrite the first part of the device. */
+static int check_device_size(const struct destination *d, uint64_t end, char *text)
+{
+	const off_t has = lseek(d->side->fd, 0, SEEK_END);
+	char size[UNITS_TEXT_BYTES], device_size[UNITS_TEXT_BYTES];
+
+	if (has < 0 || end <= (uint64_t)has)
+		return 0;
+	return refuse(text, -ENOSPC, "%s: the device has %s, which is too small for %s",
+		      d->side->path, units_format_size(device_size, (uint64_t)has),
+		      units_format_size(size, end));
+}
+
 int destination_reserve(struct destination *d, uint64_t off, uint64_t len, char *text)
 {
 	char size[UNITS_TEXT_BYTES];
 	int r;
 
 	if (d->is_device)
-		return 0;
+		return check_device_size(d, off + len, text);
 	do
 		r = newfile_reserve(d->temp.fd, off, len);
 	while (r == -EINTR && !stop_signal());

@@ -50,8 +50,8 @@ int destination_check(struct destination *destination, struct side *side, const 
 int destination_open(struct destination *destination, mode_t mode, char *text);
 
 /*
- * Reserves blocks for len bytes at off of the file; a device has them.  Call it before the first write,
- * so that a full disk is reported at once.
+ * Reserves blocks for len bytes at off of the file, or checks that the device has them.  Call it before
+ * the first write, so that a full disk is reported at once.
  */
 int destination_reserve(struct destination *destination, uint64_t off, uint64_t len, char *text);
 
