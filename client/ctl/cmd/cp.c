@@ -214,14 +214,20 @@ static int complete(struct file_copy *copy)
 static int print_result(const struct file_copy *copy, uint64_t nsec)
 {
 	char size[UNITS_TEXT_BYTES], time[UNITS_TEXT_BYTES], rate[UNITS_TEXT_BYTES];
+	char data[UNITS_TEXT_BYTES + 16] = "";
 	struct json_object *object;
 
+	/* Holes are not moved, so they do not count as speed. */
+	if (copy->done_bytes < copy->end)
+		(void)snprintf(data, sizeof(data), " (%s of data)",
+			       units_format_size(size, copy->done_bytes));
 	if (!copy->ctl->is_json)
-		return ctl_print_line(
-			copy->ctl, "%s -> %s: %s in %s, %s, synced%s", copy->from.path,
-			copy->to.path, units_format_size(size, copy->end),
-			units_format_nsec(time, nsec), units_format_rate(rate, copy->end, nsec),
-			is_verify ? ", compared: no difference" : "");
+		return ctl_print_line(copy->ctl, "%s -> %s: %s%s in %s, %s, synced%s",
+				      copy->from.path, copy->to.path,
+				      units_format_size(size, copy->end), data,
+				      units_format_nsec(time, nsec),
+				      units_format_rate(rate, copy->done_bytes, nsec),
+				      is_verify ? ", compared: no difference" : "");
 	object = json_object_new_object();
 	json_add_text(object, "from", copy->from.path);
 	json_add_text(object, "to", copy->to.path);
