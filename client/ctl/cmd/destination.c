@@ -77,11 +77,7 @@ static int open_directory(struct destination *d, const char *dir_path)
 
 static int make_temporary(struct destination *d, mode_t mode)
 {
-	int r;
-
-	if (d->was_there && is_sticky_against_us(d))
-		return -EPERM;
-	r = newfile_open(d->dir_fd, last_name(d->place), d->was_there ? 0600 : mode, &d->temp);
+	int r = newfile_open(d->dir_fd, last_name(d->place), d->was_there ? 0600 : mode, &d->temp);
 	if (r < 0)
 		return r;
 	d->side->fd = fcntl(d->temp.fd, F_DUPFD_CLOEXEC, 0);
@@ -109,6 +105,11 @@ static int open_temporary(struct destination *d, mode_t mode, char *text)
 		return refuse(text, r, "%s: %s", path,
 			      r == -ESTALE ? "was replaced meanwhile: nothing was done"
 					   : strerror(-r));
+	if (d->was_there && is_sticky_against_us(d))
+		return refuse(text, -EPERM,
+			      "%s: cannot be replaced: it belongs to user %ju, and its directory "
+			      "has the sticky bit: use cp(1) or dd(1)",
+			      path, (uintmax_t)d->old.st_uid);
 	r = make_temporary(d, mode);
 	if (r == 0)
 		return 0;
