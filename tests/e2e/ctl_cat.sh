@@ -231,7 +231,7 @@ a_full_disk_is_reported_and_leaves_nothing() {
 	rc=${PIPESTATUS[1]}
 	why="exit status $rc"
 	# The chunk that fails may be the first one.
-	if [ "$rc" = 1 ] && says "$dir/err" "No space left on device" &&
+	if [ "$rc" = 1 ] && says "$dir/err" "No space left on device" "to $small/f failed" &&
 		{ says "$dir/err" "was not made" || says "$dir/err" "nothing was copied"; } &&
 		says_not "$dir/err" "were copied" && says_not "$dir/err" "size is now" && no_temporary "$small" &&
 		[ ! -e "$small/f" ]; then

@@ -157,7 +157,7 @@ static int attach_sides(struct file_copy *copy)
 				"use cp(1)%s",
 				texts[0], copy->to.path, ctl_or_private(copy->ctl, r));
 	if (copy->to.file)
-		file_set_temporary(copy->to.file);
+		file_set_temporary(copy->to.file, copy->to.path);
 	for (unsigned i = 0; i < 2; i++)
 		if (!sides[i]->file)
 			ctl_note(copy->ctl, "%s: %s without the daemon: %s", sides[i]->path,

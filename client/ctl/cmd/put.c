@@ -61,7 +61,7 @@ static int attach(struct file_copy *copy)
 				      ctl_or_private(copy->ctl, r));
 	if (r < 0)
 		return file_copy_fail(copy, "%s", dsaio_error());
-	file_set_temporary(copy->to.file);
+	file_set_temporary(copy->to.file, copy->to.path);
 	return CTL_OK;
 }
 

@@ -62,6 +62,17 @@ static void daemon_remove(struct dsaio_client *client, uint32_t id, bool may_wai
 		conn_post(client->conn, &request);
 }
 
+void file_set_temporary(struct dsaio_file *file, const char *name)
+{
+	char *copy = strdup(name);
+
+	file->is_temporary = true;
+	if (!copy)
+		return; /* only messages miss it */
+	free(file->name);
+	file->name = copy;
+}
+
 /*
  * Takes an idle file off the list of these; it is used, or to be freed.  false: the daemon has let
  * it go already.  Under files.lock.

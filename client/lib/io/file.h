@@ -85,11 +85,11 @@ static inline uint32_t file_write_align(const struct dsaio_file *file)
 /* The last one leaves the file on the client's garbage list.  Any thread, any lock held. */
 void file_drop_ref(struct dsaio_file *file);
 
-/* The caller removes the file after a failure.  Before its first op. */
-static inline void file_set_temporary(struct dsaio_file *file)
-{
-	file->is_temporary = true;
-}
+/*
+ * The caller removes the file after a failure.  Before its first op.  name: for messages, as the file may
+ * have none of its own.
+ */
+void file_set_temporary(struct dsaio_file *file, const char *name);
 
 /* ---- for file_open.c ---- */
 
