@@ -567,7 +567,9 @@ a_folder_that_can_not_be_written_is_reported() {
 	chmod 777 "$dir/open"
 	chmod 644 "$space"
 	expect 1 "${nobody[@]}" "$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 1M \
-		--log_dir "$dir/open/logs" && says "$dir/err" "$store: cannot make a test file" "Permission denied"
+		--log_dir "$dir/open/logs" && says "$dir/err" "$store: cannot make a test file" "Permission denied" &&
+		expect 1 "${nobody[@]}" "$ctl" bench sweep --nvme_dir "$store" --sweep_config "$space" --io_size 1M \
+			--log_dir "$dir/new/logs" && says "$dir/err" "new/logs: cannot be made: Permission denied"
 }
 
 flushing_needs_root_and_says_so_without_failing() {

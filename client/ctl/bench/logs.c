@@ -45,10 +45,13 @@ static int make_dirs(char *path, bool *ret_is_made)
 	struct stat st;
 
 	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		int r;
+
 		*slash = '\0';
+		r = mkdir(path, 0777) < 0 && errno != EEXIST ? -errno : 0;
 		/* One that is there may lie where nothing can be made. */
-		if (mkdir(path, 0777) < 0 && errno != EEXIST && stat(path, &st) < 0)
-			return -errno;
+		if (r < 0 && stat(path, &st) < 0)
+			return r;
 		*slash = '/';
 	}
 	*ret_is_made = mkdir(path, 0777) == 0;
