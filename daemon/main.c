@@ -10,6 +10,7 @@
  */
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
+#include "daemon/base/signals.h"
 #include "daemon/base/systemd.h"
 #include "daemon/check.h"
 #include "daemon/config/config.h"
@@ -295,15 +296,14 @@ static void on_crash(int number)
 
 static void crash_watch(const struct server *server)
 {
-	static const int numbers[] = { SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE };
 	const struct sigaction action = { .sa_handler = on_crash,
 					  .sa_flags = (int)(SA_RESETHAND | SA_NODEFER) };
 	struct sigaction old;
 
 	crash_server = server;
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-			(void)sigaction(numbers[i], &action,
+	for (size_t i = 0; i < SIGNALS_CRASH; i++)
+		if (sigaction(signals_crash[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+			(void)sigaction(signals_crash[i], &action,
 					NULL); /* else a sanitizer reports it */
 }
 

@@ -1,12 +1,12 @@
 #include "daemon/base/work_queue.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
+#include "daemon/base/signals.h"
 #include "proto/util/cleanup.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -255,7 +255,7 @@ static void *fallback_main(void *arg)
 static int thread_create(void *(*run)(void *arg), void *arg)
 {
 	pthread_t thread;
-	sigset_t all, before;
+	sigset_t before;
 	pthread_attr_t attr;
 	int r;
 
@@ -264,8 +264,7 @@ static int thread_create(void *(*run)(void *arg), void *arg)
 		return -r;
 	(void)pthread_attr_setstacksize(&attr, STACK_BYTES); /* over PTHREAD_STACK_MIN */
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* a known state */
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &before); /* fails for a wrong first argument */
+	signals_block(&before);
 	r = pthread_create(&thread, &attr, run, arg);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);

@@ -17,6 +17,7 @@
  */
 #include "daemon/lane/lane.h"
 
+#include "daemon/base/signals.h"
 #include "daemon/lane/in_flight.h"
 #include "daemon/lane/intake.h"
 #include "daemon/lane/transfer_end.h"
@@ -28,7 +29,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,13 +227,12 @@ static void lane_freep(struct lane **lane)
 
 static int start_thread(struct lane *lane, struct error *error)
 {
-	sigset_t all, old;
+	sigset_t old;
 	char name[16];
 	int r;
 
 	/* Lanes take no signals: io_submit is never interrupted. */
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
+	signals_block(&old);
 	r = pthread_create(&lane->thread, NULL, lane_main, lane);
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r)

@@ -150,7 +150,7 @@ static void sleep_for(uint64_t nsec)
 	const struct timespec time = { .tv_sec = (time_t)(nsec / 1000000000u),
 				       .tv_nsec = (long)(nsec % 1000000000u) };
 
-	(void)nanosleep(&time, NULL); /* worker threads block all signals */
+	(void)nanosleep(&time, NULL); /* worker threads take no signals from outside */
 }
 
 bool import_step_unmap(struct import_step *step, void *start, size_t bytes,

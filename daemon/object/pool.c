@@ -49,7 +49,7 @@ static void step_pause(uint64_t *since_nsec)
 
 	if (clock_nsec() - *since_nsec < PAUSE_AFTER_NSEC)
 		return;
-	(void)nanosleep(&least, NULL); /* worker threads block all signals */
+	(void)nanosleep(&least, NULL); /* worker threads take no signals from outside */
 	*since_nsec = clock_nsec();
 }
 
@@ -417,7 +417,7 @@ static int slab_do_import(struct slab *slab)
 static void slab_unmake(struct slab *slab)
 {
 	/* First, because it removes the pages from the mapping without blocking threads that change other
-   mappings.  It fails only on a signal, and worker threads block all signals. */
+   mappings.  It fails only on a signal, and worker threads take no signals from outside. */
 	if (slab->fd >= 0)
 		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				(off_t)slab->size_bytes);
