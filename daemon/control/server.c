@@ -154,7 +154,7 @@ static void on_stop_wait_due(evutil_socket_t fd, short what, void *arg)
 		return;
 	n = server->stop_wait.counts.n_without_bytes;
 	log_warning("dsaiod: stopping although %u call%s without bytes of an op ha%s not returned, "
-		    "and nothing else has gone on for %u s: if the process stays, do what frees "
+		    "and no op has gone on for %u s: if the process stays, do what frees "
 		    "%s, see the lines before, or kill -9 %d",
 		    n, n == 1 ? "" : "s", n == 1 ? "s" : "ve", STOP_WAIT_SEC,
 		    n == 1 ? "it" : "them", getpid());

@@ -6,7 +6,7 @@
 bool stop_wait_is_over(struct stop_wait *wait, const struct registry *registry)
 {
 	const struct stop_wait last = *wait;
-	uint64_t n_in_flight = 0;
+	uint64_t n_in_flight = 0, n_open = 0;
 
 	*wait = (struct stop_wait){ .n_started = 0 };
 	hung_count(&wait->counts);
@@ -14,13 +14,15 @@ bool stop_wait_is_over(struct stop_wait *wait, const struct registry *registry)
 		const struct metrics *metrics = &store->lane_store.metrics;
 
 		n_in_flight += metrics_get(&metrics->blocks_in_flight);
+		n_open += metrics_get(&metrics->open_ops);
 		wait->n_started += metrics_get(&metrics->blocks);
 	}
 	wait->is_alone = wait->counts.n_without_bytes && !wait->counts.n_with_bytes &&
 			 n_in_flight == wait->counts.n_blocks;
-	if (wait->is_alone && last.is_alone && wait->counts.n_begun == last.counts.n_begun &&
-	    wait->counts.n_without_bytes == last.counts.n_without_bytes &&
-	    wait->n_started == last.n_started)
+	if (wait->is_alone && last.is_alone &&
+	    (!n_open || (wait->counts.n_begun == last.counts.n_begun &&
+			 wait->counts.n_without_bytes == last.counts.n_without_bytes &&
+			 wait->n_started == last.n_started)))
 		wait->n_sec = last.n_sec + 1;
 	return wait->n_sec >= STOP_WAIT_SEC;
 }

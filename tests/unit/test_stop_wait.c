@@ -22,7 +22,7 @@ static const struct hung_about fsync_call = {
 
 static void setup(void)
 {
-	store = (struct store){ .id = 0 };
+	store = (struct store){ .lane_store.metrics.open_ops = 1 }; /* it waits behind a call */
 	registry = (struct registry){ .config = NULL };
 	stop_wait = (struct stop_wait){ .n_sec = 0 };
 	list_push(&registry.stores, &store.node);
@@ -96,6 +96,21 @@ TEST(a_close_that_hangs_is_given_up_alone_and_beside_an_import)
 	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&call);
 	hung_end(&file);
+}
+
+/* A user whose connections held descriptors with closes of 3 s each delayed a stop by some minutes. */
+TEST_LOOP(calls_that_begin_and_end_are_waited_for_while_an_op_is_open, 2)
+{
+	unsigned n = 0;
+
+	hung_begin(&call, &close_call);
+	store.lane_store.metrics.open_ops = _i == 0;
+	do {
+		(void)hung_next("close", false);
+		n++;
+	} while (!stop_wait_is_over(&stop_wait, &registry) && n <= 3 * STOP_WAIT_SEC);
+	ck_assert_uint_eq(n, _i == 0 ? 1 + 3 * STOP_WAIT_SEC : 1 + STOP_WAIT_SEC);
+	hung_end(&call);
 }
 
 TEST(a_call_of_a_file_system_that_moves_bytes_is_not_given_up)
