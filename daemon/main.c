@@ -289,7 +289,7 @@ static void on_crash(int number)
 			 " open op%s\n",
 			 sigabbrev_np(number), n_clients, plural(n_clients), n_ops, plural(n_ops));
 
-	(void)!write(STDERR_FILENO, text, (size_t)n);
+	log_crash(text, (size_t)n);
 	(void)raise(
 		number); /* SA_RESETHAND: it ends the daemon, with a core dump if these are wanted */
 }

@@ -127,6 +127,12 @@ static void line_write(const char *line, size_t n)
 	(void)pthread_mutex_unlock(&lock);
 }
 
+void log_crash(const char *line, size_t n)
+{
+	if (is_writable())
+		(void)!write(STDERR_FILENO, line, n);
+}
+
 static void log_line(const char *priority, bool has_time, const char *format, va_list args)
 {
 	char line[LINE_BYTES], text[LINE_BYTES];

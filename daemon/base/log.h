@@ -8,6 +8,7 @@
 #ifndef DSAIO_DAEMON_BASE_LOG_H
 #define DSAIO_DAEMON_BASE_LOG_H
 
+#include <stddef.h>
 #include <sys/types.h>
 
 void log_init(void); /* looks at $JOURNAL_STREAM and stderr once, before a change of uid */
@@ -24,6 +25,8 @@ void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A mistake in options or configuration: an error in the journal, without a time elsewhere. */
 void log_mistake(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The last line, from the handler of a signal; without the lock, which this thread may hold. */
+void log_crash(const char *line, size_t n);
 
 /*
  * A line that a client or a failing device caused.  At most LOG_LIMIT_LINES a second are written for

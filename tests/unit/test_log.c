@@ -58,6 +58,8 @@ TEST(nobody_is_waited_for_who_does_not_read)
 	setup();
 	for (int i = 0; i < 5000; i++)
 		log_notice("line %d of many", i);
+	for (int i = 0; i < 5000; i++) /* a daemon that crashed did not end */
+		log_crash("the end\n", 8);
 	n_lines = drain(text, sizeof(text));
 	ck_assert_uint_gt(n_lines, 100);
 	ck_assert_uint_lt(n_lines, 5000);
