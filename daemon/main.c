@@ -281,8 +281,8 @@ static const struct server *crash_server; /* while it serves */
 /* Only what a signal handler may call; the log's lock may be held. */
 static void on_crash(int number)
 {
-	const uint32_t n_clients = server_n_clients(crash_server);
-	const uint64_t n_ops = server_n_open_ops(crash_server);
+	const uint32_t n_clients = crash_server ? server_n_clients(crash_server) : 0;
+	const uint64_t n_ops = crash_server ? server_n_open_ops(crash_server) : 0;
 	char text[128];
 	int n = snprintf(text, sizeof(text),
 			 "dsaiod: crashed (SIG%s): cuts off %" PRIu32 " client%s and %" PRIu64
@@ -433,6 +433,7 @@ static int serve(const struct config *config)
 		   config->n_stores, plural(config->n_stores));
 	(void)sd_notifyf(false, "READY=1\nSTATUS=serving on %s", config->socket_path);
 	(void)event_base_dispatch(base); /* server_stop() ends it */
+	crash_server = NULL; /* which frees it */
 	is_over = server_end(server) && gds_end();
 	log_notice("dsaiod: stopped");
 	if (!is_over)
