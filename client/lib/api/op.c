@@ -26,27 +26,41 @@ static int64_t op_result(const struct dsaio_op *op)
 	return error_fail_errno((int)op->result, "op");
 }
 
-/* An op with the handle's own limit of time. */
-static int op_start(struct op_request *q, struct dsaio_op **ret_op)
+/* An op with the handle's own limit of time.  buf: a write only reads it. */
+static struct op_request request(const char *function, struct dsaio_handle *handle,
+				 struct dsaio_file *file, uint8_t opcode, const void *buf,
+				 size_t len, uint64_t off)
 {
-	int r = handle_check(q->handle, q->function);
+	return (struct op_request){ .function = function,
+				    .handle = handle,
+				    .file = file,
+				    .opcode = opcode,
+				    .buf = (void *)(uintptr_t)buf,
+				    .len = len,
+				    .off = off };
+}
+
+static int op_start(struct op_request q, bool is_async, struct dsaio_op **ret_op)
+{
+	int r = handle_check(q.handle, q.function);
 
 	if (r < 0)
 		return r;
-	q->timeout_msec = q->handle->settings.timeout_msec;
-	return submit_op(q, ret_op);
+	q.is_async = is_async;
+	q.timeout_msec = q.handle->settings.timeout_msec;
+	return submit_op(&q, ret_op);
 }
 
-static int64_t op_run(struct op_request *q)
+static int64_t op_run(struct op_request q)
 {
 	CANCEL_DISABLE();
 	struct dsaio_op *op;
 	int64_t result;
-	int r = op_start(q, &op);
+	int r = op_start(q, false, &op);
 
 	if (r < 0)
 		return r;
-	(void)wait_until(q->handle, &(struct wait_for){ .what = WAIT_OP, .op = op }, UINT64_MAX);
+	(void)wait_until(q.handle, &(struct wait_for){ .what = WAIT_OP, .op = op }, UINT64_MAX);
 	result = op_result(op);
 	handle_op_unref(op);
 	return result;
@@ -55,101 +69,51 @@ static int64_t op_run(struct op_request *q)
 int64_t dsaio_pread(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
 		    uint64_t off)
 {
-	struct op_request q = { .function = "pread",
-				.handle = handle,
-				.file = file,
-				.opcode = RING_OP_READ,
-				.buf = buf,
-				.len = len,
-				.off = off };
-
-	return op_run(&q);
+	return op_run(request("pread", handle, file, RING_OP_READ, buf, len, off));
 }
 
 int64_t dsaio_pwrite(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
 		     size_t len, uint64_t off)
 {
-	struct op_request q = { .function = "pwrite",
-				.handle = handle,
-				.file = file,
-				.opcode = RING_OP_WRITE,
-				.buf = (void *)(uintptr_t)buf,
-				.len = len,
-				.off = off };
-
-	return op_run(&q);
+	return op_run(request("pwrite", handle, file, RING_OP_WRITE, buf, len, off));
 }
 
 int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file)
 {
-	struct op_request q = {
-		.function = "fsync", .handle = handle, .file = file, .opcode = RING_OP_FSYNC
-	};
-
-	return (int)op_run(&q);
+	return (int)op_run(request("fsync", handle, file, RING_OP_FSYNC, NULL, 0, 0));
 }
 
 int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file)
 {
-	struct op_request q = {
-		.function = "fdatasync", .handle = handle, .file = file, .opcode = RING_OP_FDATASYNC
-	};
-
-	return (int)op_run(&q);
+	return (int)op_run(request("fdatasync", handle, file, RING_OP_FDATASYNC, NULL, 0, 0));
 }
 
 int dsaio_pread_async(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
 		      uint64_t off, struct dsaio_op **ret_op)
 {
-	struct op_request q = { .function = "pread_async",
-				.handle = handle,
-				.file = file,
-				.opcode = RING_OP_READ,
-				.buf = buf,
-				.len = len,
-				.off = off,
-				.is_async = true };
-
-	return op_start(&q, ret_op);
+	return op_start(request("pread_async", handle, file, RING_OP_READ, buf, len, off), true,
+			ret_op);
 }
 
 int dsaio_pwrite_async(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
 		       size_t len, uint64_t off, struct dsaio_op **ret_op)
 {
-	struct op_request q = { .function = "pwrite_async",
-				.handle = handle,
-				.file = file,
-				.opcode = RING_OP_WRITE,
-				.buf = (void *)(uintptr_t)buf,
-				.len = len,
-				.off = off,
-				.is_async = true };
-
-	return op_start(&q, ret_op);
+	return op_start(request("pwrite_async", handle, file, RING_OP_WRITE, buf, len, off), true,
+			ret_op);
 }
 
 int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 		      struct dsaio_op **ret_op)
 {
-	struct op_request q = { .function = "fsync_async",
-				.handle = handle,
-				.file = file,
-				.opcode = RING_OP_FSYNC,
-				.is_async = true };
-
-	return op_start(&q, ret_op);
+	return op_start(request("fsync_async", handle, file, RING_OP_FSYNC, NULL, 0, 0), true,
+			ret_op);
 }
 
 int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
 			  struct dsaio_op **ret_op)
 {
-	struct op_request q = { .function = "fdatasync_async",
-				.handle = handle,
-				.file = file,
-				.opcode = RING_OP_FDATASYNC,
-				.is_async = true };
-
-	return op_start(&q, ret_op);
+	return op_start(request("fdatasync_async", handle, file, RING_OP_FDATASYNC, NULL, 0, 0),
+			true, ret_op);
 }
 
 /* ---- starting, by path ---- */
@@ -161,50 +125,35 @@ static int path_open(const struct dsaio_handle *handle, const char *path, unsign
 	return file_open_for(handle->client, path, opcode == DSAIO_WRITE, ret_file);
 }
 
-static int path_start(struct op_request *q, const char *path, struct dsaio_op **ret_op)
+static int path_start(struct op_request q, const char *path, struct dsaio_op **ret_op)
 {
 	CANCEL_DISABLE();
-	int r = handle_check(q->handle, q->function);
+	int r = handle_check(q.handle, q.function);
 
 	if (r < 0)
 		return r;
 	if (!path)
-		return client_null(q->function, "path");
-	q->timeout_msec = q->handle->settings.timeout_msec;
-	r = path_open(q->handle, path, q->opcode, &q->file);
+		return client_null(q.function, "path");
+	r = path_open(q.handle, path, q.opcode, &q.file);
 	if (r < 0)
 		return r;
-	r = submit_op(q, ret_op);
-	dsaio_file_close(q->file); /* the op goes on */
+	r = op_start(q, true, ret_op);
+	dsaio_file_close(q.file); /* the op goes on */
 	return r;
 }
 
 int dsaio_pread_path_async(struct dsaio_handle *handle, const char *path, void *buf, size_t len,
 			   uint64_t off, struct dsaio_op **ret_op)
 {
-	struct op_request q = { .function = "pread_path_async",
-				.handle = handle,
-				.opcode = RING_OP_READ,
-				.buf = buf,
-				.len = len,
-				.off = off,
-				.is_async = true };
-
-	return path_start(&q, path, ret_op);
+	return path_start(request("pread_path_async", handle, NULL, RING_OP_READ, buf, len, off),
+			  path, ret_op);
 }
 
 int dsaio_pwrite_path_async(struct dsaio_handle *handle, const char *path, const void *buf,
 			    size_t len, uint64_t off, struct dsaio_op **ret_op)
 {
-	struct op_request q = { .function = "pwrite_path_async",
-				.handle = handle,
-				.opcode = RING_OP_WRITE,
-				.buf = (void *)(uintptr_t)buf,
-				.len = len,
-				.off = off,
-				.is_async = true };
-
-	return path_start(&q, path, ret_op);
+	return path_start(request("pwrite_path_async", handle, NULL, RING_OP_WRITE, buf, len, off),
+			  path, ret_op);
 }
 
 /* ---- starting, many at once ---- */
