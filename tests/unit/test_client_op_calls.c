@@ -101,25 +101,6 @@ TEST(arguments_of_calls_are_checked)
 
 /* ---- one op ---- */
 
-TEST(an_open_op_has_no_result_and_a_wait_that_is_over_does_not_end_it)
-{
-	struct dsaio_op *op = read_start();
-	int64_t result = 77;
-
-	ck_assert_int_eq(dsaio_op_test(op), 0);
-	ck_assert_int_eq(dsaio_op_result(op), -EINPROGRESS);
-	ck_assert_uint_eq(dsaio_op_done(op), 0);
-	ck_assert_str_eq(dsaio_op_error(op), "");
-	ck_assert_int_eq(dsaio_op_wait(op, 0, &result), -ETIMEDOUT);
-	ck_assert_int_eq(result, 77); /* set on success only */
-	ck_assert_int_eq(dsaio_wait(&handle, 0, &result), -ETIMEDOUT);
-	lane_complete(512);
-	ck_assert_int_eq(dsaio_op_wait(op, -1, &result), 0);
-	ck_assert_int_eq(result, 512);
-	ck_assert_uint_eq(dsaio_op_done(op), 512);
-	dsaio_op_free(op);
-}
-
 TEST(a_wait_for_many_has_the_result_of_each)
 {
 	struct dsaio_op *ops[3] = { read_start(), read_start(), read_start() };
@@ -155,40 +136,7 @@ TEST(a_failed_op_tells_why_and_how_far_it_came)
 	dsaio_op_free(op);
 }
 
-TEST(user_data_is_there_from_the_submission_on)
-{
-	struct dsaio_io io = {
-		.opcode = DSAIO_READ, .file = &file, .buf = memory, .len = 512, .user_data = &io
-	};
-	struct dsaio_op *op;
-
-	ck_assert_int_eq(dsaio_submit(&handle, &io, 1, 0, &op), 1);
-	ck_assert_ptr_eq(dsaio_op_data(op), &io);
-	lane_complete(512);
-	ck_assert_int_eq(dsaio_op_wait(op, -1, NULL), 0);
-	dsaio_op_free(op);
-}
-
 /* ---- all ops of a handle ---- */
-
-TEST(ended_ops_are_reaped_once)
-{
-	struct dsaio_op *ops[3] = { read_start(), read_start(), read_start() }, *got[3];
-
-	ck_assert_int_eq(dsaio_reap(&handle, got, 3), 0);
-	ck_assert_int_eq(dsaio_reap_wait(&handle, got, 1, 3, 0), -ETIMEDOUT);
-	complete(take(), 512);
-	complete(take(), 512);
-	ck_assert_int_eq(dsaio_reap(&handle, got, 1), 1);
-	ck_assert_ptr_eq(got[0], ops[0]);
-	ck_assert_int_eq(dsaio_reap_wait(&handle, got, 2, 3, 0), 1); /* as many as there were */
-	ck_assert_ptr_eq(got[0], ops[1]);
-	lane_complete(512);
-	ck_assert_int_eq(dsaio_reap_wait(&handle, got, 1, 3, -1), 1);
-	ck_assert_int_eq(dsaio_reap_wait(&handle, got, 1, 3, -1), 0); /* none is open */
-	for (unsigned i = 0; i < 3; i++)
-		dsaio_op_free(ops[i]);
-}
 
 TEST(a_wait_for_all_counts_those_that_nobody_holds)
 {
