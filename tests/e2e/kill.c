@@ -126,6 +126,9 @@ static void clients_kill(const struct daemon *daemon, unsigned n, uint64_t *rand
 			CHECK_SYS(kill(*slot, SIGKILL));
 			wait_killed(*slot);
 			*slot = 0;
+			/* A daemon that has to make their memory may be slower than they die. */
+			if (i % AT_ONCE == 0)
+				CHECK(daemon_wait_clients(daemon, 4 * AT_ONCE, UINT64_MAX));
 		}
 		if (i >= n)
 			continue;
