@@ -12,10 +12,9 @@
  *
  *     TEST(eof, "a read behind the end returns 0")
  *     {
- *             _cleanup_(rig_close) struct rig rig = RIG_NONE;
+ *             _cleanup_(rig_close) struct rig rig = rig_new(NULL);
  *             uint8_t buf[512];
  *
- *             rig_open(&rig, NULL);
  *             file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
  *             CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), buf, 512, 4096), 0);
  *     }
@@ -232,7 +231,9 @@ struct rig {
 	{                                     \
 		NULL, NULL, NULL, { NULL }, 0 \
 	}
-/* A daemon of its own (none in rig->daemon yet), a client and a handle. */
+/* A daemon of its own, a client and a handle. */
+struct rig rig_new(const struct dsaio_profile *profile);
+/* The same with the daemon that is in rig->daemon already, if one is. */
 void rig_open(struct rig *rig, const struct dsaio_profile *profile);
 void rig_close(struct rig *rig);
 struct dsaio_client *client_open(const struct daemon *daemon);
@@ -308,6 +309,7 @@ struct raw_channel {
 
 void raw_connect(struct raw *raw, const struct daemon *daemon); /* no Hello */
 void raw_open(struct raw *raw, const struct daemon *daemon);	/* with Hello */
+struct raw raw_new(const struct daemon *daemon);		/* likewise */
 void raw_close(struct raw *raw);
 
 /* Sends exactly these bytes with these descriptors (they stay the caller's). */

@@ -37,6 +37,14 @@ void rig_open(struct rig *rig, const struct dsaio_profile *profile)
 	CHECK_CALL(dsaio_handle_open(rig->client, profile, &rig->handle));
 }
 
+struct rig rig_new(const struct dsaio_profile *profile)
+{
+	struct rig rig = RIG_NONE;
+
+	rig_open(&rig, profile);
+	return rig;
+}
+
 void rig_close(struct rig *rig)
 {
 	dsaio_handle_close(rig->handle);

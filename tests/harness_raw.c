@@ -208,6 +208,14 @@ void raw_open(struct raw *raw, const struct daemon *daemon)
 	raw_call_ok(raw, &request, NULL, 0, &answer);
 }
 
+struct raw raw_new(const struct daemon *daemon)
+{
+	struct raw raw = RAW_NONE;
+
+	raw_open(&raw, daemon);
+	return raw;
+}
+
 void raw_slab(struct raw *raw, size_t bytes, struct raw_slab *ret_slab)
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;

@@ -21,7 +21,7 @@ static struct dsaio_io read_of(struct dsaio_file *file, void *buf, size_t len, u
 
 TEST(mixed, "a batch of reads, writes and syncs by file and by path keeps the order of its ops")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const char *path, *fresh;
 	struct dsaio_file *file;
 	struct dsaio_op *ops[6];
@@ -29,7 +29,6 @@ TEST(mixed, "a batch of reads, writes and syncs by file and by path keeps the or
 	int marks[6];
 	void *start;
 
-	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "f");
 	fresh = daemon_path(rig.daemon, "fresh");
 	file_make_pattern(path, 64 * BLOCK, SEED);
@@ -76,14 +75,13 @@ TEST(mixed, "a batch of reads, writes and syncs by file and by path keeps the or
 
 TEST(large, "a batch that is larger than its ring")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 	enum { N = 1000 };
 	static struct dsaio_io ios[N];
 	struct dsaio_file *file;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	dsaio_handle_close(rig.handle);
 	options.entries = 16;
 	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));
@@ -153,13 +151,12 @@ static const struct {
 
 TEST_TABLE(partial, wrong, "a batch is started up to the first that is refused")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *ops[4] = { NULL };
 	struct dsaio_file *file;
 	struct dsaio_io ios[4];
 	void *memory;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4 * BLOCK, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, 4 * BLOCK, &memory));
@@ -182,13 +179,12 @@ TEST_TABLE(partial, wrong, "a batch is started up to the first that is refused")
 
 TEST(nowait, "DSAIO_NOWAIT starts what the ring has room for, and sleeps for no more")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 	struct dsaio_file *file;
 	struct dsaio_io ios[8];
 	void *memory;
 
-	rig_open(&rig, NULL);
 	dsaio_handle_close(rig.handle);
 	options.entries = 4;
 	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));
@@ -334,14 +330,13 @@ TEST(stores, "a batch over two stores")
 
 TEST(gone, "the daemon is killed under a batch: each op ends once")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	enum { N = 64 };
 	struct dsaio_io ios[N];
 	struct dsaio_op *ops[N];
 	struct dsaio_file *file;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), N * BLOCK, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, N * BLOCK, &memory));
@@ -414,7 +409,7 @@ static void vector_check(const struct iovec *iov, unsigned n, uint64_t seed, uin
 
 TEST_TABLE(vectored, vectors, "one op writes and reads several buffers")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const uint64_t off = vectors[row].off;
 	struct dsaio_io ios[2] = { { .opcode = DSAIO_WRITE }, { .opcode = DSAIO_READ } };
 	struct iovec from[6], to[6];
@@ -423,7 +418,6 @@ TEST_TABLE(vectored, vectors, "one op writes and reads several buffers")
 	unsigned n;
 	size_t len;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 2 * MIB, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
 	n = vector_new(&rig, row, from, &len);
@@ -455,14 +449,13 @@ TEST_TABLE(vectored, vectors, "one op writes and reads several buffers")
 
 TEST(vectored_end, "a vectored read at the end of the file leaves the buffers behind it alone")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct iovec iov[3];
 	struct dsaio_io io = { .opcode = DSAIO_READ, .iov = iov, .n_iov = 3 };
 	uint8_t *memory;
 	struct dsaio_op *op;
 	void *start;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), BLOCK + 100, SEED);
 	io.file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, 3 * BLOCK, &start));
@@ -520,7 +513,7 @@ TEST(vectored_fails, "a vectored op's result is that of its first part that fail
 
 TEST(vectored_many, "1024 buffers through a ring of four entries, freed early and cancelled")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 	enum { N = 1024 };
 	static struct iovec iov[N];
@@ -529,7 +522,6 @@ TEST(vectored_many, "1024 buffers through a ring of four entries, freed early an
 	void *memory;
 	int64_t r;
 
-	rig_open(&rig, NULL);
 	dsaio_handle_close(rig.handle);
 	options.entries = 4;
 	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));

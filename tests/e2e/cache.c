@@ -169,11 +169,10 @@ static void obey_modes(void)
 
 TEST(by_path_rights, "by path, each op needs the right that it uses, and no other")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const char *path;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	obey_modes();
 	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
 	path = daemon_path(rig.daemon, "f");
@@ -237,13 +236,12 @@ TEST(by_path_seccomp,
 
 TEST(by_path_immutable, "a file that became immutable is not written by path")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	_cleanup_(closep) int fd = -1;
 	const char *path;
 	void *memory;
 	int flags, r;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
 	path = daemon_path(rig.daemon, "f");
 	write_by_path(&rig, path, memory, SEED);
@@ -262,12 +260,11 @@ TEST(by_path_immutable, "a file that became immutable is not written by path")
 
 TEST(no_proc, "without /proc a file is written at odd offsets all the same")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *file;
 	const char *path;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
 	pattern_fill(memory, 100, SEED, 7);
 	path = daemon_path(rig.daemon, "f");
@@ -285,12 +282,11 @@ TEST(no_proc, "without /proc a file is written at odd offsets all the same")
 
 TEST(excl, "O_EXCL never finds what is cached: it fails, or makes a file anew")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *file, *old;
 	const char *path;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, BLOCK, SEED);
@@ -312,11 +308,10 @@ TEST(excl, "O_EXCL never finds what is cached: it fails, or makes a file anew")
 
 TEST(directory, "the same relative path in another directory is another file")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *held;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
 	for (int i = 0; i < 2; i++) {
 		const char *dir = daemon_path(rig.daemon, i ? "b" : "a");
@@ -338,13 +333,12 @@ TEST(directory, "the same relative path in another directory is another file")
 
 TEST(number, "a descriptor's number that is used again for another file is another file")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *held, *file;
 	const char *paths[2];
 	void *memory;
 	int fd;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
 	for (int i = 0; i < 2; i++) {
 		paths[i] = daemon_path(rig.daemon, i ? "b" : "a");

@@ -219,11 +219,10 @@ static void *crowd_run(void *arg)
 
 TEST(threads, "threads open, read, replace and close the same and different paths")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct crowd crowd = { .rig = &rig };
 	pthread_t threads[N_THREADS];
 
-	rig_open(&rig, NULL);
 	for (unsigned i = 0; i < N_SHARED; i++)
 		file_make_pattern(numbered(rig.daemon, i), BLOCK, i);
 	for (unsigned i = 0; i < N_THREADS; i++)

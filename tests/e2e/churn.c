@@ -256,13 +256,12 @@ TEST(cancel, "eight threads cancel what they just submitted: each op ends once, 
 
 TEST(grow, "many writes behind the end, last first: the file ends at the last byte, all data there")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	enum { N = 64 };
 	static const size_t lens[] = { 65536, 65537, 4096, 511, 100000 };
 	const char *path;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(dsaio_alloc(rig.client, N * 131072, &memory));
 	for (size_t l = 0; l < ARRAY_SIZE(lens); l++) {
 		const size_t len = lens[l];

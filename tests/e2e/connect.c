@@ -78,11 +78,10 @@ TEST(lost_before, "a descriptor that is asked for when the daemon is lost is rea
 
 TEST(idle, "traffic on the connection does not make the descriptor readable")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	void *memory;
 	int fd;
 
-	rig_open(&rig, NULL);
 	fd = (int)CHECK_CALL(dsaio_client_fd(rig.client));
 	for (unsigned i = 0; i < 10; i++) {
 		CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, &memory));

@@ -22,11 +22,10 @@
 
 TEST(open_errors, "opening files: errno and a message with the path and the reason")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *file;
 	const char *path;
 
-	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "missing");
 	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDONLY, &file), -ENOENT, path);
 	path = daemon_path(rig.daemon, "f");
@@ -45,13 +44,12 @@ TEST(open_errors, "opening files: errno and a message with the path and the reas
 
 TEST(argument_errors, "wrong arguments: errno and a message")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	_cleanup_(rig_close) struct rig other = RIG_NONE;
 	struct dsaio_file *read_only, *write_only, *theirs;
 	struct dsaio_op *op;
 	uint8_t buf[4096];
 
-	rig_open(&rig, NULL);
 	other.daemon = rig.daemon;
 	rig_open(&other, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "weights.bin"), 4096, SEED);
@@ -107,11 +105,10 @@ TEST(environment, "DSAIO_SOCKET is where dsaio_connect(NULL) looks")
 
 TEST(no_memory_there, "private memory that cannot be written ends the op with -EFAULT")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	uint8_t buf[4096];
 	void *hole;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	rig_file(&rig, "f", O_RDWR);
 	hole = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -136,11 +133,10 @@ static void *error_of_thread(void *arg)
 
 TEST(error_by_thread, "dsaio_error is each thread's own")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *file;
 	pthread_t thread;
 
-	rig_open(&rig, NULL);
 	CHECK_FAILS(dsaio_file_open(rig.client, "/nowhere/mine", O_RDONLY, &file), -ENOENT, "mine");
 	CHECK_EQ(pthread_create(&thread, NULL, error_of_thread, &rig), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);

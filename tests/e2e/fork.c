@@ -51,13 +51,12 @@ static void check_child(struct rig *rig, struct dsaio_op *op, void *memory)
 
 TEST(child, "in a forked child every call returns -EPERM, the parent is undisturbed")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const size_t len = 64 * MIB;
 	struct dsaio_op *op;
 	void *memory;
 	pid_t pid;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), len, SEED);
 	rig_file(&rig, "f", O_RDWR);
 	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
@@ -80,12 +79,11 @@ TEST(child, "in a forked child every call returns -EPERM, the parent is undistur
 
 TEST(own, "a forked child connects for itself, beside its parent")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	uint8_t buf[4096];
 	void *kept, *memory, *again;
 	pid_t pid;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	rig_file(&rig, "f", O_RDONLY);
 	for (unsigned round = 0; round < 3; round++) {
@@ -153,13 +151,12 @@ TEST(child_lives, "memory stayed charged after dsaio_disconnect() while a forked
 
 TEST(freed, "a forked child saw and changed the parent's new data where it had freed the old")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	int to_child[2], from_child[2];
 	void *memory, *kept, *next[6];
 	pid_t pid;
 	char byte;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
 	CHECK_CALL(dsaio_alloc(rig.client, MIB, &kept)); /* of the same slab */
 	pattern_fill(memory, MIB, SEED, 0);
@@ -224,11 +221,10 @@ TEST(forked_often, "a parent whose pool is full gets memory again that it had at
 
 TEST(exec, "no descriptor of the library reaches a program that is executed")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	uint8_t buf[4096];
 	pid_t pid;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), buf, 4096, 0), 4096);
 	CHECK_CALL(dsaio_handle_fd(rig.handle));

@@ -146,11 +146,10 @@ TEST(vector, "a vectored op takes GPU memory and the host's")
 
 TEST(opened_later, "libcuda is opened after the first ops")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *file;
 	char buf[4096], *memory;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_EQ(dsaio_pread(rig.handle, file, buf, 4096, 0), 4096);
@@ -164,10 +163,9 @@ TEST(opened_later, "libcuda is opened after the first ops")
 
 TEST(without, "a program without libcuda: an address of nothing is -EFAULT, and none is opened")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	void *nothing = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
 	CHECK_FAILS(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), nothing, 4096, 0),
 		    -EFAULT, "");

@@ -70,14 +70,13 @@ static uint64_t pool_bytes(const struct daemon *daemon)
 
 TEST_TABLE(use, kinds, "imported memory is read into and written from without a copy")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	uint8_t *memory, *again;
 	const char *path;
 	int fd;
 
-	rig_open(&rig, NULL);
 	fd = kinds[row].make(BYTES);
 	memory = map(fd, BYTES, 0, MAP_SHARED);
 	CHECK(!dsaio_is_pinned(rig.client, memory, BYTES));
@@ -118,13 +117,12 @@ TEST_TABLE(use, kinds, "imported memory is read into and written from without a 
 
 TEST(part, "a part of a file, mapped in pieces, in a process that has much mapped")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const size_t off = 3 * 4096, bytes = MIB + 100;
 	int fd = memfd_of(4 * MIB);
 	struct dsaio_file *file;
 	uint8_t *memory, *all;
 
-	rig_open(&rig, NULL);
 	for (unsigned i = 0; i < 2000; i++) /* each a line in the kernel's list */
 		(void)map(-1, 4096, 0, (i % 2 ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS);
 	all = map(fd, 4 * MIB, 0, MAP_SHARED);
@@ -143,12 +141,11 @@ TEST(part, "a part of a file, mapped in pieces, in a process that has much mappe
 
 TEST(refused, "another mapping, or memory of another kind, is refused with the reason")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	int fd = memfd_of(BYTES), other = memfd_of(BYTES), disk, read_only, sealed;
 	uint8_t *memory, *private, *disk_memory, *sealed_memory;
 	void *pinned;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), BYTES, SEED);
 	disk = (int)CHECK_SYS(open(daemon_path(rig.daemon, "f"), O_RDWR | O_CLOEXEC));
 	read_only = (int)CHECK_SYS(open(test_text("/proc/self/fd/%d", fd), O_RDONLY | O_CLOEXEC));
@@ -194,13 +191,12 @@ TEST(refused, "another mapping, or memory of another kind, is refused with the r
 
 TEST(busy, "memory that an open op uses is not forgotten")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	int fd = memfd_of(BYTES);
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	uint8_t *memory;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), BYTES, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	memory = map(fd, BYTES, 0, MAP_SHARED);

@@ -82,11 +82,10 @@ static const struct {
 TEST_TABLE(submit, programs,
 	   "ops waited for the constructors of a library that another thread opened")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *file;
 	struct opening opening;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 8192, 1);
 	file = rig_file(&rig, "f", O_RDWR);
 	if (programs[row].has_cuda) {

@@ -18,13 +18,12 @@
 
 TEST(hundred_thousand, "100,000 async ops on one handle before one wait")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const unsigned n = 100000, n_blocks = 256;
 	struct dsaio_file *file;
 	uint8_t *memory;
 	void *start;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), n_blocks * 4096, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, n_blocks * 4096, &start));
@@ -80,12 +79,11 @@ static uint8_t *memory_new(struct rig *rig, bool pinned, size_t len)
 TEST_TABLE(count, memories,
 	   "dsaio_wait counts async ops that ended since the last, not blocking ones")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *op, *taken[4];
 	struct dsaio_file *file;
 	uint8_t *buf;
 
-	rig_open(&rig, NULL);
 	CHECK_EQ(handle_wait(rig.handle, 0), 0);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
@@ -119,7 +117,7 @@ TEST_TABLE(count, memories,
 
 TEST(reap, "dsaio_reap tells of each op once, with its data, also of those submitted with NULL")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	enum { N = 64 };
 	struct dsaio_op *ops[N], *taken[16];
 	unsigned n_nameless = 0, n_seen = 0;
@@ -129,7 +127,6 @@ TEST(reap, "dsaio_reap tells of each op once, with its data, also of those submi
 	void *start;
 	int fd;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, N * 512, &start));
@@ -179,12 +176,11 @@ TEST(reap, "dsaio_reap tells of each op once, with its data, also of those submi
 
 TEST(freed, "ops whose owner freed them early still end, are counted, and are not reaped")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *op, *taken[4];
 	struct dsaio_file *file;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, 65536, &memory));
@@ -200,13 +196,12 @@ TEST(freed, "ops whose owner freed them early still end, are counted, and are no
 
 TEST_TABLE(handle_fd, memories, "dsaio_handle_fd stays the same and wakes poll for each op")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *taken[8];
 	struct dsaio_file *file;
 	uint8_t *buf;
 	int fd;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	buf = memory_new(&rig, memories[row].pinned, 4096);
@@ -246,12 +241,11 @@ static void quiet_after_reap(struct dsaio_handle *handle, struct pollfd *pollfd)
 
 TEST_TABLE(handle_fd_quiet, memories, "dsaio_handle_fd is not readable while nothing has ended")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct pollfd pollfd;
 	struct dsaio_file *file;
 	uint8_t *buf;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	buf = memory_new(&rig, memories[row].pinned, 4096);
@@ -312,14 +306,13 @@ TEST_TABLE(cancel, memories,
 
 TEST(wait_timeout, "a time-out of a wait ends the wait, not the op")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const size_t len = 4 * MIB;
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	void *memory;
 	int64_t r;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), len, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
@@ -443,10 +436,9 @@ static void workers_run(struct rig *rig, struct worker *workers, unsigned n)
 
 TEST(threads, "eight threads submit to and wait on one handle")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct worker workers[8] = { 0 };
 
-	rig_open(&rig, NULL);
 	rig_file(&rig, "f", O_RDWR | O_CREAT);
 	for (unsigned i = 0; i < 8; i++) {
 		workers[i].handle = rig.handle;
@@ -458,11 +450,10 @@ TEST(threads, "eight threads submit to and wait on one handle")
 
 TEST(threads_small_ring, "eight threads share a ring of four entries")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 	struct worker workers[8] = { 0 };
 
-	rig_open(&rig, NULL);
 	dsaio_handle_close(rig.handle);
 	rig.handle = NULL;
 	options.entries = 4;
@@ -478,10 +469,9 @@ TEST(threads_small_ring, "eight threads share a ring of four entries")
 
 TEST(handles, "a handle for each thread")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct worker workers[8] = { 0 };
 
-	rig_open(&rig, NULL);
 	rig_file(&rig, "f", O_RDWR | O_CREAT);
 	for (unsigned i = 0; i < 8; i++) {
 		workers[i].file = rig.files[0];
@@ -512,14 +502,13 @@ static void *waiter_run(void *arg)
 
 TEST(waiters, "two threads in dsaio_wait: each op is counted by one of them")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct waiter waiters[2] = { 0 };
 	const unsigned n = 20000;
 	struct dsaio_file *file;
 	uint8_t *memory;
 	void *start;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, 65536, &start));
@@ -615,12 +604,11 @@ TEST(clients, "twenty clients come and go, each with its own memory")
 
 TEST(memory, "dsaio_alloc: zeroed, page aligned, distinguished from other memory, freed")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	static const size_t lens[] = { 1, 4096, 4097, 3 * MIB + 5, 64 * MIB };
 	void *parts[200];
 	uint8_t own[64];
 
-	rig_open(&rig, NULL);
 	CHECK_EQ(dsaio_alloc(rig.client, 0, parts), -EINVAL);
 	for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
 		uint8_t *m;

@@ -23,11 +23,10 @@ static int alloc_with(struct rig *rig, size_t bytes, uint32_t flags, int64_t wai
 
 TEST(zeroes, "memory that was used is zeroed, unless DSAIO_ALLOC_NO_ZERO says not to")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	uint8_t *memory;
 	void *start, *again;
 
-	rig_open(&rig, NULL);
 	for (unsigned round = 0; round < 4; round++) {
 		bool is_zeroed = round % 2;
 
@@ -95,14 +94,13 @@ TEST(room, "dsaio_alloc_with waits for room in the pool")
 
 TEST(registered, "registered memory is read into without a copy, and has its kind")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_memory description = DSAIO_MEMORY_INIT;
 	struct dsaio_file *file;
 	uint8_t private[4096], *shared;
 	void *pool;
 	int fd;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	fd = (int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC));
@@ -147,11 +145,10 @@ static const struct {
 
 TEST_TABLE(refused, kinds, "dsaio_memory_register refuses the kind")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_memory description = DSAIO_MEMORY_INIT;
 	char memory[64];
 
-	rig_open(&rig, NULL);
 	description.kind = kinds[row].kind;
 	description.start = memory;
 	description.bytes = sizeof(memory);
@@ -162,10 +159,9 @@ TEST_TABLE(refused, kinds, "dsaio_memory_register refuses the kind")
 
 TEST(aligned, "a slab is mapped where the kernel can use huge pages")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	void *memory;
 
-	rig_open(&rig, NULL);
 	for (size_t i = 1; i <= 3; i++) { /* larger than a shared slab has room for */
 		CHECK_CALL(dsaio_alloc(rig.client, i * 30 * MIB, &memory));
 		CHECK_EQ((uintptr_t)memory % (2 * MIB), 0);

@@ -26,12 +26,11 @@ static int open_with(struct rig *rig, const char *name, uint32_t flags, uint32_t
 
 TEST(names, "a path and its URI are the same file")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *by_path, *by_uri, *by_old_call;
 	uint8_t buf[BLOCK];
 	char *path;
 
-	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "with space");
 	file_make_pattern(path, BLOCK, SEED);
 	CHECK_CALL(dsaio_open(rig.client, path, NULL, &by_path));
@@ -76,12 +75,11 @@ static const struct {
 
 TEST_TABLE(refused, wrong, "dsaio_open refuses")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_open_options options = DSAIO_OPEN_OPTIONS_INIT;
 	struct dsaio_file *file;
 	char *path;
 
-	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, BLOCK, SEED);
 	CHECK_FAILS(open_with(&rig, wrong[row].name ? wrong[row].name : path, wrong[row].flags,
@@ -96,7 +94,7 @@ TEST_TABLE(refused, wrong, "dsaio_open refuses")
 
 TEST(modes, "a file that dsaio_open makes has its mode, less the umask; one that exists keeps it")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const uint32_t make = DSAIO_OPEN_READ | DSAIO_OPEN_WRITE | DSAIO_OPEN_CREATE;
 	static const struct {
 		const char *name;
@@ -106,7 +104,6 @@ TEST(modes, "a file that dsaio_open makes has its mode, less the umask; one that
 	uint8_t buf[BLOCK] = { 1 };
 	struct stat st;
 
-	rig_open(&rig, NULL);
 	(void)umask(027);
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		char *path = daemon_path(rig.daemon, files[i].name);
@@ -154,13 +151,12 @@ static void *user_run(void *arg)
 
 TEST(several, "threads open and close a path while another uses its own open of it")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	_Atomic bool must_end = false;
 	struct user users[3];
 	struct dsaio_file *file;
 	uint8_t buf[BLOCK];
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 16 * BLOCK, SEED);
 	CHECK_CALL(dsaio_open(rig.client, daemon_path(rig.daemon, "f"), NULL, &file));
 	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
@@ -182,12 +178,11 @@ TEST(several, "threads open and close a path while another uses its own open of 
 
 TEST(several_replaced, "a file that was replaced stays what it was for those that have it open")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *before, *same, *after;
 	uint8_t buf[BLOCK];
 	char *path, *next;
 
-	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "f");
 	next = daemon_path(rig.daemon, "next");
 	file_make_pattern(path, BLOCK, SEED);

@@ -190,12 +190,11 @@ TEST_TABLE(order_parts, mixtures, "order in small blocks and 3 parts")
 
 TEST(sync_last, "a sync ends after all writes of its file that were submitted before it")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *writes[32], *sync;
 	struct dsaio_file *file, *again;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
 	again = rig_file(&rig, "f", O_RDWR);
 	CHECK_CALL(dsaio_alloc(rig.client, 32 * MIB, &memory));
@@ -218,10 +217,9 @@ TEST(sync_last, "a sync ends after all writes of its file that were submitted be
 
 TEST(sync_other, "syncs: blocking, of an empty file, of a file without writes, read-only")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *file, *read_only;
 
-	rig_open(&rig, NULL);
 	file = rig_file(&rig, "empty", O_RDWR | O_CREAT);
 	read_only = rig_file(&rig, "empty", O_RDONLY);
 	CHECK_EQ(dsaio_fsync(rig.handle, file), 0);
@@ -258,13 +256,12 @@ static const struct {
    depends on the device.  If it waited for it, that would be none. */
 TEST_TABLE(independent, pairs, "ops that do not conflict do not wait for each other")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *large, *small;
 	bool is_first = false;
 	unsigned n = 0;
 	uint8_t *memory;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 2 * LARGE_BYTES, 1);
 	file_make_pattern(daemon_path(rig.daemon, "g"), MIB, 2);
 	rig_file(&rig, "f", O_RDWR);
@@ -335,14 +332,13 @@ static int take_descriptors(int *fds)
 TEST(cut_without_descriptors,
      "a read behind an extending write reads its bytes, though no descriptor can be had")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	int fds[256], n;
 	struct dsaio_op *write, *read;
 	struct dsaio_file *file, *other;
 	struct rlimit limit;
 	uint8_t *memory;
 
-	rig_open(&rig, NULL);
 	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
 	CHECK_CALL(dsaio_alloc(rig.client, 8 * MIB, (void **)&memory));
 	pattern_fill(memory, 4 * MIB, 1, 0);

@@ -58,10 +58,9 @@ static struct daemon *daemon_of(const char *config)
 
 TEST(small, "memory that is not to be on huge pages is not, nor that of the next of its kind")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	void *memory, *next, *other;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(alloc(&rig, DSAIO_ALLOC_SMALL, 0, MIB, &memory));
 	CHECK_CALL(alloc(&rig, 0, 0, MIB, &other));
 	CHECK_CALL(alloc(&rig, DSAIO_ALLOC_SMALL, 0, MIB, &next));
@@ -76,11 +75,10 @@ TEST(small, "memory that is not to be on huge pages is not, nor that of the next
 
 TEST(huge, "memory that has to be on huge pages is, as a whole, also where it is used")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	void *memory;
 	int r;
 
-	rig_open(&rig, NULL);
 	r = alloc(&rig, DSAIO_ALLOC_HUGE, 0, BYTES, &memory);
 	if (r < 0) {
 		CHECK_EQ(r, -ENOMEM);
@@ -126,12 +124,11 @@ TEST(huge_forbidden, "huge_pages = no: memory that has to be on huge pages is re
 
 TEST(node, "memory is taken from the node that was named")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	_cleanup_(fclosep) FILE *maps = fopen("/proc/self/numa_maps", "re");
 	char line[1024], *end;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(alloc(&rig, DSAIO_ALLOC_NODE | DSAIO_ALLOC_SMALL, 0, BYTES, &memory));
 	CHECK_FAILS(alloc(&rig, DSAIO_ALLOC_NODE, 77, BYTES, &memory), -EINVAL, "node 77;on: 0");
 	CHECK_FAILS(alloc(&rig, DSAIO_ALLOC_NODE, UINT32_MAX, BYTES, &memory), -EINVAL,
@@ -151,10 +148,9 @@ TEST(node, "memory is taken from the node that was named")
 
 TEST(wrong_flags, "flags that exclude one another, a node without its flag, unknown flags")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	void *memory;
 
-	rig_open(&rig, NULL);
 	CHECK_FAILS(alloc(&rig, DSAIO_ALLOC_HUGE | DSAIO_ALLOC_SMALL, 0, 1, &memory), -EINVAL,
 		    "DSAIO_ALLOC_HUGE;DSAIO_ALLOC_SMALL");
 	CHECK_FAILS(alloc(&rig, 0, 1, 1, &memory), -EINVAL, "numa_node is 1;DSAIO_ALLOC_NODE");
@@ -164,10 +160,9 @@ TEST(wrong_flags, "flags that exclude one another, a node without its flag, unkn
 TEST(given_back, "memory of a kind goes back to the pool with its last buffer")
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	void *memory;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(alloc(&rig, DSAIO_ALLOC_SMALL, 0, 1, &memory));
 	CHECK_CALL(dsaio_free(rig.client, memory));
 	daemon_status(rig.daemon, &answer);

@@ -29,13 +29,12 @@ static void check_library_thread(const char *status)
 TEST(threads,
      "blocking ops start no thread, async ones one, with all signals blocked, till the end")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle *second;
 	struct dsaio_file *file;
 	uint8_t *memory = private_new(8 * MIB);
 	unsigned before, n;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 8 * MIB, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
 	before = each_thread(getpid(), NULL);
@@ -66,7 +65,7 @@ TEST(threads,
 
 TEST(submit, "submitting returns at once, whatever the size: the daemon does not move meanwhile")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	enum { N_SMALL = 1000 };
 	const size_t small = 64 * KIB, large = 64 * MIB;
 	static struct dsaio_op *ops[N_SMALL + 3];
@@ -74,7 +73,6 @@ TEST(submit, "submitting returns at once, whatever the size: the daemon does not
 	uint8_t *memory = private_new(3 * large), *many = private_new(N_SMALL * small);
 	void *pinned;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 2 * large, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
 	CHECK_CALL(dsaio_alloc(rig.client, 4096, &pinned));
@@ -138,13 +136,12 @@ static int64_t run(struct rig *rig, bool is_write, bool is_async, void *memory, 
 
 TEST_TABLE(hole, modes, "memory with a hole: -EFAULT, what is before it is done, all else goes on")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const size_t len = 8 * MIB, hole = 5 * MIB + 4096;
 	uint8_t *memory = private_new(len);
 	const char *path;
 	uint64_t done, reached;
 
-	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, len, SEED);
 	rig_file(&rig, "f", O_RDWR);

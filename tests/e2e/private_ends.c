@@ -86,12 +86,11 @@ TEST(killed, "the daemon is killed: every op ends once, whole or with -ECONNRESE
 
 TEST(killed_blocking, "the daemon is killed: blocking ops in other threads end, too")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	uint8_t *memory = private_new(64 * MIB);
 	pid_t pid;
 	int64_t r;
 
-	rig_open(&rig, NULL);
 	file_make_sparse(daemon_path(rig.daemon, "f"), 64 * MIB);
 	rig_file(&rig, "f", O_RDWR);
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, MIB, 0), MIB);
@@ -160,12 +159,11 @@ TEST(cancelled, "cancelled from another thread: each ends once, -ECANCELED or wh
 
 TEST(cancelled_waiting, "ops that wait for their turn are cancelled, too")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	uint8_t *memory = private_new(32 * MIB);
 	struct dsaio_op *first, *second, *third;
 	void *pinned;
 
-	rig_open(&rig, NULL);
 	file_make_sparse(daemon_path(rig.daemon, "f"), 32 * MIB);
 	rig_file(&rig, "f", O_RDWR);
 	CHECK_CALL(dsaio_alloc(rig.client, MIB, &pinned));

@@ -14,12 +14,11 @@
 
 TEST(files, "1,000 files of 64 KiB, then one wait")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	enum { N = 1000 };
 	static struct dsaio_file *files[N];
 	uint8_t *memory = private_new(N * 64 * KIB);
 
-	rig_open(&rig, NULL);
 	for (size_t i = 0; i < N; i++)
 		file_make_pattern(daemon_path(rig.daemon, test_text("f%zu", i)), 64 * KIB, i);
 	for (unsigned round = 0; round < 3; round++) {
@@ -236,14 +235,13 @@ TEST(little_room, "a handle of 4 entries: pinned and private ops in turn, on the
 TEST(two_handles,
      "two handles write the same bytes, private and pinned: all end, each byte is one's")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const size_t len = 4 * MIB;
 	struct dsaio_handle *other;
 	uint8_t *memory = private_new(len), *got = private_new(len);
 	struct dsaio_file *file;
 	void *pinned;
 
-	rig_open(&rig, NULL);
 	CHECK_CALL(dsaio_handle_open(rig.client, NULL, &other));
 	file_make_sparse(daemon_path(rig.daemon, "f"), len);
 	file = rig_file(&rig, "f", O_RDWR);
@@ -280,12 +278,11 @@ static const struct {
 TEST_TABLE(file_limit, file_limits,
 	   "RLIMIT_FSIZE of the program does not end it when private memory is copied")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct rlimit limit = { file_limits[row].bytes, file_limits[row].bytes };
 	uint8_t *memory = private_new(8 * MIB);
 	struct dsaio_file *file;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 8 * MIB, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
 	pattern_fill(memory, 8 * MIB, SEED + 1, 0);

@@ -143,10 +143,9 @@ static const struct {
 
 TEST_TABLE(option, options, "handle options")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
 
-	rig_open(&rig, NULL);
 	dsaio_handle_close(rig.handle);
 	rig.handle = NULL;
 	o.entries = options[row].entries;
@@ -280,12 +279,11 @@ TEST_TABLE(inherits, inherited, "a handle on two stores inherits the fields that
 /* The profile of store t; fields that are absent stay. */
 static void profile_set(const struct daemon *daemon, Wire__Profile *profile)
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	Wire__ProfileSet set = WIRE__PROFILE_SET__INIT;
 	Wire__Request request = RAW_REQUEST(PROFILE_SET, profile_set, &set);
 
-	raw_open(&raw, daemon);
 	set.name = (char *)(uintptr_t) "t";
 	set.profile = profile;
 	raw_call_ok(&raw, &request, NULL, 0, &answer);
@@ -425,10 +423,9 @@ TEST(newer, "fields of a later version were ignored without a word")
 {
 	struct later_profile profile = { DSAIO_PROFILE_INIT, 0 };
 	struct later_options asked = { DSAIO_HANDLE_OPTIONS_INIT, 0 };
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle *handle;
 
-	rig_open(&rig, NULL);
 	profile.now.size = sizeof(profile);
 	profile.now.queue_depth = 7;
 	asked.now.size = sizeof(asked);

@@ -94,13 +94,12 @@ TEST(handlers, "no call returns -EINTR while a signal handler runs again and aga
 
 TEST(times, "signals do not lengthen the time of a wait, nor end it")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	int64_t start;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), LEN, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_CALL(dsaio_alloc(rig.client, LEN, &memory));

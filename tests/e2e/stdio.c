@@ -90,10 +90,9 @@ TEST(no_socket, "connecting to a path that cannot be a socket reports that")
 
 TEST(reap_nowhere, "reaping into no array says so")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *ops[1];
 
-	rig_open(&rig, NULL);
 	CHECK_FAILS(dsaio_reap(rig.handle, NULL, 5), -EINVAL, "ops is NULL");
 	CHECK_FAILS(dsaio_reap(rig.handle, ops, 0), -EINVAL, "room for 0 ops");
 }
@@ -131,7 +130,7 @@ static void fill_leave(struct fill *fill, unsigned n)
 
 TEST(none_left, "at RLIMIT_NOFILE a call gives -EMFILE, and works when there is room again")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct rlimit limit;
 	struct fill fill = { .n = 0 };
 	struct dsaio_handle *handle;
@@ -140,7 +139,6 @@ TEST(none_left, "at RLIMIT_NOFILE a call gives -EMFILE, and works when there is 
 	const char *path;
 	void *memory;
 
-	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, 65536, SEED);
 	rig_file(&rig, "f", O_RDWR);

@@ -208,9 +208,8 @@ TEST_TABLE(stop, signals, "stop with ops in flight: the daemon drains and exits 
 
 TEST(stop_twice, "a second signal logged once more that ops complete, although it cancels them")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 
-	rig_open(&rig, NULL);
 	process_stop(rig.daemon->pid); /* so the second signal comes before the stop is over */
 	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
 	CHECK_SYS(kill(rig.daemon->pid, SIGINT));
@@ -225,11 +224,10 @@ TEST(stop_twice, "a second signal logged once more that ops complete, although i
 
 TEST(stop_idle, "stop with an idle client: it hears of it at its next call")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	void *memory;
 	int64_t r;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
 	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDWR), memory, 4096, 0), 4096);
@@ -241,13 +239,12 @@ TEST(stop_idle, "stop with an idle client: it hears of it at its next call")
 
 TEST(stop_unused, "stop with a client that has done nothing yet, or only by its own descriptors")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle *handle;
 	struct dsaio_op *taken[4];
 	uint8_t buf[4096];
 	void *memory;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
 	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDWR), buf, 4095, 1), 4095);
@@ -355,13 +352,12 @@ static const struct {
 
 TEST_TABLE(killed_fd, memories, "kill -9 makes dsaio_handle_fd readable")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *taken[4];
 	uint8_t buf[4096];
 	void *memory;
 	int fd, r;
 
-	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, 1);
 	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDWR),
@@ -380,11 +376,10 @@ TEST_TABLE(killed_fd, memories, "kill -9 makes dsaio_handle_fd readable")
 TEST(killed_fd_later,
      "dsaio_handle_fd first called after kill -9 is readable; then dsaio_reap fails")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *taken[4];
 	int fd;
 
-	rig_open(&rig, NULL);
 	daemon_kill(rig.daemon);
 	fd = (int)CHECK_CALL(dsaio_handle_fd(rig.handle));
 	CHECK(wait_readable(fd, 60000000));

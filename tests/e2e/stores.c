@@ -111,10 +111,9 @@ TEST(automatic_tmpfs, "automatic stores: tmpfs, beside the file system of anothe
 TEST(automatic_beside, "automatic stores: beside one that is configured")
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	const Wire__Store *store;
 
-	rig_open(&rig, NULL);
 	write_and_read(&rig, daemon_path(rig.daemon, "f"));
 	write_and_read(&rig, test_text("%s/f", test_dir_in("/dev/shm")));
 	store = store_at(rig.daemon, rig.daemon->store_dir, &answer);
@@ -225,11 +224,10 @@ TEST(overlay_layers,
 static void profile_set(const struct daemon *daemon, const char *name, int fd,
 			const Wire__Profile *profile, struct answer *ret_answer)
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	Wire__ProfileSet set = WIRE__PROFILE_SET__INIT;
 	Wire__Request request = RAW_REQUEST(PROFILE_SET, profile_set, &set);
 
-	raw_open(&raw, daemon);
 	set.name = (char *)(uintptr_t)name;
 	set.profile = (Wire__Profile *)(uintptr_t)profile;
 	raw_call_ok(&raw, &request, &fd, fd >= 0, ret_answer);
@@ -239,11 +237,10 @@ static void profile_set(const struct daemon *daemon, const char *name, int fd,
 static void store_get(const struct daemon *daemon, const char *name, int fd,
 		      struct answer *ret_answer)
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	Wire__StoreGet get = WIRE__STORE_GET__INIT;
 	Wire__Request request = RAW_REQUEST(STORE_GET, store_get, &get);
 
-	raw_open(&raw, daemon);
 	get.name = (char *)(uintptr_t)name;
 	raw_call_ok(&raw, &request, &fd, fd >= 0, ret_answer);
 	CHECK_EQ(ret_answer->reply->body_case, WIRE__REPLY__BODY_STORE_GET);
@@ -272,12 +269,11 @@ static Wire__Profile profile_of_depth(uint32_t queue_depth)
 /* The profile on store 1 of a handle without one. */
 static uint32_t channel_depth(const struct daemon *daemon)
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	Wire__ChannelOpen open = WIRE__CHANNEL_OPEN__INIT;
 	Wire__Request request = RAW_REQUEST(CHANNEL_OPEN, channel_open, &open);
 
-	raw_open(&raw, daemon);
 	open.handle = raw_handle(&raw);
 	open.store = 1;
 	open.entries = 16;

@@ -180,10 +180,9 @@ TEST(reap_wait_freed, "dsaio_reap_wait does not wait for ops that their owner fr
 
 TEST(reap_wait_wrong, "dsaio_reap_wait refuses min and max that make no sense")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *taken[N];
 
-	rig_open(&rig, NULL);
 	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 0, N, -1), -EINVAL, "0 of 64");
 	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 3, 2, -1), -EINVAL, "3 of 2");
 	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, 0, -1), -EINVAL, "0 ops");

@@ -258,7 +258,7 @@ static const struct {
 
 TEST_TABLE(stop, stopped, "a write is stopped: what a neighbour wrote behind it stays")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	_cleanup_(guarded_free) struct guarded memory = { 0 };
 	/* One small block at a time, so that there is much to stop. */
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
@@ -269,7 +269,6 @@ TEST_TABLE(stop, stopped, "a write is stopped: what a neighbour wrote behind it 
 	uint64_t size;
 	const char *path;
 
-	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, 4096, SEED_OURS);
 	neighbour_start(stopped[row].kind, rig.daemon, path, len);

@@ -56,11 +56,10 @@ static const struct {
 
 TEST_TABLE(c11_library, profiles, "C11 profile out of range, in the library")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
 	struct dsaio_handle *handle;
 
-	rig_open(&rig, NULL);
 	beside_start(rig.daemon);
 	profile.block_size = profiles[row].block_size;
 	profile.queue_depth = profiles[row].queue_depth;
@@ -128,10 +127,9 @@ FAULT(c11_options, "C11 handle options out of range: weight, class, entries")
 FAULT(c11_entries, "C11 channel entries out of range are granted within the limits")
 {
 	static const uint32_t wanted[] = { 0, 1, 5, 4096, 5000, UINT32_MAX };
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	struct raw_file file;
 
-	raw_open(&raw, daemon);
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	raw_file(&raw, daemon_path(daemon, "f"), O_RDONLY, &file);
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
@@ -414,12 +412,11 @@ static rlim_t lowest_free(pid_t pid)
 
 TEST(c12_named, "C12 the daemon's descriptors exhausted: the message names it, limit and cure")
 {
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct rlimit limit, before;
 	void *memory;
 	int r = 0;
 
-	rig_open(&rig, NULL);
 	CHECK_SYS(prlimit(rig.daemon->pid, RLIMIT_NOFILE, NULL, &before));
 	limit = before;
 	/* A worker of the daemon may close a descriptor of its own after we looked: then there is room

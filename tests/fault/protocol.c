@@ -62,13 +62,12 @@ FAULT(c1_range, "C1 a range of versions that has ours, and unknown features, is 
 
 FAULT(c1_device, "C1 GPU memory is refused with the reason, unless Hello has granted it")
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	Wire__DeviceImport import = WIRE__DEVICE_IMPORT__INIT;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import);
 	uint8_t bytes[64] = { 0 };
 	struct raw_slab slab;
 
-	raw_open(&raw, daemon);
 	import.uuid = (ProtobufCBinaryData){ 16, bytes };
 	import.size_bytes = 4096;
 	raw_call_fails(&raw, &request, NULL, 0, -EINVAL, "IPC handle of 0 bytes;64");
@@ -152,13 +151,12 @@ static void send_body(struct raw *raw, const void *body, uint32_t len)
 
 FAULT(c2_unknown, "C2 unknown message: -EOPNOTSUPP, and the session lives")
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	/* seq = 7; a field 900 of bytes, as a later protocol may have it */
 	static const uint8_t body[] = { 0x08, 7, 0xa2, 0x38, 2, 0x08, 1 };
 	struct raw_slab slab;
 
-	raw_open(&raw, daemon);
 	send_body(&raw, body, sizeof(body));
 	raw_receive(&raw, &answer);
 	CHECK(answer.reply);
@@ -170,11 +168,10 @@ FAULT(c2_unknown, "C2 unknown message: -EOPNOTSUPP, and the session lives")
 
 FAULT(c2_empty, "C2 a request without a body: -EOPNOTSUPP, and the session lives")
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	Wire__Request request = WIRE__REQUEST__INIT;
 	struct raw_slab slab;
 
-	raw_open(&raw, daemon);
 	raw_call_fails(&raw, &request, NULL, 0, -EOPNOTSUPP, "");
 	raw_slab(&raw, 4096, &slab);
 	raw_slab_unmap(&slab);
@@ -182,12 +179,11 @@ FAULT(c2_empty, "C2 a request without a body: -EOPNOTSUPP, and the session lives
 
 FAULT(c2_extra, "C2 unknown fields within a known message are ignored")
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	/* seq = 9; slab_new { size_bytes = 4096; field 15: 3 } */
 	static const uint8_t body[] = { 0x08, 9, 0x5a, 5, 0x08, 0x80, 0x20, 0x78, 3 };
 
-	raw_open(&raw, daemon);
 	send_body(&raw, body, sizeof(body));
 	raw_receive(&raw, &answer);
 	CHECK(answer.reply);
@@ -411,12 +407,11 @@ TEST(c3_mutated, "C3 two thousand good requests with random bytes changed")
 
 FAULT(c4_missing, "C4 descriptor missing: FileAdd without one is refused, the session lives")
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	Wire__FileAdd file_add = WIRE__FILE_ADD__INIT;
 	Wire__Request request = RAW_REQUEST(FILE_ADD, file_add, &file_add);
 	struct raw_file file;
 
-	raw_open(&raw, daemon);
 	file_add.name = (char *)(uintptr_t) "weights.bin";
 	raw_call_refused(&raw, &request, NULL, 0, "descriptor");
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
@@ -425,7 +420,7 @@ FAULT(c4_missing, "C4 descriptor missing: FileAdd without one is refused, the se
 
 FAULT(c4_too_many, "C4 too many descriptors: refused, none is kept, the session lives")
 {
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	Wire__FileAdd file_add = WIRE__FILE_ADD__INIT;
 	Wire__Status status = WIRE__STATUS__INIT;
 	Wire__Request add = RAW_REQUEST(FILE_ADD, file_add, &file_add);
@@ -433,7 +428,6 @@ FAULT(c4_too_many, "C4 too many descriptors: refused, none is kept, the session 
 	struct usage before;
 	int fds[4];
 
-	raw_open(&raw, daemon);
 	file_make_pattern(daemon_path(daemon, "f"), 4096, 1);
 	for (unsigned i = 0; i < 4; i++)
 		fds[i] = open_direct(daemon_path(daemon, "f"), O_RDONLY);
