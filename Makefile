@@ -270,7 +270,7 @@ $(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
 # ---- try, test, measure ----
 
 .PHONY: demo check check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune check-gpu bench \
-	bench-python bench-deepspeed bench-full asan ubsan tsan valgrind fuzz model ring-mutants
+	bench-python bench-deepspeed asan ubsan tsan valgrind fuzz model ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
 	@BUILD=$(BUILD) tests/demo.sh
@@ -303,11 +303,6 @@ bench-deepspeed: deps-python ## measure ZeRO-Infinity beside DeepSpeed's own op 
 	@$(MAKE) --no-print-directory all $(BUILD)/bench
 	@BUILD=$(BUILD) DEEPSPEED_VENV=$(DEEPSPEED_VENV) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache \
 		$(strip $(PYTHON)) tests/bench/zero_infinity.py $(if $(BENCH_JSON),--json $(BENCH_JSON))
-
-bench-full: ## measure at all sizes, depths and numbers of processes: hours [BENCH_JSON=FILE BENCH_PART=OPTIONS]
-	@$(call install_packages,$(PACKAGES) fio)
-	@$(MAKE) --no-print-directory all $(BUILD)/bench
-	@BUILD=$(BUILD) $(BUILD)/bench full $(if $(BENCH_JSON),--json $(BENCH_JSON)) $(BENCH_PART)
 
 asan: ## run all tests with the address sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address check

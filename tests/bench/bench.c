@@ -27,7 +27,6 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/files.h"
-#include "tests/bench/full.h"
 #include "tests/bench/replay.h"
 #include "tests/bench/side.h"
 
@@ -865,7 +864,6 @@ static int usage(FILE *f, int status)
 {
 	fprintf(f,
 		"usage: bench [MEASURE]...\n"
-		"   or: bench full [OPTION]... (bench full --help)\n"
 		"   or: bench replay FILE PASSES (for zero_infinity.py)\n"
 		"Measures dsaiod beside fio, libaio and DeepNVMe's algorithm; without MEASURE, all "
 		"but\nthose marked, in about five minutes:\n");
@@ -886,8 +884,6 @@ int main(int argc, char **argv)
 	struct bench b = { .local.fd = -1 };
 	int r;
 
-	if (argc > 1 && strcmp(argv[1], "full") == 0)
-		return full_main(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "replay") == 0)
 		return replay_main(argc - 1, argv + 1);
 	for (int i = 1; i < argc; i++) {

@@ -17,7 +17,7 @@
 #define CHOICE_ROUNDS 2
 /*
  * The corners of what DeepNVMe's users try: blocks of 1 and 8 MiB, 1 and 8 threads; depth 32,
- * overlapping.  make bench-full has all 64 points of its sweep.
+ * overlapping.
  */
 #define DEEPNVME_POINTS 4
 struct dsaio_profile deepnvme_point(unsigned i);

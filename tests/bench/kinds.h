@@ -6,8 +6,6 @@
 
 /* side_ours.c */
 int ours_pinned_open(struct side *side);
-int ours_imported_open(struct side *side);
-int ours_private_open(struct side *side);
 int ours_not_spinning_open(struct side *side);
 int ours_spinning_open(struct side *side);
 int ours_side_run(struct side *side, struct result *ret_result);

@@ -63,8 +63,6 @@ struct side {
 
 struct side_kind {
 	const char *name;
-	const char *what;   /* a line for --help */
-	bool is_on_request; /* bench full measures it only if it is named */
 	/* 0, or a negative errno and side->why; -EOPNOTSUPP: this point is not for that kind. */
 	int (*open)(struct side *side);
 	int (*run)(struct side *side, struct result *ret_result);
@@ -73,8 +71,7 @@ struct side_kind {
 	int (*command)(const struct point *point, char *ret_text, size_t size);
 };
 
-/* All kinds, ours first; ended by a NULL name. */
-extern const struct side_kind side_kinds[];
+/* NULL: there is none. */
 const struct side_kind *side_kind_find(const char *name);
 
 /* The daemon that ours starts: a whole path.  Must be set before ours is opened. */

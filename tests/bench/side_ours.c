@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/queue.h>
 #include <unistd.h>
 
@@ -21,8 +20,6 @@
 #include "tests/bench/kinds.h"
 #include "tests/bench/process.h"
 
-enum memory { MEMORY_PINNED, MEMORY_IMPORTED, MEMORY_PRIVATE };
-
 /* Far above a read's time: a wait that may spin so long never sleeps while one is in flight. */
 #define SPIN_USEC 1000
 #define SPIN_CONFIG "[daemon]\nspin_usec = 1000\n"
@@ -31,7 +28,6 @@ enum memory { MEMORY_PINNED, MEMORY_IMPORTED, MEMORY_PRIVATE };
 struct ours {
 	struct private_daemon daemon;
 	struct crew *crew;
-	enum memory memory;
 	int64_t spin_usec; /* of the clients' handles; -1: the default */
 };
 
@@ -52,7 +48,6 @@ struct client {
 	struct dsaio_file *file;
 	char *memory;
 	uint64_t memory_bytes;
-	enum memory kind;
 	struct offsets offsets;
 	struct flying *flying;
 	struct dsaio_op **ended; /* room for dsaio_reap() */
@@ -66,36 +61,16 @@ static int client_failed(int r, const char *what, char *why, size_t size)
 	return r < 0 ? r : -EIO;
 }
 
-static int client_import(struct client *c)
-{
-	_cleanup_(closep) int fd = memfd_create("bench", MFD_CLOEXEC);
-	void *map;
-
-	if (fd < 0 || ftruncate(fd, (off_t)c->memory_bytes) < 0)
-		return -errno;
-	map = mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	c->memory = map;
-	return dsaio_import(c->client, fd, 0, c->memory_bytes, map);
-}
-
 static int client_memory(struct client *c)
 {
 	void *memory;
-	int r;
+	int r = dsaio_alloc(c->client, c->memory_bytes, &memory);
 
-	if (c->kind == MEMORY_PRIVATE)
-		return memory_new(c->memory_bytes, &c->memory);
-	if (c->kind == MEMORY_IMPORTED)
-		r = client_import(c);
-	else {
-		r = dsaio_alloc(c->client, c->memory_bytes, &memory);
-		c->memory = r == 0 ? memory : NULL;
-	}
-	if (r == 0)
-		memory_fill(c->memory, c->memory_bytes);
-	return r;
+	if (r < 0)
+		return r;
+	c->memory = memory;
+	memory_fill(c->memory, c->memory_bytes);
+	return 0;
 }
 
 static void client_close(void *state)
@@ -108,10 +83,6 @@ static void client_close(void *state)
 	if (c->file)
 		dsaio_file_close(c->file);
 	dsaio_disconnect(c->client);
-	if (c->kind == MEMORY_PRIVATE)
-		free(c->memory);
-	else if (c->kind == MEMORY_IMPORTED && c->memory)
-		(void)munmap(c->memory, c->memory_bytes); /* it is a mapping */
 	free(c->flying);
 	free(c->ended);
 	free(c);
@@ -135,7 +106,6 @@ static int client_open(const struct point *point, unsigned index, const void *ar
 	if (!c)
 		return -ENOMEM;
 	c->point = *point;
-	c->kind = ours->memory;
 	c->memory_bytes = point_memory_bytes(point);
 	c->flying = calloc(n, sizeof(*c->flying));
 	c->ended = calloc(n, sizeof(struct dsaio_op *));
@@ -277,7 +247,7 @@ static const struct crew_member client_member = { client_open, client_run, clien
 
 /* ---- the side ---- */
 
-static int ours_open(struct side *side, enum memory memory, int64_t spin_usec, const char *config)
+static int ours_open(struct side *side, int64_t spin_usec, const char *config)
 {
 	static unsigned n_opened; /* several may be open in one directory */
 	struct ours *ours = calloc(1, sizeof(*ours));
@@ -287,7 +257,6 @@ static int ours_open(struct side *side, enum memory memory, int64_t spin_usec, c
 	if (!ours)
 		return -ENOMEM;
 	side->state = ours;
-	ours->memory = memory;
 	ours->spin_usec = spin_usec;
 	(void)snprintf(name, sizeof(name), "d%u", n_opened++);
 	r = private_daemon_start(&ours->daemon, side_daemon_program, side->point.dir, name, config);
@@ -301,27 +270,17 @@ static int ours_open(struct side *side, enum memory memory, int64_t spin_usec, c
 
 int ours_pinned_open(struct side *side)
 {
-	return ours_open(side, MEMORY_PINNED, -1, "");
-}
-
-int ours_imported_open(struct side *side)
-{
-	return ours_open(side, MEMORY_IMPORTED, -1, "");
-}
-
-int ours_private_open(struct side *side)
-{
-	return ours_open(side, MEMORY_PRIVATE, -1, "");
+	return ours_open(side, -1, "");
 }
 
 int ours_not_spinning_open(struct side *side)
 {
-	return ours_open(side, MEMORY_PINNED, 0, "");
+	return ours_open(side, 0, "");
 }
 
 int ours_spinning_open(struct side *side)
 {
-	return ours_open(side, MEMORY_PINNED, SPIN_USEC, SPIN_CONFIG);
+	return ours_open(side, SPIN_USEC, SPIN_CONFIG);
 }
 
 int ours_side_run(struct side *side, struct result *ret_result)
