@@ -1,4 +1,4 @@
-/* bench small: the points, the bars of rows; and the engines in this process, on a real file. */
+/* bench small: the points and figures; and the engines in this process, on a real file. */
 #include "tests/bench/report.h"
 #include "tests/bench/small_rows.h"
 #include "tests/unit/suite.h"
@@ -10,9 +10,6 @@
 
 #include "proto/util/cleanup.h"
 #include "tests/bench/files.h"
-
-/* Longer names would move the table's columns. */
-#define NAME_WIDTH 46
 
 TEST(each_point_comes_once_and_is_read_and_written)
 {
@@ -36,87 +33,6 @@ TEST(each_point_comes_once_and_is_read_and_written)
 	}
 	ck_assert_uint_eq(n_writes, SMALL_POINTS / 2);
 	ck_assert_uint_eq(n_large, 4);
-}
-
-TEST(rows_have_names_of_their_own_and_fit_into_the_table)
-{
-	static char names[SMALL_ROWS + 1][SMALL_NAME_BYTES];
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < SMALL_POINTS; i++) {
-		struct point point;
-
-		small_rows_point(i, "/disk", &point);
-		for (unsigned way = 0; way < SMALL_WAYS; way++) {
-			for (unsigned figure = 0; figure < SMALL_FIGURES; figure++) {
-				struct row row;
-
-				if (!small_has_way(&point, way) || !small_has_row(way, figure))
-					continue;
-				ck_assert_uint_lt(n, SMALL_ROWS);
-				small_row(&point, way, figure, names[n], &row);
-				ck_assert_str_eq(row.name, names[n]);
-				ck_assert_uint_le(strlen(row.name), NAME_WIDTH);
-				for (unsigned j = 0; j < n; j++)
-					ck_assert_str_ne(names[j], names[n]);
-				n++;
-			}
-		}
-	}
-	ck_assert_uint_eq(n, SMALL_ROWS);
-	ck_assert_str_eq(names[0], "4K read, 1 x 1: IOPS");
-}
-
-TEST(each_way_has_a_side)
-{
-	for (unsigned way = 0; way < SMALL_WAYS; way++)
-		ck_assert_ptr_nonnull(side_kind_find(small_side(way)));
-}
-
-static const struct {
-	unsigned n_clients, depth;
-	enum small_way way;
-	enum small_figure figure;
-	double bar; /* 0: none */
-} bars[] = {
-	{ 1, 8, SMALL_OURS, SMALL_IOPS, 0.90 },	     { 1, 32, SMALL_OURS, SMALL_IOPS, 0.95 },
-	{ 1, 128, SMALL_OURS, SMALL_IOPS, 0.95 },    { 4, 8, SMALL_OURS, SMALL_IOPS, 0.95 },
-	{ 32, 1, SMALL_OURS, SMALL_IOPS, 0.95 },     { 1, 1, SMALL_OURS, SMALL_IOPS, 0 },
-	{ 1, 1, SMALL_OURS, SMALL_MEAN, 1.45 },	     { 1, 1, SMALL_SPINNING, SMALL_MEAN, 0.9 },
-	{ 1, 1, SMALL_NOT_SPINNING, SMALL_MEAN, 0 }, { 32, 1, SMALL_OURS, SMALL_MEAN, 0 },
-	{ 1, 1, SMALL_OURS, SMALL_P99, 1.2 },	     { 16, 4, SMALL_OURS, SMALL_P99, 1.2 },
-	{ 1, 1, SMALL_OURS, SMALL_CPU, 1.6 },	     { 32, 1, SMALL_OURS, SMALL_CPU, 1.6 },
-	{ 1, 8, SMALL_OURS, SMALL_CPU, 1.4 },	     { 16, 4, SMALL_OURS, SMALL_CPU, 1.4 },
-	{ 1, 1, SMALL_NOT_SPINNING, SMALL_CPU, 0 },  { 1, 1, SMALL_SPINNING, SMALL_CPU, 0 },
-	{ 1, 8, SMALL_OURS, SMALL_CPU_DAEMON, 0 },   { 1, 8, SMALL_URING, SMALL_IOPS, 0 },
-	{ 1, 8, SMALL_URING, SMALL_CPU, 0 },	     { 1, 8, SMALL_OURS, SMALL_SLEEPS, 0 },
-};
-
-TEST_TABLE(bars_follow_from_the_point_and_the_way, bars)
-{
-	const struct point point = { .op_bytes = 4096,
-				     .n_processes = bars[_i].n_clients,
-				     .depth = bars[_i].depth };
-	char name[SMALL_NAME_BYTES];
-	struct row row;
-
-	small_row(&point, bars[_i].way, bars[_i].figure, name, &row);
-	ck_assert_msg(row.has_no_bar == (bars[_i].bar == 0), "%s", name);
-	ck_assert_msg(row.bar == bars[_i].bar, "%s: %f", name, row.bar);
-	ck_assert_msg(row.is_higher_better == (bars[_i].figure == SMALL_IOPS), "%s", name);
-}
-
-TEST(only_one_client_with_one_op_spins_and_sleeps_on_request)
-{
-	struct point point = { .n_processes = 1, .depth = 1 };
-
-	ck_assert(small_has_way(&point, SMALL_NOT_SPINNING));
-	ck_assert(small_has_way(&point, SMALL_SPINNING));
-	point.n_processes = 32;
-	ck_assert(!small_has_way(&point, SMALL_NOT_SPINNING));
-	point = (struct point){ .n_processes = 1, .depth = 8 };
-	ck_assert(!small_has_way(&point, SMALL_SPINNING));
-	ck_assert(small_has_way(&point, SMALL_OURS) && small_has_way(&point, SMALL_URING));
 }
 
 TEST(figures_are_of_an_op)
