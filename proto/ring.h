@@ -49,20 +49,15 @@ enum ring_opcode {
 	RING_OP_FDATASYNC = 4,
 };
 
-/* A feature bit of Hello: the daemon knows grow_end.  Without it, that word must be 0. */
-#define RING_FEATURE_GROW UINT64_C(1)
+/*
+ * The feature bits of Hello.  1, 2, 4 and 16 are reserved: builds from before the first release had
+ * them for grow_end, for absent fields of a profile, for pages and node of SlabNew, and for GpuRates.
+ */
 
-/* Another: fields of a profile can be absent, and ChannelOpenReply has a profile (dsaio.proto). */
-#define RING_FEATURE_INHERIT UINT64_C(2)
-
-/* Another: SlabNew can have pages and a node. */
-#define RING_FEATURE_PLACE UINT64_C(4)
-
-/* Another: DeviceImport makes slabs of GPU memory. */
+/* DeviceImport makes slabs of GPU memory. */
 #define RING_FEATURE_DEVICE UINT64_C(8)
 
-/* Another: FileGpu says whether a file's ops can name GPU memory.  Builds from before it was removed know 16 as
-   GpuRates. */
+/* FileGpu says whether a file's ops can name GPU memory.  RING_FEATURE_DEVICE is granted only with it. */
 #define RING_FEATURE_GPU_FILE UINT64_C(32)
 
 /* A slot of the submission ring. */

@@ -329,8 +329,6 @@ struct dsaio_handle_options {
  * Returns 0, or
  *   -EINVAL   a value is out of range; the message names value and limit
  *   -E2BIG    options or profile set a field that this version of the library does not know
- *   -EOPNOTSUPP  some fields of the profile are inherited and some not, and the daemon is of an older
- *             version, which knows profiles only as a whole
  *   -EMFILE   the client, or its user, has as many handles as it may have, or this process
  *             as many descriptors (RLIMIT_NOFILE)
  * Ownership: *ret_handle is the caller's, for dsaio_handle_close().
@@ -383,8 +381,7 @@ struct dsaio_granted {
  * *ret_granted: how much of it the store grants.
  * Both are filled in as by dsaio_handle_profile(), and may be NULL.
  * Returns 0, or -EINVAL (a size smaller than the first version's), -EBADF (file belongs to another
- *   client), -EOPNOTSUPP (the daemon is of an older version, which does not report it), or as the first
- *   op of a handle on a store: -EAGAIN, -EMFILE.
+ *   client), or as the first op of a handle on a store: -EAGAIN, -EMFILE.
  * Threads: any.
  */
 int dsaio_handle_profile_on(struct dsaio_handle *handle, struct dsaio_file *file,
@@ -440,8 +437,8 @@ struct dsaio_alloc_options {
  *            no memory: the message names those that have
  *   -ENOMEM  also with HUGE, where the host has not enough huge pages: the message says how many are
  *            free, and how to get more (vm.nr_hugepages).  Transparent ones need Linux 6.1 here.
- *   -EOPNOTSUPP  the daemon is configured to use no huge pages, is not allowed to choose a node (in a
- *            container), or is of an older version, which knows neither
+ *   -EOPNOTSUPP  the daemon is configured to use no huge pages, or is not allowed to choose a node (in a
+ *            container)
  * Memory with such flags is cut from slabs of its own: small buffers of many kinds cost more of the pool.
  * Blocks for up to wait_usec.
  */

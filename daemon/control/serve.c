@@ -12,9 +12,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Features of Hello that this daemon always has. */
-#define FEATURES (RING_FEATURE_GROW | RING_FEATURE_INHERIT | RING_FEATURE_PLACE)
-
 /* ---- replies ---- */
 
 static uint8_t *reply_pack(const Wire__Reply *reply, size_t *ret_len)
@@ -214,11 +211,9 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 /* A client that does not ask whether cuFile takes a file would have ops fail: it copies. */
 static uint64_t hello_features(const Wire__Hello *hello, const struct gpu_path *path)
 {
-	uint64_t features = FEATURES;
-
 	if (path->can_import && (hello->features & RING_FEATURE_GPU_FILE))
-		features |= RING_FEATURE_DEVICE | RING_FEATURE_GPU_FILE;
-	return features;
+		return hello->features & (RING_FEATURE_DEVICE | RING_FEATURE_GPU_FILE);
+	return 0;
 }
 
 /* Why ops on GPU memory go as they do. */
@@ -248,7 +243,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
-	ours.features = hello->features & hello_features(hello, &path);
+	ours.features = hello_features(hello, &path);
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->config->client_limit[QUOTA_POOL_BYTES];

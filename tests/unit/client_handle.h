@@ -31,7 +31,6 @@ static inline void handle_setup(void)
 	client.conn = &conn;
 	client.n_cpus = 1;
 	conn.path = (char *)(uintptr_t) "test"; /* only read */
-	conn.facts.features = RING_FEATURE_GROW;
 	buffers_init(&client.buffers, &conn, NULL);
 	ck_assert_int_eq(buffers_import(&client.buffers, memory, sizeof(memory), SLAB), 0);
 	channel.store = STORE;

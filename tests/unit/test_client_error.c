@@ -31,9 +31,6 @@ static const struct {
 	{ { "pread", "/x/y", 0, 4096, 0, EIO, NULL, -1, "/run/d.log" },
 	  "pread of 4096 bytes at 0 from /x/y failed after 0 bytes: Input/output error: see the "
 	  "daemon's log (/run/d.log)" },
-	{ { "pwrite", "/x/y", 0, 4096, 0, EOPNOTSUPP, NULL, -1, "" },
-	  "pwrite of 4096 bytes at 0 to /x/y failed after 0 bytes: Operation not supported: see the "
-	  "daemon's log" },
 	{ { "pwrite", "/x/y", 0, 4096, 0, EROFS, NULL, -1, "/run/d.log" },
 	  "pwrite of 4096 bytes at 0 to /x/y failed after 0 bytes: Read-only file system: the file "
 	  "system is mounted read-only" },

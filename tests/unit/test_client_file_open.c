@@ -95,7 +95,6 @@ static void open_setup(void)
 	memset(&d, 0, sizeof(d));
 	d.fd = daemon_end_connect(&conn);
 	conn.facts.max_files = 1000;
-	conn.facts.features = RING_FEATURE_GPU_FILE;
 	conn.file_board = board;
 	client.guard = &guard;
 	client.conn = &conn;
@@ -295,17 +294,6 @@ TEST_TABLE(a_refusal_that_may_end_is_kept_for_a_pause_at_most, for_now)
 	d.gpu_error = 0;
 	ck_assert_int_eq(ask(file, &why), 0);
 	ck_assert_int_eq(ask(file, &why), 0);
-}
-
-TEST(a_daemon_that_knows_no_such_question_is_not_asked)
-{
-	struct dsaio_file *file;
-	char *why;
-
-	conn.facts.features = 0;
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
-	ck_assert_int_eq(ask(file, &why), 0);
-	ck_assert_uint_eq(d.n_asked, 0);
 }
 
 static void *ask_main(void *arg)

@@ -190,7 +190,7 @@ static int print_gpus(const Wire__Gpus *gpus)
 	return 0;
 }
 
-/* An upgrade leaves the daemon running.  One without a build id is older than this program. */
+/* An upgrade leaves the daemon running.  A program that was linked without a build id shows none. */
 static void print_program(const struct ctl *ctl, const Wire__StatusReply *status)
 {
 	char up[UNITS_TEXT_BYTES];

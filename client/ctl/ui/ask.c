@@ -206,12 +206,6 @@ int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *s
 
 	if (r != CTL_OK)
 		return r;
-	if (profile && profile->absent &&
-	    !(conn_facts(client_conn(*client)).features & RING_FEATURE_INHERIT))
-		return ctl_fail(ctl,
-				"the daemon (version %s) sets profiles only as a whole: name all "
-				"five values, or install a newer daemon",
-				conn_facts(client_conn(*client)).daemon_version);
 	set.profile = profile;
 	request.body_case = WIRE__REQUEST__BODY_PROFILE_SET;
 	request.profile_set = &set;

@@ -49,11 +49,9 @@ static int check_alloc_options(const struct dsaio_alloc_options *o)
 	return 0;
 }
 
-static int get_place(const struct dsaio_client *client, const struct dsaio_alloc_options *o,
-		     struct slab_place *ret_place)
+static struct slab_place get_place(const struct dsaio_alloc_options *o)
 {
 	struct slab_place place = SLAB_ANYWHERE;
-	const struct conn_facts facts = conn_facts(client->conn);
 
 	if (o->flags & DSAIO_ALLOC_HUGE)
 		place.pages = WIRE__PAGES__PAGES_HUGE;
@@ -61,15 +59,7 @@ static int get_place(const struct dsaio_client *client, const struct dsaio_alloc
 		place.pages = WIRE__PAGES__PAGES_SMALL;
 	place.has_node = o->flags & DSAIO_ALLOC_NODE;
 	place.node = o->numa_node;
-	if (!slab_place_is(&place, &SLAB_ANYWHERE) && !(facts.features & RING_FEATURE_PLACE))
-		return error_fail(
-			-EOPNOTSUPP,
-			"alloc: the daemon (version %s) does not know huge pages and NUMA "
-			"nodes of an allocation: leave these flags out, or install a newer "
-			"daemon",
-			facts.daemon_version);
-	*ret_place = place;
-	return 0;
+	return place;
 }
 
 /*
@@ -117,9 +107,10 @@ int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
 		r = sized_read("alloc", &SIZED_ALLOC_OPTIONS, options, &o);
 	if (r == 0)
 		r = check_alloc_options(&o);
-	if (r == 0)
-		r = get_place(client, &o, &place);
-	return r < 0 ? r : alloc_wait(client, bytes, &o, &place, ret_memory);
+	if (r < 0)
+		return r;
+	place = get_place(&o);
+	return alloc_wait(client, bytes, &o, &place, ret_memory);
 }
 
 int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)

@@ -125,11 +125,6 @@ int dsaio_handle_profile_on(struct dsaio_handle *handle, struct dsaio_file *file
 	r = client_check_alive(handle->client, "handle_profile_on");
 	if (r < 0)
 		return r;
-	if (!(conn_facts(handle->client->conn).features & RING_FEATURE_INHERIT))
-		return error_fail(-EOPNOTSUPP,
-				  "handle_profile_on: the daemon (version %s) does not report it: "
-				  "install a newer daemon",
-				  conn_facts(handle->client->conn).daemon_version);
 	r = handle_channel(handle, file->session.store, &channel);
 	if (r < 0)
 		return r;

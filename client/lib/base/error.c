@@ -96,9 +96,7 @@ void error_op_text(const struct error_op *op, char *text, size_t size)
 		if (advices[i].error == op->error && !(advices[i].is_of_host && op->log_place))
 			advice = advices[i].advice;
 	if (!advice && op->log_place) {
-		(void)snprintf(log, sizeof(log), "see the daemon's log%s%s%s",
-			       *op->log_place ? " (" : "", op->log_place,
-			       *op->log_place ? ")" : "");
+		(void)snprintf(log, sizeof(log), "see the daemon's log (%s)", op->log_place);
 		advice = log;
 	}
 	if (op->error == ECONNRESET) {

@@ -29,8 +29,8 @@ struct error_op {
 	int error;	     /* positive errno */
 	const char *because; /* why, if errno's text does not say it; or NULL */
 	int64_t file_size;   /* a write that extends: how long the file is now; -1: not said */
-	/* The daemon's cuFile moved its bytes, so the daemon's log has the cause: where that is, or ""
-	   if the daemon did not say.  NULL: all others. */
+	/* The daemon's cuFile moved its bytes, so the daemon's log has the cause: where that is.  NULL:
+	   all others. */
 	const char *log_place;
 };
 

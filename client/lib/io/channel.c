@@ -88,9 +88,11 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	channel->block_size = reply->channel_open->block_size;
 	channel->queue_depth = reply->channel_open->queue_depth;
 	channel->lanes = reply->channel_open->lanes;
-	if (reply->channel_open->profile) /* an older daemon does not report it */
+	r = n_fds == 3 && reply->channel_open->profile
+		    ? channel_map(channel, reply->channel_open->entries, fds)
+		    : -EPROTO;
+	if (r == 0)
 		channel->profile = profile_from_wire(reply->channel_open->profile);
-	r = n_fds == 3 ? channel_map(channel, reply->channel_open->entries, fds) : -EPROTO;
 	if (n_fds == 3)
 		channel->doorbell_fd = TAKE_FD(fds[1]);
 	for (unsigned i = 0; i < n_fds; i++)

@@ -205,8 +205,6 @@ int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end)
 	/* The kernel knows only the daemon's limit. */
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
 		return -EFBIG;
-	/* A daemon of an earlier version lets the blocks extend the file, which is slower. */
-	if (conn_facts(file->client->conn).features & RING_FEATURE_GROW)
-		*ret_grow_end = end;
+	*ret_grow_end = end;
 	return 0;
 }

@@ -11,19 +11,15 @@
 /* Returns 0 or a negative errno, with a message. */
 static int ask(const struct dsaio_file *file, const CUuuid *uuid)
 {
-	struct dsaio_conn *conn = file->client->conn;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileGpu body = WIRE__FILE_GPU__INIT;
 
-	/* An older daemon copies the bytes of such files itself. */
-	if (!(conn_facts(conn).features & RING_FEATURE_GPU_FILE))
-		return 0;
 	body.file = file->session.id;
 	body.uuid = (ProtobufCBinaryData){ sizeof(uuid->bytes), /* only read */
 					   (uint8_t *)(uintptr_t)uuid->bytes };
 	request.body_case = WIRE__REQUEST__BODY_FILE_GPU;
 	request.file_gpu = &body;
-	return conn_call(conn, "GPU memory", &request, NULL, 0, NULL, NULL, NULL);
+	return conn_call(file->client->conn, "GPU memory", &request, NULL, 0, NULL, NULL, NULL);
 }
 
 /* Under gpu.lock, as all of the below.  error: one that may pass.  Takes why. */

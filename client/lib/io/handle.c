@@ -157,17 +157,10 @@ static int daemon_open(struct dsaio_handle *handle)
 	Wire__HandleOpen body = WIRE__HANDLE_OPEN__INIT;
 	Wire__Profile profile = WIRE__PROFILE__INIT;
 	const struct partial_profile *asked = &handle->settings.profile;
-	const struct conn_facts facts = conn_facts(handle->client->conn);
 	int fds[FRAME_FDS_MAX];
 	unsigned n_fds = 0;
 	int r;
 
-	if (asked->given && asked->given != PROFILE_ALL && !(facts.features & RING_FEATURE_INHERIT))
-		return error_fail(
-			-EOPNOTSUPP,
-			"handle_open: the daemon (version %s) cannot inherit single fields of a "
-			"profile: set all five or none, or install a newer daemon",
-			facts.daemon_version);
 	if (asked->given) {
 		partial_to_wire(asked, &profile);
 		body.profile = &profile;

@@ -47,9 +47,7 @@
 
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
-#define CONN_FEATURES                                                                          \
-	(RING_FEATURE_GROW | RING_FEATURE_INHERIT | RING_FEATURE_PLACE | RING_FEATURE_DEVICE | \
-	 RING_FEATURE_GPU_FILE)
+#define CONN_FEATURES (RING_FEATURE_DEVICE | RING_FEATURE_GPU_FILE)
 
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
 #define CONN_SILENT_MSEC 30000u
@@ -68,8 +66,8 @@ struct conn_facts {
 	uint32_t max_files;
 	char daemon_version[64];
 	Wire__GpuPath gpu_path; /* of ops on GPU memory, ... */
-	char gpu_why[256];   /* ... and the daemon's reason; "": an older one's, which has none */
-	char log_place[256]; /* of the daemon; "": an older one's */
+	char gpu_why[256];	/* ... and the daemon's reason */
+	char log_place[256];	/* of the daemon */
 };
 
 /* A descriptor that shows the end of the session. */

@@ -60,10 +60,7 @@ void gpu_memory_init(struct gpu_memory *gpu, struct dsaio_conn *conn, bool is_di
 			  (facts.gpu_path != WIRE__GPU_PATH__GPU_COPY || is_direct_only);
 	gpu->must_import = facts.gpu_path == WIRE__GPU_PATH__GPU_DIRECT || is_direct_only;
 	gpu->is_programs_wish = facts.gpu_path != WIRE__GPU_PATH__GPU_DIRECT;
-	(void)snprintf(gpu->why, sizeof(gpu->why), "%s",
-		       *facts.gpu_why
-			       ? facts.gpu_why
-			       : "the daemon is of an older version, which uses no GPU memory");
+	(void)snprintf(gpu->why, sizeof(gpu->why), "%s", facts.gpu_why);
 	(void)pthread_mutex_init(&gpu->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_cond_init(&gpu->changed, NULL);
 }

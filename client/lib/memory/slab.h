@@ -21,7 +21,7 @@ struct slab_name {
 
 struct allocation_handle;
 
-/* Where the memory of a slab has to be.  Anything but zeros needs RING_FEATURE_PLACE. */
+/* Where the memory of a slab has to be.  */
 struct slab_place {
 	Wire__Pages pages;
 	bool has_node;
