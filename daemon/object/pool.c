@@ -21,10 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The processor time that huge pages may take: 2.5 s a GiB.  Those that the kernel has take 0.1 s, small pages
-   0.7 s.  Where a hypervisor has to find the memory first, both take 1 to 2 s, and reads into small ones have three
-   quarters of the speed.  Where the kernel has to make room for each, huge ones may take 3 s or longer. */
-#define HUGE_NSEC_PER_MIB UINT64_C(2500000)
+/* The processor time that huge pages may take: 6 s a GiB.  Those that the kernel has take 0.1 s, small pages
+   0.7 s.  Where a hypervisor has to find the memory first, both take 1 to 4 s, and reads into small ones have half
+   to three quarters of the speed.  Where the kernel has to make room for each, huge ones may take longer. */
+#define HUGE_NSEC_PER_MIB UINT64_C(6000000)
 #define HUGE_NSEC \
 	UINT64_C(10000000) /* for each slab: a small one must not depend on one slow call */
 #define SLAB_BYTES_MAX (UINT64_C(1) << 46) /* a quarter of what a process can map */

@@ -21,7 +21,7 @@
  * A client can hold its memory's lock for as long as it likes, and a free waits for that.  So frees are recorded
  * as calls that may hang.
  *
- * Making takes 0.1 to 1.5 s a GiB, freeing 0.1 to 0.3 s.  They run on the user's worker thread, in steps, because
+ * Making takes 0.1 to 6 s a GiB, freeing 0.1 to 0.3 s.  They run on the user's worker thread, in steps, because
  * a call that fills or unmaps memory blocks all other threads from changing mappings.
  *
  * Main thread.  slab_ref() and slab_unref(): lanes too.

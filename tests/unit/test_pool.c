@@ -465,8 +465,8 @@ int madvise(void *memory, size_t bytes, int advice)
 	}
 	if (advice == MADV_COLLAPSE)
 		collapsed_bytes += bytes;
-	/* As a kernel that has to make room for each: 5 s a GiB. */
-	for (uint64_t end = clock_thread_nsec() + bytes * 5;
+	/* As a kernel that has to make room for each: 12 s a GiB. */
+	for (uint64_t end = clock_thread_nsec() + bytes * 12;
 	     has_slow_huge_pages && advice == MADV_COLLAPSE && clock_thread_nsec() < end;)
 		;
 	return (int)syscall(SYS_madvise, memory, bytes, advice);
