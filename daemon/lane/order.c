@@ -1,7 +1,6 @@
 #include "daemon/lane/order.h"
 
 #include "proto/ring.h"
-#include "proto/util/list.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,21 +20,31 @@ static_assert(ORDER_OPS_MAX < UINT64_C(1) << (64 - PAGE_BITS), "files");
 #define ORDER_STEP() ((void)0)
 #endif
 
+/* The lists of a file, of op numbers: a pointer would take four times as much of each op. */
+enum list {
+	QUEUE,	/* ops that wait, and are not cancelled */
+	WRITES, /* open writes, and syncs that wait for those before them */
+	N_LISTS
+};
+#define NONE UINT16_MAX
+
 struct order_node {
-	struct list_node in_queue;  /* of its file, while it waits and is not cancelled */
-	struct list_node in_writes; /* of its file */
-	uint64_t begin, end;	    /* its first and last place; end before begin: none */
+	uint64_t begin, end; /* its first and last place; end before begin: none */
+	struct {
+		uint16_t next, prev;
+	} links[N_LISTS];
 	uint16_t file;
 	uint8_t kind; /* enum order_kind */
 	bool has_started;
 };
-static_assert(sizeof(struct order_node) <= 64, "each op of a full channel touches its own");
+static_assert(sizeof(struct order_node) <= 32, "each op of a full channel touches its own");
 
 /* An inode with open ops. */
 struct order_file {
 	const void *key;
-	struct list queue;  /* ops that wait */
-	struct list writes; /* open writes, and syncs that wait for those before them */
+	struct {
+		uint16_t first, last;
+	} lists[N_LISTS];
 	uint32_t n_nodes;
 	uint16_t next; /* with the same hash; or free */
 };
@@ -98,7 +107,9 @@ static uint16_t file_get(struct order *order, const void *key)
 		order->free_file = order->files[at].next;
 	else
 		at = (uint16_t)++order->n_files; /* at most as many as ops */
-	order->files[at] = (struct order_file){ .key = key, .next = *bucket };
+	order->files[at] = (struct order_file){ .key = key,
+						.lists = { { NONE, NONE }, { NONE, NONE } },
+						.next = *bucket };
 	*bucket = at;
 	return at;
 }
@@ -115,6 +126,30 @@ static void file_put(struct order *order, uint16_t file)
 	*at = order->files[file].next;
 	order->files[file].next = order->free_file;
 	order->free_file = file;
+}
+
+/* ---- lists ---- */
+
+static void push(struct order *order, enum list which, uint16_t op)
+{
+	struct order_node *nodes = order->nodes;
+	struct order_file *file = &order->files[nodes[op].file];
+	const uint16_t last = file->lists[which].last;
+
+	nodes[op].links[which].prev = last;
+	nodes[op].links[which].next = NONE;
+	*(last == NONE ? &file->lists[which].first : &nodes[last].links[which].next) = op;
+	file->lists[which].last = op;
+}
+
+static void take(struct order *order, enum list which, uint16_t op)
+{
+	struct order_node *nodes = order->nodes;
+	struct order_file *file = &order->files[nodes[op].file];
+	const uint16_t next = nodes[op].links[which].next, prev = nodes[op].links[which].prev;
+
+	*(prev == NONE ? &file->lists[which].first : &nodes[prev].links[which].next) = next;
+	*(next == NONE ? &file->lists[which].last : &nodes[next].links[which].prev) = prev;
 }
 
 /* ---- ranges ---- */
@@ -199,16 +234,18 @@ static bool conflicts(const struct order_ranges *ranges, const struct order_node
 static bool may_start(const struct order *order, const struct order_node *node)
 {
 	if (node->kind == ORDER_SYNC)
-		return !node->in_writes.prev;
+		return node->links[WRITES].prev == NONE;
 	return !conflicts(order->ranges[true], node);
 }
 
-static void start(struct order *order, struct order_node *node)
+static void start(struct order *order, uint16_t op)
 {
+	struct order_node *node = &order->nodes[op];
+
 	node->has_started = true;
 	ranges_add(order, node);
 	if (node->kind == ORDER_SYNC)
-		list_remove(&order->files[node->file].writes, &node->in_writes);
+		take(order, WRITES, op);
 }
 
 bool order_add(struct order *order, uint16_t op, const void *key, enum order_kind kind,
@@ -216,7 +253,6 @@ bool order_add(struct order *order, uint16_t op, const void *key, enum order_kin
 {
 	const uint16_t number = file_get(order, key);
 	const uint64_t place = (uint64_t)number << PAGE_BITS;
-	struct order_file *file = &order->files[number];
 	struct order_node *node = &order->nodes[op];
 
 	if (kind == ORDER_SYNC)
@@ -227,42 +263,40 @@ bool order_add(struct order *order, uint16_t op, const void *key, enum order_kin
 		.file = number,
 		.kind = (uint8_t)kind,
 	};
-	file->n_nodes++;
+	order->files[number].n_nodes++;
 	if (kind != ORDER_READ)
-		list_push(&file->writes, &node->in_writes);
+		push(order, WRITES, op);
 	if (may_start(order, node) && !conflicts(order->ranges[false], node)) {
-		start(order, node);
+		start(order, op);
 		return true;
 	}
 	ranges_add(order, node);
-	list_push(&file->queue, &node->in_queue);
+	push(order, QUEUE, op);
 	return false;
 }
 
 void order_cancel(struct order *order, uint16_t op)
 {
-	struct order_node *node = &order->nodes[op];
-
-	assert(!node->has_started);
-	list_remove(&order->files[node->file].queue, &node->in_queue);
+	assert(!order->nodes[op].has_started);
+	take(order, QUEUE, op);
 }
 
 void order_end(struct order *order, uint16_t op, void (*ready)(uint16_t op, void *arg), void *arg)
 {
-	struct order_node *node = &order->nodes[op];
-	struct order_file *file = &order->files[node->file];
-	unsigned n = 0;
+	const struct order_node *node = &order->nodes[op];
+	const struct order_file *file = &order->files[node->file];
+	uint16_t next;
 
 	ranges_remove(order, node);
 	if (node->kind == ORDER_WRITE || (node->kind == ORDER_SYNC && !node->has_started))
-		list_remove(&file->writes, &node->in_writes);
-	LIST_EACH(struct order_node, next, &file->queue, in_queue) {
-		if (n++ == READY_MAX || !may_start(order, next))
+		take(order, WRITES, op);
+	for (unsigned n = 0; n < READY_MAX && (next = file->lists[QUEUE].first) != NONE; n++) {
+		if (!may_start(order, &order->nodes[next]))
 			break;
-		list_remove(&file->queue, &next->in_queue);
-		ranges_remove(order, next);
+		take(order, QUEUE, next);
+		ranges_remove(order, &order->nodes[next]);
 		start(order, next);
-		ready((uint16_t)(next - order->nodes), arg);
+		ready(next, arg);
 	}
 	file_put(order, node->file);
 }

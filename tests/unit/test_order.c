@@ -37,8 +37,8 @@ static void teardown(void)
 	uint32_t n_free = 0;
 
 	for (uint16_t at = order.free_file; at; at = order.files[at].next) {
-		ck_assert_ptr_null(order.files[at].queue.first);
-		ck_assert_ptr_null(order.files[at].writes.first);
+		ck_assert_uint_eq(order.files[at].lists[QUEUE].first, NONE);
+		ck_assert_uint_eq(order.files[at].lists[WRITES].first, NONE);
 		n_free++;
 	}
 	ck_assert_uint_eq(n_free, order.n_files);
