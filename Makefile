@@ -228,10 +228,10 @@ $(BUILD)/tests/gpu/libcuda.so: $(call obj,$(CUDA_SRC))
 $(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
 	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(@F)$(if $(filter %/libcuda.so,$@),.1,.0) -o $@ $^
 # The sides of the bench need each other and a part of the library.
-SIDES_OBJ = $(call obj,$(patsubst %,tests/bench/%.c,crew deepnvme device files grid histogram \
-	    matrix process report side side_deepnvme side_fio side_local side_ours side_uring \
+SIDES_OBJ = $(call obj,$(patsubst %,tests/bench/%.c,crew deepnvme device files histogram \
+	    process report side side_deepnvme side_fio side_local side_ours side_uring \
 	    small_rows statistics tune))
-$(patsubst %,$(BUILD)/tests/unit/test_bench_%,matrix grid deepnvme small): $(SIDES_OBJ)
+$(patsubst %,$(BUILD)/tests/unit/test_bench_%,deepnvme small): $(SIDES_OBJ)
 $(BUILD)/bench: $(BENCH_OBJ) $(PROTO_OBJ) $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(CTL_LIBS) -laio
 .SECONDARY:
