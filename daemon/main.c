@@ -433,7 +433,7 @@ static int serve(const struct config *config)
 		   config->n_stores, plural(config->n_stores));
 	(void)sd_notifyf(false, "READY=1\nSTATUS=serving on %s", config->socket_path);
 	(void)event_base_dispatch(base); /* server_stop() ends it */
-	crash_server = NULL; /* which frees it */
+	crash_server = NULL;		 /* which frees it */
 	is_over = server_end(server) && gds_end();
 	log_notice("dsaiod: stopped");
 	if (!is_over)
