@@ -50,15 +50,13 @@ enum ring_opcode {
 };
 
 /*
- * The feature bits of Hello.  1, 2, 4 and 16 are reserved: builds from before the first release had
- * them for grow_end, for absent fields of a profile, for pages and node of SlabNew, and for GpuRates.
+ * The feature bits of Hello.  1, 2, 4, 8 and 16 are reserved: builds from before the first release had
+ * them for grow_end, for absent fields of a profile, for pages and node of SlabNew, for DeviceImport without
+ * FileGpu, and for GpuRates.
  */
 
-/* DeviceImport makes slabs of GPU memory. */
-#define RING_FEATURE_DEVICE UINT64_C(8)
-
-/* FileGpu says whether a file's ops can name GPU memory.  RING_FEATURE_DEVICE is granted only with it. */
-#define RING_FEATURE_GPU_FILE UINT64_C(32)
+/* DeviceImport makes slabs of GPU memory, and FileGpu says whether a file's ops can name them. */
+#define RING_FEATURE_DEVICE UINT64_C(32)
 
 /* A slot of the submission ring. */
 struct ring_entry {

@@ -35,9 +35,6 @@ static struct {
 	struct event *event; /* the main thread's */
 } hung = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* The call of this thread that was recorded last; NULL: it has ended. */
-static _Thread_local struct hung_call *here;
-
 /* "user 7: client 3", or without the client if there is no session. */
 static const char *who_title(const struct hung_who *who, char text[WHO_BYTES])
 {
@@ -54,7 +51,7 @@ static bool has_line(const struct hung_call *call)
 	if (call->about.is_gpu)
 		LIST_EACH(const struct hung_call, other, &hung.calls, node)
 			if (other != call && other->reported_nsec && other->about.is_gpu &&
-			    other->has_bytes == call->has_bytes)
+			    other->about.is_block == call->about.is_block)
 				return true;
 	return false;
 }
@@ -92,7 +89,6 @@ static void call_init(struct hung_call *call, const struct hung_about *about)
 {
 	call->about = *about;
 	call->is_lane = false;
-	call->has_bytes = about->is_block;
 	call->reported_nsec = 0;
 	atomic_init(&call->since_nsec, 0);
 	(void)snprintf(call->file, sizeof(call->file), "%s", about->file); /* cut is fine */
@@ -133,7 +129,6 @@ void hung_begin(struct hung_call *call, const struct hung_about *about)
 	(void)pthread_mutex_lock(&hung.lock); /* of the default kind: cannot fail */
 	call_begin(call);
 	(void)pthread_mutex_unlock(&hung.lock);
-	here = call;
 }
 
 void hung_end(struct hung_call *call)
@@ -141,23 +136,6 @@ void hung_end(struct hung_call *call)
 	(void)pthread_mutex_lock(&hung.lock);
 	call_end(call);
 	(void)pthread_mutex_unlock(&hung.lock);
-	here = NULL;
-}
-
-const char *hung_next(const char *what, bool has_bytes)
-{
-	const char *was;
-
-	if (!here)
-		return NULL;
-	was = here->about.what;
-	(void)pthread_mutex_lock(&hung.lock);
-	call_end(here);
-	here->about.what = what;
-	here->has_bytes = has_bytes && here->about.is_block;
-	call_begin(here);
-	(void)pthread_mutex_unlock(&hung.lock);
-	return was;
 }
 
 /* ---- lanes ---- */
@@ -232,7 +210,7 @@ static void memory_place(const struct hung_who *who, struct hung_place *place)
 }
 
 /* A stop of the daemon waits for the bytes of an op, so only the end of the process ends its call. */
-static void driver_place(bool has_bytes, struct hung_place *place)
+static void driver_place(bool is_block, struct hung_place *place)
 {
 	char end[64];
 
@@ -240,16 +218,16 @@ static void driver_place(bool has_bytes, struct hung_place *place)
 	(void)snprintf(place->mount, sizeof(place->mount), "the GPU's driver");
 	(void)snprintf(place->text, sizeof(place->text),
 		       "an answer of the driver (see whether nvidia-smi returns), or %s",
-		       has_bytes ? end : "a restart of the daemon");
+		       is_block ? end : "a restart of the daemon");
 }
 
-static void place_find(const struct hung_about *about, bool has_bytes, struct hung_place *place)
+static void place_find(const struct hung_about *about, struct hung_place *place)
 {
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	int r;
 
 	if (about->is_gpu) {
-		driver_place(has_bytes, place);
+		driver_place(about->is_block, place);
 		return;
 	}
 	if (about->is_memory) {
@@ -289,9 +267,9 @@ static const char *delay_of(const struct hung_call *call)
 {
 	if (!hung.is_stopping)
 		return "";
-	return call->has_bytes ? ", and delays the daemon's exit until it returns"
-			       : ", and delays the daemon's exit by some seconds, or until it "
-				 "returns if the kernel cannot interrupt it";
+	return call->about.is_block ? ", and delays the daemon's exit until it returns"
+				    : ", and delays the daemon's exit by some seconds, or until it "
+				      "returns if the kernel cannot interrupt it";
 }
 
 /* Under the lock. */
@@ -311,7 +289,6 @@ struct due {
 	struct hung_call *call; /* NULL: none */
 	uint64_t since_nsec;
 	struct hung_about about;
-	bool has_bytes;
 };
 
 /* Under the lock: reports calls of lanes that have returned, and finds the first call that is to be reported.
@@ -339,7 +316,7 @@ static bool look(struct due *ret_due)
 			call->about.who.client = atomic_load_explicit(&call->client,
 								      memory_order_relaxed);
 		}
-		*ret_due = (struct due){ call, since_nsec, call->about, call->has_bytes };
+		*ret_due = (struct due){ call, since_nsec, call->about };
 	}
 	return is_any;
 }
@@ -349,7 +326,7 @@ static void report(const struct due *due)
 {
 	struct hung_place place;
 
-	place_find(&due->about, due->has_bytes, &place);
+	place_find(&due->about, &place);
 	(void)pthread_mutex_lock(&hung.lock);
 	LIST_EACH(struct hung_call, call, &hung.calls, node) {
 		if (call != due->call || atomic_load(&call->since_nsec) != due->since_nsec)
@@ -417,9 +394,8 @@ void hung_count(struct hung_counts *ret_counts)
 	LIST_EACH(const struct hung_call, call, &hung.calls, node) {
 		if (!atomic_load(&call->since_nsec))
 			continue;
-		counts.n_with_bytes += call->has_bytes;
-		counts.n_without_bytes += !call->has_bytes;
-		counts.n_blocks += !call->has_bytes && call->about.is_block;
+		counts.n_with_bytes += call->about.is_block;
+		counts.n_without_bytes += !call->about.is_block;
 	}
 	(void)pthread_mutex_unlock(&hung.lock);
 	*ret_counts = counts;

@@ -51,7 +51,7 @@ struct hung_about {
 	dev_t dev;	  /* of its file system; 0: not known */
 	uint64_t mount_id;
 	bool is_gpu;   /* a call of the GPU's driver: the driver has to answer, not a file system */
-	bool is_block; /* of blocks in flight */
+	bool is_block; /* of blocks in flight: bytes of an op may arrive until it returns */
 	bool is_memory; /* of memory that a client maps: it waits for the memory's lock */
 	struct hung_who who;
 };
@@ -63,7 +63,6 @@ struct hung_call {
 	struct hung_about about;
 	char file[128];
 	bool is_lane;
-	bool has_bytes;		      /* bytes of an op may arrive until it returns */
 	_Atomic uint64_t since_nsec;  /* 0: the lane makes none */
 	_Atomic uint32_t uid, client; /* of a lane's call; set before since_nsec */
 	uint64_t reported_nsec;	      /* since_nsec of the call that was reported; 0: none */
@@ -81,12 +80,6 @@ void hung_deinit(void);
 
 void hung_begin(struct hung_call *call, const struct hung_about *about);
 void hung_end(struct hung_call *call);
-/*
- * This thread, between its hung_begin() and hung_end(), is about to make another call for the same purpose.
- * has_bytes: of a block.  A call that is made for no block has none.  Returns the name of the call until now,
- * for the way back.  NULL: nothing is recorded here, and nothing happens.
- */
-const char *hung_next(const char *what, bool has_bytes);
 
 /* The record of a lane, which makes many short calls, one at a time. */
 void hung_add_lane(struct hung_call *call, const struct hung_about *about);
@@ -104,7 +97,6 @@ void hung_stopping(void);
 struct hung_counts {
 	uint64_t n_begun;
 	unsigned n_without_bytes; /* of an op */
-	unsigned n_blocks;	  /* those among them that are made for a block in flight */
 	unsigned n_with_bytes;
 };
 void hung_count(struct hung_counts *ret_counts);

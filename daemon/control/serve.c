@@ -208,23 +208,6 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 
 /* ---- one request ---- */
 
-/* A client that does not ask whether cuFile takes a file would have ops fail: it copies. */
-static uint64_t hello_features(const Wire__Hello *hello, const struct gpu_path *path)
-{
-	if (path->can_import && (hello->features & RING_FEATURE_GPU_FILE))
-		return hello->features & (RING_FEATURE_DEVICE | RING_FEATURE_GPU_FILE);
-	return 0;
-}
-
-/* Why ops on GPU memory go as they do. */
-static const char *hello_gpu_why(const Wire__Hello *hello, const struct gpu_path *path)
-{
-	if (path->can_import && !(hello->features & RING_FEATURE_GPU_FILE))
-		return "this program's dsaio library is older than the daemon (" DSAIO_VERSION
-		       "), and cannot ask whether cuFile takes a file: install the daemon's";
-	return path->why;
-}
-
 static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello *hello,
 		       struct frame *frame, struct error *error)
 {
@@ -243,7 +226,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
-	ours.features = hello_features(hello, &path);
+	ours.features = path.can_import ? hello->features & RING_FEATURE_DEVICE : 0;
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->config->client_limit[QUOTA_POOL_BYTES];
@@ -251,7 +234,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.spin_usec = service->config->spin_usec;
 	ours.max_files = session_max_files(session);
 	ours.gpu_path = path.path;
-	ours.gpu_why = (char *)(uintptr_t)hello_gpu_why(hello, &path);	  /* only read */
+	ours.gpu_why = path.why;
 	ours.log_place = (char *)(uintptr_t)log_place(session->peer.uid); /* only read */
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
 	reply.seq = seq;

@@ -17,8 +17,7 @@ bool stop_wait_is_over(struct stop_wait *wait, const struct registry *registry)
 		n_open += metrics_get(&metrics->open_ops);
 		wait->n_started += metrics_get(&metrics->blocks);
 	}
-	wait->is_alone = wait->counts.n_without_bytes && !wait->counts.n_with_bytes &&
-			 n_in_flight == wait->counts.n_blocks;
+	wait->is_alone = wait->counts.n_without_bytes && !wait->counts.n_with_bytes && !n_in_flight;
 	if (wait->is_alone && last.is_alone &&
 	    (!n_open || (wait->counts.n_begun == last.counts.n_begun &&
 			 wait->counts.n_without_bytes == last.counts.n_without_bytes &&

@@ -6,8 +6,7 @@
  * mapping is a region of the kind REGION_GPU.  Handles that are sent twice, by one client or
  * by several, are one mapping.  No documentation says that the driver never gives the bytes of a handle to
  * another allocation, while the memory of the first one is still mapped here.  So handles are the same only
- * if the client names the same buffer id, too.  A file is registered with cuFile once, at its first transfer or
- * before.
+ * if the client names the same buffer id, too.
  *
  * libcuda and libcufile are opened at the first import (gds_driver.h).  Any of their calls may hang.  So
  * all calls are for worker threads, hold no lock, and a call that hangs holds its worker only.
@@ -22,9 +21,8 @@
  * the driver has to refuse what it did not export, which it does by an error.  Its call, and the close,
  * may hang in a file system of the client's, as calls on files may: on worker threads of its user.
  *
- * If cuFile does not take a file, its blocks fail.  A client asks before (gds_register()), and copies by
- * itself.  The file is registered before any part of it is copied, so that a write which fails so has written
- * nothing.
+ * A client asks before the first transfer of a file whether cuFile takes it (gds_register()), and else copies by
+ * itself.  Blocks of a file that is not registered fail before any byte is copied.
  */
 #ifndef DSAIO_DAEMON_ENGINE_GDS_H
 #define DSAIO_DAEMON_ENGINE_GDS_H
@@ -78,7 +76,8 @@ void gds_release(struct gds_memory *memory);
 const struct gds_gpu *gds_memory_gpu(const struct gds_memory *memory);
 
 /*
- * Registers a file with cuFile, until it is closed (target->on_close).  Fine if it is registered already.
+ * Registers a file with cuFile, until it is closed (target->on_close).  Fine if it is registered already.  One
+ * thread at a time for one file.
  * uuid: of any GPU: the call needs a context.  As gds_import(), only after a probe.  Worker threads.
  * Returns 0, -EOPNOTSUPP (cuFile does not take the file, or the libraries do not work), -ETIMEDOUT, -ENODEV,
  * -ENOMEM or -EIO.

@@ -1,6 +1,5 @@
 #include "daemon/engine/gds.h"
 
-#include "daemon/base/hung.h"
 #include "daemon/base/log.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/gds_driver.h"
@@ -18,100 +17,44 @@
 #define COPY_BYTES (1u << 20)
 
 static struct {
-	pthread_mutex_t lock; /* held for no call */
-	pthread_cond_t registered;
-	struct log_limit log_limit; /* under lock */
-} files = { .lock = PTHREAD_MUTEX_INITIALIZER, .registered = PTHREAD_COND_INITIALIZER };
-
-/* target->cufile is its address while a thread registers the file. */
-static char is_registering;
+	pthread_mutex_t lock; /* of: */
+	struct log_limit limit;
+} errors = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- files ---- */
 
 /* No transfer of the file is under way. */
 static void file_deregister(struct target *target)
 {
-	/* relaxed: the last unreference of the file comes behind all use of it */
-	CUfileHandle_t handle = atomic_exchange_explicit(&target->cufile, NULL,
-							 memory_order_relaxed);
-
-	if (handle)
-		gds_cufile.cuFileHandleDeregister(handle);
-}
-
-/* The handle; NULL: the file is not registered. */
-static CUfileHandle_t file_registered(const struct target *target)
-{
-	/* acquire: pairs with the release in file_set() */
-	void *handle = atomic_load_explicit(&target->cufile, memory_order_acquire);
-
-	return handle == &is_registering ? NULL : handle;
-}
-
-/*
- * The handle, or NULL if the caller has to register the file.  Waits while another thread does; that
- * is of the same client.
- */
-static CUfileHandle_t file_handle(struct target *target)
-{
-	void *handle = file_registered(target);
-
-	if (handle)
-		return handle;
-	(void)pthread_mutex_lock(&files.lock);
-	/* relaxed, as all below: it changes under the lock */
-	while ((handle = atomic_load_explicit(&target->cufile, memory_order_relaxed)) ==
-	       &is_registering)
-		(void)pthread_cond_wait(&files.registered, &files.lock);
-	if (!handle)
-		atomic_store_explicit(&target->cufile, (void *)&is_registering,
-				      memory_order_relaxed);
-	(void)pthread_mutex_unlock(&files.lock);
-	return handle;
-}
-
-static void file_set(struct target *target, CUfileHandle_t handle)
-{
-	(void)pthread_mutex_lock(&files.lock);
-	/* release: pairs with the acquire in file_registered(): a thread that sees the handle may use it */
-	atomic_store_explicit(&target->cufile, handle, memory_order_release);
-	(void)pthread_cond_broadcast(&files.registered);
-	(void)pthread_mutex_unlock(&files.lock);
+	gds_cufile.cuFileHandleDeregister(atomic_exchange(&target->cufile, NULL));
 }
 
 /* In a GPU's context. */
-static int file_register(struct target *target, CUfileHandle_t *ret_handle, struct error *error)
+static int file_register(struct target *target, struct error *error)
 {
 	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD,
 				      .handle = { .fd = target->fd } };
-	CUfileHandle_t handle = file_handle(target);
-	int r = 0;
+	CUfileHandle_t handle;
+	int r = gds_cufile_result("cuFileHandleRegister()",
+				  gds_cufile.cuFileHandleRegister(&handle, &description), error);
 
-	if (!handle) {
-		r = gds_cufile_result("cuFileHandleRegister()",
-				      gds_cufile.cuFileHandleRegister(&handle, &description),
-				      error);
-		if (r < 0)
-			handle = NULL;
-		else
-			target->on_close = file_deregister;
-		file_set(target, handle);
-	}
-	*ret_handle = handle;
-	return r;
+	if (r < 0)
+		return r;
+	target->on_close = file_deregister;
+	atomic_store(&target->cufile, handle);
+	return 0;
 }
 
 int gds_register(struct target *target, const char uuid[sizeof(CUuuid)], struct error *error)
 {
 	const struct gds_gpu *gpu;
-	CUfileHandle_t handle;
 	int r = gds_driver_gpu(uuid, &gpu, error);
 
 	if (r == 0)
 		r = gds_enter_first(gpu, error);
 	if (r < 0)
 		return r;
-	r = file_register(target, &handle, error);
+	r = atomic_load(&target->cufile) ? 0 : file_register(target, error);
 	gds_leave();
 	/* Errors of the driver and lack of memory may pass.  All others are the file's. */
 	return r == 0 || r == -ENOMEM || r == -EIO ? r : (error->code = -EOPNOTSUPP);
@@ -144,32 +87,10 @@ static uint32_t piece_of(const struct block *block)
 	return block->len < COPY_BYTES ? block->len : COPY_BYTES;
 }
 
-/* A registration within a transfer moves no bytes: it is another call for reports. */
-static int block_register(const struct block *block, CUfileHandle_t *ret_handle,
-			  struct error *error)
+static int64_t read_once(const struct block *block, CUfileHandle_t handle, struct error *error)
 {
-	struct target *target = (struct target *)(uintptr_t)block->target; /* gets its handle */
-	const char *was;
-	int r;
-
-	*ret_handle = file_registered(target);
-	if (*ret_handle)
-		return 0;
-	was = hung_next("cuFileHandleRegister", false);
-	r = file_register(target, ret_handle, error);
-	if (was)
-		(void)hung_next(was, true);
-	return r;
-}
-
-static int64_t read_once(const struct block *block, struct error *error)
-{
-	CUfileHandle_t handle;
 	ssize_t n;
-	int r = block_register(block, &handle, error);
 
-	if (r < 0)
-		return r;
 	errno = 0;
 	n = gds_cufile.cuFileRead(handle, block->region->base, block->len, (off_t)block->off,
 				  (off_t)block->region_off);
@@ -193,19 +114,13 @@ static int64_t write_copied(const struct block *block, int fd, uint32_t len, str
 	return n < 0 ? error_set(error, -errno, "pwrite()") : n;
 }
 
-static int64_t write_once(const struct block *block, struct error *error)
+static int64_t write_once(const struct block *block, CUfileHandle_t handle, struct error *error)
 {
 	const uint32_t lead = (uint32_t)(block->off % CUFILE_UNIT);
 	const uint32_t to_unit = lead ? CUFILE_UNIT - lead : block->len;
 	const uint32_t head = to_unit < block->len ? to_unit : block->len;
-	CUfileHandle_t handle;
 	ssize_t n;
-	int r;
 
-	/* Before anything is written: a write to a file that cuFile refuses changes none of its bytes. */
-	r = block_register(block, &handle, error);
-	if (r < 0)
-		return r;
 	if (block->is_buffered)
 		return write_copied(block, target_buffered_fd(block->target), piece_of(block),
 				    error);
@@ -219,12 +134,18 @@ static int64_t write_once(const struct block *block, struct error *error)
 
 static int64_t transfer_once(const struct block *block, struct error *error)
 {
+	const CUfileHandle_t handle = atomic_load(&block->target->cufile);
 	int64_t result;
-	int r = gds_enter(gds_memory_gpu(block->region->owner), error);
+	int r;
 
+	if (!handle)
+		return error_set_plain(error, -EOPNOTSUPP,
+				       "the client has not asked whether cuFile takes the file");
+	r = gds_enter(gds_memory_gpu(block->region->owner), error);
 	if (r < 0)
 		return r;
-	result = block_is_write(block) ? write_once(block, error) : read_once(block, error);
+	result = block_is_write(block) ? write_once(block, handle, error)
+				       : read_once(block, handle, error);
 	gds_leave();
 	return result;
 }
@@ -239,9 +160,9 @@ void gds_transfer(struct block *block)
 	if (block->result >= 0)
 		return;
 	/* The client gets only the errno. */
-	(void)pthread_mutex_lock(&files.lock);
-	log_client(&files.log_limit, "file %s: %s of %" PRIu32 " bytes at %" PRIu64 ": %s",
+	(void)pthread_mutex_lock(&errors.lock);
+	log_client(&errors.limit, "file %s: %s of %" PRIu32 " bytes at %" PRIu64 ": %s",
 		   block->target->about.file, block_is_write(block) ? "write" : "read", block->len,
 		   block->off, error.text);
-	(void)pthread_mutex_unlock(&files.lock);
+	(void)pthread_mutex_unlock(&errors.lock);
 }

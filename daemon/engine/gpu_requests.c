@@ -213,56 +213,36 @@ struct registration {
 	void *arg;
 };
 
-/* How many files are registered now, and how many may be. */
-struct file_count {
-	uint64_t n, n_store;	   /* of all stores, and of the store */
-	uint64_t most, store_most; /* likewise */
-};
-
-static bool count_is_full(const struct file_count *count)
-{
-	return count->n >= count->most || count->n_store >= count->store_most;
-}
-
-/* n_calls: the limit on requests. */
-static void count_limit(struct file_count *count, uint64_t n_calls)
-{
-	count->most = (n_calls + 3) / 4;
-	count->store_most = (count->most + 1) / 2;
-}
-
 /*
- * cuFile calls the file's file system, and a dead one does not return.  So files have their own share of the
- * requests, beside that of imports, and a store has half of that.  The threads are those for all calls into
- * the user's file systems: half of them are left to other calls.
+ * cuFile calls the file's file system, and a dead one does not return.  So the files of a user have their own share
+ * of the requests that a client may have, beside that of imports, and a store has half of that.  The threads are those
+ * for all calls into the user's file systems: half of them are left to other calls.
  */
 static int files_check(const struct gpu_client *client, const struct file *file,
 		       struct error *error)
 {
-	const uint64_t n_calls = client->user->quota->limit[QUOTA_CALLS];
-	struct file_count own = { .n = 0 }, all = { .n = 0 };
+	uint64_t n = 0, n_store = 0, most = 4 * GPU_FILES_MAX, store_most;
 
+	if (most > client->quota->limit[QUOTA_CALLS])
+		most = client->quota->limit[QUOTA_CALLS];
+	most = (most + 3) / 4;
+	store_most = (most + 1) / 2;
 	LIST_EACH(const struct registration, other, &client->user->files, node) {
-		const bool is_own = other->client == client,
-			   is_store = other->file->store == file->store;
-
-		all.n++;
-		all.n_store += is_store;
-		own.n += is_own;
-		own.n_store += is_own && is_store;
+		if (other->file == file)
+			return error_set_plain(error, -EAGAIN,
+					       "file %s: cuFile is registering it already",
+					       file->name);
+		n++;
+		n_store += other->file->store == file->store;
 	}
-	count_limit(&own, client->quota->limit[QUOTA_CALLS]);
-	count_limit(&all, n_calls < 4 * GPU_FILES_MAX ? n_calls : 4 * GPU_FILES_MAX);
-	if (!count_is_full(&own) && !count_is_full(&all))
+	if (n < most && n_store < store_most)
 		return 0;
 	return error_set_plain(error, -EAGAIN,
-			       "file %s: cuFile registers %" PRIu64
-			       " files of this client and %" PRIu64
-			       " of its user, of at most %" PRIu64 " and %" PRIu64 " (%" PRIu64
-			       " and %" PRIu64 " of its store, of at most %" PRIu64 " and %" PRIu64
-			       "; see client_requests and user_requests in dsaiod.conf)",
-			       file->name, own.n, all.n, own.most, all.most, own.n_store,
-			       all.n_store, own.store_most, all.store_most);
+			       "file %s: cuFile is registering %" PRIu64
+			       " files of this user, of at most %" PRIu64 " (%" PRIu64
+			       " of its store, of at most %" PRIu64
+			       "; see client_requests in dsaiod.conf)",
+			       file->name, n, most, n_store, store_most);
 }
 
 static void registration_run(struct job *job)

@@ -85,8 +85,8 @@ void gpu_requests_on_probe_end(void *arg);
 /*
  * Registers a file with cuFile.  uuid: of a GPU, whose context the call needs.  The file is held until the end.
  * Returns 0 and later calls on_done with 0, or an error of gds_register(), whose message names the file.  Or returns
- * -EOPNOTSUPP (the daemon uses no GPU memory), -EAGAIN (too many files of the client, the user, or of the store
- * for one of them, are registered now, or the probe of GPUs has not ended) or -ENOMEM, and calls nothing.
+ * -EOPNOTSUPP (the daemon uses no GPU memory), -EAGAIN (too many files of the user, or of them on the store, or
+ * this one, are being registered, or the probe of GPUs has not ended) or -ENOMEM, and calls nothing.
  */
 int gpu_file_register(struct gpu_client *client, struct file *file, const char uuid[sizeof(CUuuid)],
 		      void (*on_done)(int result, const struct error *error, void *arg), void *arg,

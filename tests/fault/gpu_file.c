@@ -144,42 +144,29 @@ TEST(unused, "a daemon that uses no GPU memory says why")
 	raw_close(&kit.raw);
 }
 
-TEST(older, "a client that cannot ask gets no GPU memory imported")
-{
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-	_cleanup_(raw_close) struct raw raw = RAW_NONE;
-	Wire__Hello hello = WIRE__HELLO__INIT;
-	Wire__Request request = RAW_REQUEST(HELLO, hello, &hello);
-
-	raw_connect(&raw, gpu_start("nvfs=2.24", ""));
-	hello.version_min = hello.version_max = 1;
-	hello.features = RING_FEATURE_DEVICE;
-	raw_call_ok(&raw, &request, NULL, 0, &answer);
-	CHECK_EQ(answer.reply->hello->features, 0);
-	CHECK_MSG(strstr(answer.reply->hello->gpu_why, "library is older than the daemon"), "%s",
-		  answer.reply->hello->gpu_why);
-}
-
 TEST(hung, "questions that hang cost one line, leave room for other requests, and stop nobody else")
 {
 	enum { N = 16, N_WAIT = N / 4 / 2 }; /* all of them are for one store */
 	struct raw other = RAW_NONE;
-	struct raw_file others;
+	struct raw_file files[N_WAIT + 1], others;
 	struct raw_slab slab;
 	struct kit kit;
 
-	kit_open(&kit, "",
-		 test_text("client_requests = %u\nuser_requests = %u\n", (unsigned)N, (unsigned)N));
+	kit_open(&kit, "", test_text("client_requests = %u\n", (unsigned)N));
+	for (unsigned i = 0; i <= N_WAIT; i++)
+		raw_file(&kit.raw, daemon_path(kit.daemon, "f"), O_RDWR, &files[i]);
 	words_set("cuFileHandleRegister=hold");
-	for (unsigned i = 0; i < N_WAIT; i++)
-		ask_send(&kit.raw, kit.file.id);
+	ask_send(&kit.raw, files[0].id);
 	held_wait("cuFileHandleRegister", true);
-	ask_fails(&kit.raw, kit.file.id, -EAGAIN, "/f;2 files of this client;2 of its store");
+	ask_fails(&kit.raw, files[0].id, -EAGAIN, "/f;already");
+	for (unsigned i = 1; i < N_WAIT; i++)
+		ask_send(&kit.raw, files[i].id);
+	ask_fails(&kit.raw, files[N_WAIT].id, -EAGAIN, "/f;2 files of this user;2 of its store");
 	raw_slab(&kit.raw, MIB, &slab);
 	raw_slab_unmap(&slab);
 	raw_open(&other, kit.daemon);
 	raw_file(&other, daemon_path(kit.daemon, "f"), O_RDWR, &others);
-	ask_fails(&other, others.id, -EAGAIN, "0 files of this client and 2 of its user");
+	ask_fails(&other, others.id, -EAGAIN, "2 files of this user, of at most 4");
 	daemon_log_wait(kit.daemon, "cuFileHandleRegister has not come back");
 	CHECK_EQ(daemon_log_count(kit.daemon, "has not come back"), 1);
 	words_set("");

@@ -371,8 +371,6 @@ static const struct {
 	{ "no such transfer is possible", "cuFileWrite=5008", RING_OP_WRITE, EOPNOTSUPP,
 	  "CU_FILE_IO_NOT_SUPPORTED" },
 	{ "an internal error", "cuFileRead=5030", RING_OP_READ, EIO, "CU_FILE_INTERNAL_ERROR" },
-	{ "the file cannot be registered", "cuFileHandleRegister=5018", RING_OP_READ, EOPNOTSUPP,
-	  "CU_FILE_INVALID_FILE_TYPE" },
 };
 
 TEST_TABLE(driver_fails, failures, "the op gets an errno, the log a message, and the daemon serves")
@@ -387,6 +385,24 @@ TEST_TABLE(driver_fails, failures, "the op gets an errno, the log a message, and
 	words_set("");
 	if (failures[row].opcode == RING_OP_READ)
 		kit_check_works(&kit);
+	kit_close(&kit);
+}
+
+TEST(unregistered, "ops on a file that the client has not registered fail, and write nothing")
+{
+	struct raw_file file;
+	struct ring_entry entry;
+	struct kit kit;
+
+	kit_open(&kit, "", "engine = gds\n");
+	raw_file(&kit.raw, daemon_path(kit.daemon, "f"), O_RDWR, &file);
+	for (unsigned i = 0; i < 3; i++) { /* a read, a write by cuFile, and one of a copy */
+		entry = kit_entry(&kit, i ? RING_OP_WRITE : RING_OP_READ, 0, i < 2 ? 4096 : 5);
+		entry.file = file.id;
+		CHECK_EQ(ring_result_errno(raw_run_one(&kit.channel, entry)), EOPNOTSUPP);
+	}
+	daemon_log_wait(kit.daemon, "has not asked whether cuFile takes the file");
+	kit_check_works(&kit);
 	kit_close(&kit);
 }
 

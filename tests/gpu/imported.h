@@ -91,6 +91,19 @@ static inline void free_call(struct raw *raw, uint32_t slab)
 	raw_receive_ok(raw);
 }
 
+/* Asks whether cuFile takes the file. */
+static inline void register_send(struct raw *raw, uint32_t file)
+{
+	Wire__FileGpu message = WIRE__FILE_GPU__INIT;
+	Wire__Request request = RAW_REQUEST(FILE_GPU, file_gpu, &message);
+	CUuuid uuid;
+
+	CHECK_EQ(gpu.find.cuDeviceGetUuid_v2(&uuid, 0), CUDA_SUCCESS);
+	message.file = file;
+	message.uuid = (ProtobufCBinaryData){ sizeof(uuid.bytes), (uint8_t *)uuid.bytes };
+	raw_send(raw, &request, NULL, 0);
+}
+
 /* ---- a client with GPU memory, and a file with a pattern ---- */
 
 struct kit {
@@ -127,6 +140,8 @@ static inline void kit_import(struct kit *kit)
 	kit->memory = gpu_alloc(MEMORY_BYTES);
 	import_init(&import, handle_of(kit->memory), MEMORY_BYTES);
 	kit->slab = import_call(&kit->raw, &import);
+	register_send(&kit->raw, kit->file.id); /* no probe runs any more */
+	raw_receive_ok(&kit->raw);
 }
 
 static inline void kit_open(struct kit *kit, const char *standin, const char *keys)

@@ -159,6 +159,14 @@ static inline struct gds_memory *import(const struct gds_handle *handle, struct 
 	return memory;
 }
 
+static inline void target_register(struct target *file)
+{
+	struct error error;
+	int r = gds_register(file, ipc_handle(&(CUipcMemHandle){ 0 }, 0).uuid, &error);
+
+	ck_assert_msg(r == 0, "%d, %s", r, error.text);
+}
+
 static inline struct block make(enum block_operation operation, const struct region *region,
 				uint64_t off, uint32_t len, uint64_t region_off)
 {

@@ -318,6 +318,7 @@ TEST(memory_that_its_owner_frees_stays_until_the_release)
 			       .bytes = 4096 };
 	char byte;
 
+	target_register(&target);
 	(void)exporter_ask(&exporter, 'f');
 	gds_transfer(&block);
 	ck_assert(block.result >= 0 && block.best == 4096);

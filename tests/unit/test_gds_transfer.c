@@ -14,6 +14,7 @@ static void transfer_setup(void)
 	setup();
 	handle = exported(MEMORY_BYTES);
 	memory = import(&handle, &region);
+	target_register(&target);
 }
 
 static void transfer_teardown(void)
@@ -147,9 +148,6 @@ static const struct {
 	{ "cuMemcpyDtoH_v2=700", true, false, 0 },
 	{ "cuCtxPushCurrent_v2=709", false, false, -EIO },
 	{ "cuCtxPushCurrent_v2=709", true, true, -EIO },
-	{ "cuFileHandleRegister=5028", true, false, -EIO },
-	{ "cuFileHandleRegister=5025", false, false, -EACCES },
-	{ "cuFileHandleRegister=5008", false, false, -EOPNOTSUPP },
 };
 
 TEST_TABLE(an_error_of_a_transfer_is_an_errno, errors)
@@ -169,25 +167,28 @@ TEST_TABLE(an_error_of_a_transfer_is_an_errno, errors)
 	ck_assert(again.result >= 0 && again.best == 8192);
 }
 
-TEST(of_a_file_that_cufile_refuses_no_byte_is_copied)
+TEST(of_a_file_that_is_not_registered_no_byte_is_copied)
 {
-	struct block block = make(BLOCK_READ, &region, 4096, 8192, 0);
+	struct target other = { .fd = target.fd,
+				.offset_align = 512,
+				.memory_align = 512,
+				.about = { .file = "w1.bin" } };
 	const uint64_t n_copies = gpu.look.standin_counts().n_copies;
 
-	words("cuFileHandleRegister=5008");
-	for (int i = 0; i < 2; i++) {
-		gds_transfer(&block);
-		ck_assert(block.result == -EOPNOTSUPP && !block.best);
-		ck_assert(!target.on_close);
-	}
-	for (int i = 0; i < 3; i++) { /* a head, a tail, and a part of the buffered description */
-		struct block end = make(BLOCK_WRITE, &region, i == 1 ? 4096 : 4097, 5, 0);
+	atomic_init(&other.buffered_fd, buffered_fd);
+	/* By cuFile; a head, a tail, and a part of the buffered description. */
+	for (int i = 0; i < 5; i++) {
+		struct block block = make(i ? BLOCK_WRITE : BLOCK_READ, &region,
+					  i < 2 || i == 3 ? 4096 : 4097, i < 2 ? 8192 : 5, 0);
 
-		end.is_buffered = i == 2;
-		gds_transfer(&end);
-		ck_assert_msg(end.result == -EOPNOTSUPP && !end.best, "%d: %d", i, (int)end.result);
+		block.target = &other;
+		block.is_buffered = i == 4;
+		gds_transfer(&block);
+		ck_assert_msg(block.result == -EOPNOTSUPP && !block.best, "%d: %d", i,
+			      (int)block.result);
 	}
 	ck_assert_uint_eq(gpu.look.standin_counts().n_copies, n_copies);
+	ck_assert_uint_eq(gpu.see.standin_cufile_counts().n_writes, 0);
 }
 
 TEST_LOOP(a_transfer_that_makes_no_progress_ends, 2)
