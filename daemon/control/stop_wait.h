@@ -24,8 +24,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A call that does not hang returns within a second or so.  A guess. */
-#define STOP_WAIT_SEC 5u
+/* A call that does not hang returns within a second or so.  Longer than until the log names what frees the call: that
+   takes HUNG_NSEC, and a second until the next look. */
+#define STOP_WAIT_SEC 7u
 
 /* The state at the last look.  Zeroes: there was none. */
 struct stop_wait {
