@@ -15,14 +15,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* A file that waits for room within the user's bound. */
-struct file_add {
-	struct list_node node;
-	struct call *call;
-	int fd;
-	char name[128];
-};
-
 /* ---- the file board ---- */
 
 uint32_t session_max_files(const struct session *session)
@@ -108,93 +100,20 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	call->on_done(call, 0, NULL);
 }
 
-static int add_try(struct file_add *add, struct error *error);
-
-/* Files that wait for room are added, or refused if no room will come. */
-static void user_retry(struct user *user)
-{
-	struct file_add *add;
-
-	while ((add = list_entry(user->adds.first, struct file_add, node))) {
-		struct session *session = add->call->session;
-		struct error error;
-		int r = add_try(add, &error);
-
-		if (r == -EMFILE && user->n_leaving)
-			return;
-		list_remove(&user->adds, &add->node);
-		if (r < 0) {
-			session_close_fds(session, &add->fd, 1);
-			add->call->on_done(add->call, r, &error);
-		}
-		free(add);
-	}
-}
-
-static void on_reclaimed(void *arg)
-{
-	struct session *session = arg;
-	struct user *user = session->user;
-
-	user->n_leaving--;
-	user_retry(user);
-	session_object_gone(session);
-}
-
-static int add_try(struct file_add *add, struct error *error)
-{
-	struct session *session = add->call->session;
-	int r = file_make(&session->quota, session->user->work_queue, session->user->gpu_work_queue,
-			  session->service->mailbox, &session->who, add->fd, add->name,
-			  on_file_checked, add->call, error);
-
-	if (r == 0)
-		session->n_objects++;
-	return r;
-}
-
 int session_file_add(struct session *session, int fd, const char *name, struct call *call,
 		     struct error *error)
 {
-	struct user *user = session->user;
-	struct file_add *add;
 	int r;
 
-	add = calloc(1, sizeof(*add));
-	if (!add) {
-		session_close_fds(session, &fd, 1);
-		return error_set(error, -ENOMEM, "file %s", name);
-	}
-	add->call = call;
-	add->fd = fd;
-	(void)snprintf(add->name, sizeof(add->name), "%s", name); /* cut is fine */
-	idle_files_reclaim(session, on_reclaimed);
-	r = add_try(add, error);
-	if (r == -EMFILE && user_is_out_of_files(user) && user->n_leaving) {
-		list_push(&user->adds, &add->node);
-		return 0;
-	}
+	idle_files_reclaim(session);
+	r = file_make(&session->quota, session->user->work_queue, session->user->gpu_work_queue,
+		      session->service->mailbox, &session->who, fd, name, on_file_checked, call,
+		      error);
 	if (r < 0)
 		session_close_fds(session, &fd, 1);
-	free(add);
+	else
+		session->n_objects++;
 	return r;
-}
-
-/* The session ends: its files that wait for room get -ECANCELED. */
-void session_stop_adds(struct session *session)
-{
-	struct user *user = session->user;
-	struct error error;
-
-	LIST_EACH(struct file_add, add, &user->adds, node) {
-		if (add->call->session != session)
-			continue;
-		list_remove(&user->adds, &add->node);
-		session_close_fds(session, &add->fd, 1);
-		(void)session_end_error(session, "file ", add->name, &error);
-		add->call->on_done(add->call, error.code, &error);
-		free(add);
-	}
 }
 
 static void on_registered(int result, const struct error *error, void *arg)
@@ -235,8 +154,7 @@ int session_file_buffered(struct session *session, uint32_t id, int fd, struct c
 	struct file *file = id_table_get(&session->objects.files, id);
 	int r;
 
-	idle_files_reclaim(session,
-			   on_reclaimed); /* it is charged like a file, but never waits for room */
+	idle_files_reclaim(session); /* it is charged like a file */
 	if (file)
 		r = file_add_buffered(file, fd, on_buffered_added, call, error);
 	else

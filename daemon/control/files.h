@@ -40,7 +40,4 @@ int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeo
 /* *ret_fd: a copy of its descriptor, for session_send(). */
 int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error);
 
-/* The session ends: its files that wait for room get -ECANCELED. */
-void session_stop_adds(struct session *session);
-
 #endif

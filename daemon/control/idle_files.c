@@ -54,10 +54,8 @@ static void look_in(struct service *service, unsigned sec)
 		service->look_due_nsec = due;
 }
 
-/* Takes an idle file from the client.  n_refs of its references are the caller's.  Returns true if
-   on_freed(session) will be called. */
-static bool file_take(struct session *session, struct file *file, uint32_t n_refs,
-		      void (*on_freed)(void *arg))
+/* Takes an idle file from the client.  n_refs of its references are the caller's. */
+static bool file_take(struct session *session, struct file *file, uint32_t n_refs)
 {
 	struct error error;
 	uint32_t id = file->id;
@@ -70,28 +68,27 @@ static bool file_take(struct session *session, struct file *file, uint32_t n_ref
 		return false;
 	/* Without memory the file stays open, marked GONE, until the session ends. */
 	return session_remove(session, &session->objects.files, id, "file", file_unref_for,
-			      on_freed, session, &error) == 0;
+			      session_object_gone, session, &error) == 0;
 }
 
 /* ---- reclaim ---- */
 
 /* Takes at most n idle files from one session; returns their number. */
-static uint32_t session_reclaim(struct session *session, uint32_t n, void (*on_gone)(void *session))
+static uint32_t session_reclaim(struct session *session, uint32_t n)
 {
 	uint32_t cursor = 0, n_gone = 0;
 	struct file *file;
 
 	while (n_gone < n && (file = id_table_next(&session->objects.files, &cursor)))
-		n_gone += file_take(session, file, 1, on_gone);
-	session->user->n_leaving += n_gone;
+		n_gone += file_take(session, file, 1);
 	return n_gone;
 }
 
 /*
  * Idle files in one client's cache must not keep the user's other clients from opening files, so they
- * are closed near the user's limit.  Until close(2) returns, new files at the limit wait.
+ * are closed near the user's limit: so early that there is room until close(2) returns.
  */
-void idle_files_reclaim(const struct session *asking, void (*on_gone)(void *session))
+void idle_files_reclaim(const struct session *asking)
 {
 	struct user *user = asking->user;
 	uint64_t limit = user->quota.limit[QUOTA_FILES], spare, now_nsec;
@@ -106,7 +103,7 @@ void idle_files_reclaim(const struct session *asking, void (*on_gone)(void *sess
 		return;
 	LIST_EACH(struct session, s, &asking->service->sessions, node)
 		if (n && s->user == user && s != asking && s->state == SESSION_OPEN)
-			n -= session_reclaim(s, n, on_gone);
+			n -= session_reclaim(s, n);
 	if (n) {
 		user->reclaim_failed_id = asking->id;
 		user->reclaim_failed_nsec = now_nsec;
@@ -156,9 +153,8 @@ static void looked_main(struct job *job)
 		struct file *file = look->files[i].file;
 
 		if (look->files[i].is_unlinked && !session_is_ending(session))
-			look->has_found |= file_take(
-				session, file, 2,
-				session_object_gone); /* this look and the table have a reference each */
+			/* This look and the table have a reference each. */
+			look->has_found |= file_take(session, file, 2);
 		file_unref(file);
 	}
 	if (!session_is_ending(session) && look->n_files == LOOK_FILES)

@@ -20,10 +20,7 @@ void idle_files_note_added(struct service *service);
 /* The last session has gone: no timer remains. */
 void idle_files_stop(struct service *service);
 
-/*
- * Near the user's bound, takes idle files from the user's other clients.  For each of them
- * user->n_leaving is one more until on_gone(session), which is for the session that had it.
- */
-void idle_files_reclaim(const struct session *asking, void (*on_gone)(void *session));
+/* Near the user's bound, takes idle files from the user's other clients, to be closed soon. */
+void idle_files_reclaim(const struct session *asking);
 
 #endif

@@ -259,7 +259,6 @@ void session_end(struct session *session, bool drain)
 	/* Nothing of the end waits for the client's socket: ops that drain end by themselves, and replies that
 	   it does not read are dropped.  If the process dies, its pidfd still reports it: then none drains. */
 	connection_stop(connection);
-	session_stop_adds(session);
 	(void)session_end_error(session, "GPU memory", "", &error);
 	gpu_imports_stop(&session->gpu, &error);
 	session_close_fds(session, connection->reader.fds, connection->reader.n_fds);

@@ -120,8 +120,3 @@ void user_count_unread(struct user *user, int n)
 	if (n < 0)
 		users_room(user->users);
 }
-
-bool user_is_out_of_files(const struct user *user)
-{
-	return user->quota.used[QUOTA_FILES] >= user->quota.limit[QUOTA_FILES];
-}

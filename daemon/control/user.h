@@ -57,9 +57,7 @@ struct user {
 	unsigned n_closing_fds;		   /* waiting for close(2) on the work queue: closing.h */
 	unsigned n_unread_fds;		   /* in replies that its clients have not read */
 	bool is_waiting;		   /* user_must_wait() was true, and on_room() is to come */
-	uint32_t n_leaving; /* idle files taken from its clients and not yet closed */
 	struct gpu_user gpu;
-	struct list adds;	      /* struct file_add: files that wait for that */
 	uint32_t reclaim_failed_id;   /* the last client for which too few were found, */
 	uint64_t reclaim_failed_nsec; /* and when */
 	struct log_limit log_limit;   /* of lines that its clients cause */
@@ -76,7 +74,5 @@ void users_room(struct users *users);
 
 /* The number of descriptors in its clients' unread replies changes by n. */
 void user_count_unread(struct user *user, int n);
-
-bool user_is_out_of_files(const struct user *user);
 
 #endif

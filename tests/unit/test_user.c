@@ -120,19 +120,6 @@ TEST(unread_descriptors_of_a_user_are_at_most_a_quarter_of_what_others_leave)
 	user_unref(newcomer);
 }
 
-TEST(a_user_at_its_bound_is_out_of_files)
-{
-	struct user *user = get(1000);
-	struct charge charge = { 0 };
-	struct error error;
-
-	ck_assert(!user_is_out_of_files(user));
-	ck_assert_int_eq(quota_charge(&charge, &user->quota, QUOTA_FILES, 2, &error), 0);
-	ck_assert(user_is_out_of_files(user));
-	quota_discharge(&charge);
-	user_unref(user);
-}
-
 TEST(foreign_descriptors_are_closed_by_a_worker_and_counted_until_then)
 {
 	struct user *user = get(1000);
