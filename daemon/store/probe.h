@@ -12,8 +12,9 @@
  * done inside, too, but it is so short that waking a thread would cost more.  The verdict is that of
  * most blocks.  If the probe can measure nothing, the kind of the file system decides.
  *
- * Nothing is measured where the file system has no unnamed files (O_TMPFILE), nor on automatic stores, because the
- * daemon opens no path for a client.
+ * If the file system has no unnamed files (O_TMPFILE), the file is named .dsaiod-probe-UID until it is
+ * open.  The next daemon removes a file that a crashed daemon left.  Automatic stores are not measured,
+ * because the daemon opens no path for a client.
  *
  * The probe blocks as long as the file system does, possibly forever, so it runs on a worker thread.
  */
