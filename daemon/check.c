@@ -19,18 +19,20 @@
 
 #define PLACE_BYTES 512
 
-/* ---- the socket ---- */
-
-static void socket_place(const struct config *config, char place[PLACE_BYTES])
+/* Where a key of [daemon] has its value from.  elsewhere: if not from the file. */
+static void key_place(const struct config *config, const char *name, const char *elsewhere,
+		      const char *value, char place[PLACE_BYTES])
 {
-	unsigned line = config_key_line(config, "socket");
+	unsigned line = config_key_line(config, name);
 
 	if (line)
-		(void)snprintf(place, PLACE_BYTES, "%s:%u: [daemon] socket = %s", config->path,
-			       line, config->socket_path);
+		(void)snprintf(place, PLACE_BYTES, "%s:%u: [daemon] %s = %s", config->path, line,
+			       name, value);
 	else
-		(void)snprintf(place, PLACE_BYTES, "--socket %s", config->socket_path);
+		(void)snprintf(place, PLACE_BYTES, "%s %s", elsewhere, value);
 }
+
+/* ---- the socket ---- */
 
 /* Makes one in that directory, under another name, and removes it.  0 or -errno. */
 static int socket_try(int dir_fd)
@@ -60,7 +62,7 @@ static int socket_check(const struct config *config)
 
 	if (!config->socket_path) /* a user's own: its directory is made and checked at the start */
 		return 0;
-	socket_place(config, place);
+	key_place(config, "socket", "--socket", config->socket_path, place);
 	if (lstat(config->socket_path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
 		log_mistake("dsaiod: %s: something that is no socket is there: remove it, or name "
 			    "another path",
@@ -109,11 +111,7 @@ static int registry_check(const struct config *config)
 		devices[i] = 0; /* no store's */
 		store_place(config, one, place);
 		if (store_new(i + 1, one, NULL, &store, &error) < 0) {
-			if (one->path_line)
-				log_mistake("dsaiod: %s:%u: %s", config->path, one->path_line,
-					    error.text);
-			else
-				log_mistake("dsaiod: %s", error.text);
+			log_mistake("dsaiod: %s: %s", place, error.text);
 			r = -EINVAL;
 			continue;
 		}
@@ -138,7 +136,7 @@ static int registry_check(const struct config *config)
 /* One that is not there is made when a profile is saved. */
 static int state_dir_check(const struct config *config)
 {
-	const unsigned line = config_key_line(config, "state_dir");
+	char place[PLACE_BYTES];
 	struct stat st;
 	int error;
 
@@ -150,34 +148,27 @@ static int state_dir_check(const struct config *config)
 		error = errno == ENOENT ? 0 : errno;
 	if (!error)
 		return 0;
-	if (line)
-		log_mistake("dsaiod: %s:%u: [daemon] state_dir = %s: %s: profiles could not be "
-			    "saved: name a directory",
-			    config->path, line, config->state_dir, strerrordesc_np(error));
-	else
-		log_mistake("dsaiod: state_dir %s: %s: profiles could not be saved: remove what is "
-			    "there, or configure another directory",
-			    config->state_dir, strerrordesc_np(error));
+	key_place(config, "state_dir", "state_dir", config->state_dir, place);
+	log_mistake("dsaiod: %s: %s: profiles could not be saved: remove what is there, or name "
+		    "another directory",
+		    place, strerrordesc_np(error));
 	return -EINVAL;
 }
 
 /* ---- libraries ---- */
 
 /* Without it the daemon would start, and use no GPU. */
-static int library_check(const struct config *config, const char *name, const char *path)
+static int library_check(const struct config *config, const char *name, const char *variable,
+			 const char *path)
 {
-	const unsigned line = config_key_line(config, name);
-	const char *why;
+	char place[PLACE_BYTES];
+	int error;
 
 	if (!path || access(path, R_OK) == 0)
 		return 0;
-	why = strerrordesc_np(errno);
-	if (line)
-		log_mistake("dsaiod: %s:%u: [daemon] %s = %s: %s: name the library's file",
-			    config->path, line, name, path, why);
-	else
-		log_mistake("dsaiod: %s %s of the environment: %s: name the library's file", name,
-			    path, why);
+	error = errno;
+	key_place(config, name, variable, path, place);
+	log_mistake("dsaiod: %s: %s: name the library's file", place, strerrordesc_np(error));
 	return -EINVAL;
 }
 
@@ -208,8 +199,9 @@ int check_host(const struct config *config)
 		socket_check(config),
 		registry_check(config),
 		state_dir_check(config),
-		library_check(config, "cuda_library", config->cuda_library),
-		library_check(config, "cufile_library", config->cufile_library),
+		library_check(config, "cuda_library", "DSAIO_CUDA_LIBRARY", config->cuda_library),
+		library_check(config, "cufile_library", "DSAIO_CUFILE_LIBRARY",
+			      config->cufile_library),
 	};
 
 	memory_check(config);

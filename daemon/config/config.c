@@ -386,7 +386,7 @@ int config_set_socket(struct config *config, const char *path, struct error *err
 {
 	char *copy;
 
-	if (strlen(path) >= SOCKET_PATH_BYTES)
+	if (!*path || strlen(path) >= SOCKET_PATH_BYTES)
 		return error_set_plain(error, -ENAMETOOLONG,
 				       "socket path %s has %zu bytes, and the kernel takes 1 to %u",
 				       path, strlen(path), SOCKET_PATH_BYTES - 1);

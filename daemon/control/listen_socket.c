@@ -17,33 +17,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define PATH_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1) /* 107 */
 /* A client writes its Hello after connect(2).  If the daemon has closed the socket by then, the client gets
    an error of write(2) instead of the reason. */
 #define HELLO_WAIT_NSEC UINT64_C(1000000000)
 
-static int address_make(const char *path, struct sockaddr_un *ret_address, struct error *error)
-{
-	size_t len = strlen(path);
-
-	if (len == 0 || len > PATH_BYTES_MAX)
-		return error_set_plain(error, -ENAMETOOLONG,
-				       "socket path %s: has %zu bytes, and the kernel takes 1 to "
-				       "%zu: use a shorter --socket",
-				       path, len, PATH_BYTES_MAX);
-	*ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	memcpy(ret_address->sun_path, path, len + 1);
-	return 0;
-}
-
 int listen_socket_check(const char *path, struct error *error)
 {
-	struct sockaddr_un address;
 	struct stat st;
-	int r = address_make(path, &address, error);
 
-	if (r < 0)
-		return r;
 	if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
 		return error_set_plain(error, -EEXIST,
 				       "socket %s: the file there is no socket: remove it, "
@@ -88,13 +69,11 @@ int listen_socket_make(const char *path, bool is_user, bool *ret_is_bound, int *
 		       struct error *error)
 {
 	_cleanup_(closep) int fd = -1;
-	struct sockaddr_un address;
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	mode_t mask;
 	int r;
 
-	r = address_make(path, &address, error);
-	if (r < 0)
-		return r;
+	(void)strcpy(address.sun_path, path); /* it fits: config_set_socket() */
 	r = socket_clear(path, &address, error);
 	if (r < 0)
 		return r;

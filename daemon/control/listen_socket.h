@@ -16,8 +16,7 @@
 
 #include <stdbool.h>
 
-/* Before anything is made beside it.  -ENAMETOOLONG: the kernel takes no such path; -EEXIST: a file
-   that is no socket is there. */
+/* Before anything is made beside it.  -EEXIST: a file that is no socket is there. */
 int listen_socket_check(const char *path, struct error *error);
 
 /*

@@ -135,7 +135,7 @@ check "--check-config of libraries that are there" 0 "right" --socket "$socket" 
 	--check-config
 : >"$dir/empty"
 export DSAIO_CUFILE_LIBRARY="$dir/none"
-check "--check-config of a library that the environment names" 2 "cufile_library $dir/none of the environment" \
+check "--check-config of a library that the environment names" 2 "DSAIO_CUFILE_LIBRARY $dir/none: No such file" \
 	--user --socket "$socket" --config "$dir/empty" --check-config
 unset DSAIO_CUFILE_LIBRARY
 refuse "a store that is not there" "conf:2;$dir/none;No such file" "[store t]" "path = $dir/none"

@@ -88,18 +88,13 @@ TEST(a_users_own_socket_is_for_that_user_alone)
 	ck_assert_uint_eq(st.st_mode & 0777, 0600);
 }
 
-TEST(a_path_that_is_no_socket_or_too_long_is_refused)
+TEST(a_path_that_is_no_socket_is_refused)
 {
-	char long_path[200];
 	int fd = open(path, O_CREAT | O_WRONLY, 0600);
 
 	ck_assert_int_ge(fd, 0);
 	(void)close(fd);
 	ck_assert_int_eq(listen_socket_check(path, &error), -EEXIST);
-	memset(long_path, 'x', sizeof(long_path) - 1);
-	long_path[sizeof(long_path) - 1] = 0;
-	ck_assert_int_eq(listen_socket_check(long_path, &error), -ENAMETOOLONG);
-	ck_assert_int_eq(listen_socket_check("", &error), -ENAMETOOLONG);
 	(void)unlink(path);
 	ck_assert_int_eq(listen_socket_check(path, &error), 0);
 }
