@@ -339,11 +339,6 @@ static void base_freep(struct event_base **base)
 		event_base_free(*base);
 }
 
-static void gpu_probe_freep(struct gpu_probe **probe)
-{
-	gpu_probe_free(*probe);
-}
-
 static void event_freep(struct event **event)
 {
 	if (*event)

@@ -77,11 +77,6 @@ static int64_t cufile_result(const char *call, const struct block *block, ssize_
 			       block->len);
 }
 
-static CUdeviceptr memory_of(const struct block *block)
-{
-	return (uintptr_t)block->region->base + block->region_off;
-}
-
 static uint32_t piece_of(const struct block *block)
 {
 	return block->len < COPY_BYTES ? block->len : COPY_BYTES;
@@ -100,14 +95,14 @@ static int64_t read_once(const struct block *block, CUfileHandle_t handle, struc
 static int64_t write_copied(const struct block *block, int fd, uint32_t len, struct error *error)
 {
 	const uint32_t align = block->target->memory_align;
+	const CUdeviceptr from = (uintptr_t)block->region->base + block->region_off;
 	_cleanup_(freep) void *memory = NULL;
 	ssize_t n;
 	int r;
 
 	if (posix_memalign(&memory, align > CUFILE_UNIT ? align : CUFILE_UNIT, len))
 		return error_set(error, -ENOMEM, "a copy of %" PRIu32 " bytes", len);
-	r = gds_cuda_result("cuMemcpyDtoH()",
-			    gds_cuda.cuMemcpyDtoH_v2(memory, memory_of(block), len), error);
+	r = gds_cuda_result("cuMemcpyDtoH()", gds_cuda.cuMemcpyDtoH_v2(memory, from, len), error);
 	if (r < 0)
 		return r;
 	n = pwrite(fd, memory, len, (off_t)block->off);

@@ -359,11 +359,6 @@ static int events_add(struct gpu_probe *probe, struct event_base *base)
 		       : 0;
 }
 
-static void gpu_probe_freep(struct gpu_probe **probe)
-{
-	gpu_probe_free(*probe);
-}
-
 struct gpu_probe *gpu_probe_new(const struct gpu_probe_options *options, struct event_base *base)
 {
 	_cleanup_(gpu_probe_freep) struct gpu_probe *probe = NULL;
