@@ -10,13 +10,13 @@
 #   BUILD=dir			what to test (build)
 #   SANITIZE=name		how that was built: stretches the time-outs
 #   VALGRIND=1			the unit tests, under valgrind
-#   JOBS=n			at a time (two more than processors, since many tests wait; at most 6)
+#   JOBS=n			at a time (three times the processors, since many tests wait; at most 6)
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD=$(realpath "${BUILD:-build}")
 export BUILD SANITIZE="${SANITIZE:-}"
 VALGRIND=${VALGRIND:-}
-JOBS=${JOBS:-$(($(nproc) > 4 ? 6 : $(nproc) + 2))}
+JOBS=${JOBS:-$(($(nproc) > 1 ? 6 : 3))}
 # The limit of a program: each test in it has one of its own, and a slow device is no mistake.
 seconds=1800
 if [ -n "$SANITIZE$VALGRIND" ]; then
