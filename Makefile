@@ -60,7 +60,8 @@ BENCH_SRC   = $(sort $(wildcard tests/bench/*.c))
 # ---- flags ----
 
 VERSION  := $(shell sed -n 's/^.define DSAIO_VERSION "\(.*\)"/\1/p' client/lib/dsaio.h)
-SOVERSION = 1
+# 0 until 1.0: the interface may still change.
+SOVERSION = 0
 SONAME    = libdsaio-client.so.$(SOVERSION)
 
 SANITIZE_FLAGS = $(if $(strip $(SANITIZE)),-fsanitize=$(strip $(SANITIZE)) \
@@ -68,7 +69,9 @@ SANITIZE_FLAGS = $(if $(strip $(SANITIZE)),-fsanitize=$(strip $(SANITIZE)) \
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 	   $(if $(findstring clang,$(CC)),-Wno-gnu-zero-variadic-macro-arguments)
 # All code is position independent, so daemon, library and tests share objects.
-COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(WITHOUT) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
+# The library checks its arguments itself, and the tests pass wrong ones.
+ATTRIBUTES = $(if $(filter client/ctl/% tests/demo.c tests/bench/%,$<),,-DDSAIO_NO_ATTRIBUTES)
+COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(ATTRIBUTES) $(WITHOUT) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
 	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) -MMD -MP
 LINK     = $(CC) -pthread $(CFLAGS) $(SANITIZE_FLAGS) -Wl,-z,relro,-z,now,--as-needed $(LDFLAGS)
 LIB_LINK = $(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/lib/libdsaio-client.map
@@ -228,7 +231,7 @@ $(BUILD)/tests/gpu/libcuda.so: $(call obj,$(CUDA_SRC))
 $(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
 	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(@F)$(if $(filter %/libcuda.so,$@),.1,.0) -o $@ $^
 # The sides of the bench need each other and a part of the library.
-SIDES_OBJ = $(call obj,$(patsubst %,tests/bench/%.c,crew deepnvme device files histogram \
+SIDES_OBJ = $(call obj,$(patsubst %,tests/bench/%.c,crew deepnvme files histogram \
 	    process report side side_deepnvme side_fio side_local side_ours side_uring \
 	    small_rows statistics tune))
 $(patsubst %,$(BUILD)/tests/unit/test_bench_%,deepnvme small): $(SIDES_OBJ)
@@ -364,6 +367,9 @@ LOADER_DIRS = $(foreach dir,/lib /usr/lib /usr/local/lib,$(dir) $(dir)/$(shell $
 comma       = ,
 install_rpath = $(if $(filter $(LOADER_DIRS),$(libdir)),, -Wl$(comma)-rpath$(comma)$(libdir))
 man_dir = $(mandir)/man$(patsubst .%,%,$(suffix $1))
+# Each function of the library has a page, which is dsaio(3).
+MAN_ALIASES = $(patsubst %,$(DESTDIR)$(mandir)/man3/%.3,\
+		$(shell sed -n 's/^	\(dsaio_.*\);/\1/p' client/lib/libdsaio-client.map))
 
 .PHONY: install uninstall
 install: all ## install to $(DESTDIR)$(prefix)
@@ -386,6 +392,8 @@ install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
 	$(INSTALL) -m 644 systemd/dsaiod.tmpfiles $(DESTDIR)$(tmpfilesdir)/dsaiod.conf
 	$(foreach page,$(MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_dir,$(page))/ &&) :
+	printf '.so man3/dsaio.3\n' | tee $(MAN_ALIASES) >/dev/null
+	chmod 644 $(MAN_ALIASES)
 	[ -e $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf ] || \
 		$(INSTALL) -m 644 systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
 
@@ -397,7 +405,7 @@ uninstall: ## remove the installed files; it names what stays: changed configura
 		$(libdir)/libdsaio-client.so $(libdir)/pkgconfig/libdsaio-client.pc \
 		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \
 		$(sysusersdir)/dsaiod.conf $(tmpfilesdir)/dsaiod.conf \
-		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page))))
+		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page)))) $(MAN_ALIASES)
 	rm -rf $(DESTDIR)$(pythondir)/dsaio
 	! cmp -s systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \
 		rm -f $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf

@@ -19,14 +19,14 @@
 
 #define PLACE_BYTES 512
 
-/* Where a key of [daemon] has its value from.  elsewhere: if not from the file. */
+/* Where a key of [daemon] has its value from.  elsewhere: if not from a file. */
 static void key_place(const struct config *config, const char *name, const char *elsewhere,
 		      const char *value, char place[PLACE_BYTES])
 {
-	unsigned line = config_key_line(config, name);
+	const struct config_place at = config_key_place(config, name);
 
-	if (line)
-		(void)snprintf(place, PLACE_BYTES, "%s:%u: [daemon] %s = %s", config->path, line,
+	if (at.line)
+		(void)snprintf(place, PLACE_BYTES, "%s:%u: [daemon] %s = %s", at.path, at.line,
 			       name, value);
 	else
 		(void)snprintf(place, PLACE_BYTES, "%s %s", elsewhere, value);
@@ -87,12 +87,12 @@ static int socket_check(const struct config *config)
 
 /* ---- stores ---- */
 
-static void store_place(const struct config *config, const struct store_config *store,
-			char place[PLACE_BYTES])
+static void store_place(const struct store_config *store, char place[PLACE_BYTES])
 {
-	if (store->path_line)
-		(void)snprintf(place, PLACE_BYTES, "%s:%u: [store %s] path = %s", config->path,
-			       store->path_line, store->name, store->path);
+	if (store->path_place.line)
+		(void)snprintf(place, PLACE_BYTES, "%s:%u: [store %s] path = %s",
+			       store->path_place.path, store->path_place.line, store->name,
+			       store->path);
 	else
 		(void)snprintf(place, PLACE_BYTES, "--store %s=%s", store->name, store->path);
 }
@@ -109,7 +109,7 @@ static int registry_check(const struct config *config)
 		struct error error;
 
 		devices[i] = 0; /* no store's */
-		store_place(config, one, place);
+		store_place(one, place);
 		if (store_new(i + 1, one, NULL, &store, &error) < 0) {
 			log_mistake("dsaiod: %s: %s", place, error.text);
 			r = -EINVAL;

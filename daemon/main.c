@@ -63,15 +63,15 @@ static const char help[] =
 	"  --user             a user's own daemon: on $XDG_RUNTIME_DIR/dsaiod/dsaiod.sock (else\n"
 	"                     /tmp/dsaiod-UID/dsaiod.sock), ends 60 s after its last client\n"
 	"  --config FILE      read settings here (else " CONFIG_SYSTEM ",\n"
-	"                     with --user ~/.config/dsaiod/dsaiod.conf, if it is there);\n"
-	"                     the options below come on top\n"
+	"                     with --user ~/.config/dsaiod/dsaiod.conf, if it is there),\n"
+	"                     then those of FILE.d/*.conf; the options below come on top\n"
 	"  --socket PATH      where to listen (" SOCKET_SYSTEM ")\n"
 	"  --store NAME=DIR   serve files on DIR's file system, or a block device; repeatable\n"
 	"  --check-config     check configuration, socket and stores, then exit\n"
 	"  --sample-config    print a configuration file that shows all keys, with --user that of\n"
 	"                     a user's own daemon\n"
 	"  --help             print this\n"
-	"  --version          print the version\n"
+	"  -V, --version      print the version\n"
 	"\n"
 	"A configuration file (dsaiod.conf(5) has all keys):\n"
 	"  [daemon]\n"
@@ -106,10 +106,10 @@ static int stdout_flush(void)
 }
 
 /*
- * Parses the options once.  With config NULL it sets only *options, which decides the configuration
+ * A pass over the options.  With config NULL it sets only *options, which decides the configuration
  * file.  Else the options that are settings override those of config.  Returns 0, or -EINVAL (logged).
  */
-static int options_turn(int argc, char **argv, struct options *options, struct config *config)
+static int options_pass(int argc, char **argv, struct options *options, struct config *config)
 {
 	static const struct option longs[] = { { "user", no_argument, NULL, 'u' },
 					       { "config", required_argument, NULL, 'c' },
@@ -125,7 +125,7 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 
 	optind = 0; /* glibc: restarts the parse */
 	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, ":V", longs, NULL)) != -1) {
 		switch (option) {
 		case 'u':
 			options->is_user = true;
@@ -183,7 +183,7 @@ static int options_turn(int argc, char **argv, struct options *options, struct c
 	return 0;
 }
 
-/* The default configuration file, or NULL if there is none. */
+/* The default configuration file, which need not exist; or NULL: it has no place. */
 static const char *config_usual(const struct options *options, char *path, size_t size)
 {
 	const char *home = secure_getenv("HOME"), *config_home = secure_getenv("XDG_CONFIG_HOME");
@@ -197,10 +197,7 @@ static const char *config_usual(const struct options *options, char *path, size_
 		n = (size_t)snprintf(path, size, "%s/.config/dsaiod/dsaiod.conf", home);
 	else
 		return NULL;
-	/* A file that exists but cannot be read is an error, so it is not skipped here. */
-	return n < size && (access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
-		       ? path
-		       : NULL;
+	return n < size ? path : NULL;
 }
 
 /* Sets the default socket of a user's own daemon, whose directory is made and checked. */
@@ -222,15 +219,16 @@ static void mistakes_print(const struct config *config)
 			    config->mistakes[i] ? config->mistakes[i] : "out of memory");
 }
 
-/* Options override the file, wherever --config stands.  Returns 0, or -EINVAL (logged). */
+/* Options override the files, wherever --config stands.  Returns 0, or -EINVAL (logged). */
 static int options_read(int argc, char **argv, struct config *config, struct options *ret_options)
 {
 	struct options options = { 0 };
 	struct error error;
+	const char *path;
 	char usual[PATH_MAX];
 	int r;
 
-	r = options_turn(argc, argv, &options, NULL);
+	r = options_pass(argc, argv, &options, NULL);
 	if (r < 0)
 		return r;
 	*ret_options = options;
@@ -238,14 +236,14 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 		return 0;
 	if (options.is_user)
 		config_set_user(config);
-	if (!options.config_path)
-		options.config_path = config_usual(&options, usual, sizeof(usual));
-	if (options.config_path && config_read(config, options.config_path, &error) < 0) {
+	path = options.config_path ? options.config_path
+				   : config_usual(&options, usual, sizeof(usual));
+	if (path && config_read(config, path, options.config_path, &error) < 0) {
 		mistakes_print(config); /* those in the lines before the error */
 		log_mistake("dsaiod: %s", error.text);
 		return -EINVAL;
 	}
-	r = options_turn(argc, argv, &options, config);
+	r = options_pass(argc, argv, &options, config);
 	if (r < 0)
 		return r;
 	if (config_check(config, &error) < 0) {
@@ -397,8 +395,8 @@ static int serve(const struct config *config)
 						       .cufile_library = config->cufile_library,
 						       .is_user = config->is_user,
 						       .limit_msec = GPU_PROBE_MSEC,
-						       .is_needed = config->engine ==
-								    GPU_ENGINE_GDS };
+						       .is_needed = config->gpu ==
+								    GPU_MODE_DIRECT };
 	struct server *server;
 	struct stop stop;
 	bool is_over;
@@ -467,7 +465,7 @@ static int run(int argc, char **argv)
 			return STATUS_USAGE;
 		(void)printf("dsaiod: the configuration is right: %u store%s%s\n", config.n_stores,
 			     plural(config.n_stores),
-			     config.path ? "" : "; there is no configuration file");
+			     config.n_files ? "" : "; there is no configuration file");
 		return STATUS_FINE;
 	}
 	if (!config.socket_path && socket_usual(&config, &error) < 0) {

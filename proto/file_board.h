@@ -2,13 +2,16 @@
  * The file board: which files of a client are in use, and which are only cached.
  *
  * The library keeps files open after the program has closed them, so opening them again costs
- * nothing.  While the daemon has a descriptor of such a file, deleting the file frees no disk space,
- * and a sleeping client does not notice the deletion.  So the daemon looks every few seconds for
- * idle files without a link and closes them.
+ * nothing.  While the daemon has a descriptor of such a file, its file system cannot be unmounted, and
+ * deleting the file frees no disk space, which a sleeping client does not notice.  So the daemon looks
+ * every few seconds for idle files and closes those without a link, and those that nobody has used for
+ * a while.
  *
  * Each client has one memfd.  The daemon creates it, seals it SHRINK|GROW|SEAL and maps it, and so
  * does the client.  It has a word for each file that the client may have, at the index of the file's
- * id: generation << 2 | state.
+ * id: n_idle << 18 | generation << 2 | state.  The client counts in n_idle how often the file became
+ * idle.  So two looks that find the same word with IDLE show that the file was not used between them,
+ * unless it was a multiple of 16384 times: then it is only closed sooner.
  *
  *   USED    the program has it open, or an op is open on it: the daemon does not touch it
  *                             -> IDLE, a store by the client (release: all its ops have ended)
@@ -36,49 +39,64 @@ static inline size_t file_board_bytes(uint32_t n_files)
 	return (n_files * sizeof(uint32_t) + 4095) & ~(size_t)4095;
 }
 
+#define FILE_BOARD_N_IDLE_ONE (UINT32_C(1) << 18)
+
 /* A file id: index in the low 16 bits, the slot's generation above. */
 static inline uint32_t file_board_index(uint32_t id)
 {
 	return id & 0xffff;
 }
 
+/* A word with n_idle 0. */
 static inline uint32_t file_board_word(uint32_t id, enum file_board_state state)
 {
 	return (id >> 16) << 2 | (uint32_t)state;
 }
 
-/* Daemon (USED), client (IDLE). */
-static inline void file_board_set(_Atomic uint32_t *board, uint32_t id, enum file_board_state state)
+static inline bool file_board_is(uint32_t word, uint32_t id, enum file_board_state state)
 {
-	atomic_store_explicit(&board[file_board_index(id)], file_board_word(id, state),
+	return (word & (FILE_BOARD_N_IDLE_ONE - 1)) == file_board_word(id, state);
+}
+
+/* The word that the daemon has to see again to know that the file was not used meanwhile; 0: the file is not
+   idle. */
+static inline uint32_t file_board_idle(_Atomic uint32_t *board, uint32_t id)
+{
+	uint32_t word = atomic_load_explicit(&board[file_board_index(id)], memory_order_relaxed);
+
+	return file_board_is(word, id, FILE_BOARD_IDLE) ? word : 0;
+}
+
+/* Daemon, before its reply to FileAdd. */
+static inline void file_board_set_used(_Atomic uint32_t *board, uint32_t id)
+{
+	atomic_store_explicit(&board[file_board_index(id)], file_board_word(id, FILE_BOARD_USED),
 			      memory_order_release);
 }
 
-/* From idle to used (client) or gone (daemon).  False: the other side was first, or the file is in
-   use. */
+/* Client: a file that it uses becomes idle. */
+static inline void file_board_set_idle(_Atomic uint32_t *board, uint32_t id)
+{
+	uint32_t word = atomic_load_explicit(&board[file_board_index(id)], memory_order_relaxed);
+
+	word &= ~(FILE_BOARD_N_IDLE_ONE - 1);
+	atomic_store_explicit(&board[file_board_index(id)],
+			      (word + FILE_BOARD_N_IDLE_ONE) | file_board_word(id, FILE_BOARD_IDLE),
+			      memory_order_release);
+}
+
+/* From idle to used (client) or gone (daemon).  False for the client: the daemon has closed the file, and may
+   have another one at its index by now.  False for the daemon: the file is in use. */
 static inline bool file_board_take(_Atomic uint32_t *board, uint32_t id,
 				   enum file_board_state state)
 {
-	uint32_t idle = file_board_word(id, FILE_BOARD_IDLE);
+	uint32_t idle = file_board_idle(board, id);
 
 	/* acquire: pairs with the store of IDLE, after all use */
-	return atomic_compare_exchange_strong_explicit(&board[file_board_index(id)], &idle,
-						       file_board_word(id, state),
+	return idle &&
+	       atomic_compare_exchange_strong_explicit(&board[file_board_index(id)], &idle,
+						       idle ^ FILE_BOARD_IDLE ^ (uint32_t)state,
 						       memory_order_acq_rel, memory_order_acquire);
-}
-
-/* Is the file idle?  For the daemon, before it looks at the file. */
-static inline bool file_board_is_idle(_Atomic uint32_t *board, uint32_t id)
-{
-	return atomic_load_explicit(&board[file_board_index(id)], memory_order_relaxed) ==
-	       file_board_word(id, FILE_BOARD_IDLE);
-}
-
-/* Has the daemon closed it?  For the client, after its file_board_take() failed. */
-static inline bool file_board_is_gone(_Atomic uint32_t *board, uint32_t id)
-{
-	return atomic_load_explicit(&board[file_board_index(id)], memory_order_relaxed) ==
-	       file_board_word(id, FILE_BOARD_GONE);
 }
 
 #endif

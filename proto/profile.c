@@ -1,5 +1,7 @@
 #include "proto/profile.h"
 
+#include "proto/util/size.h"
+
 #include <errno.h>
 #include <stdio.h>
 
@@ -9,9 +11,10 @@ int profile_check(const struct profile *profile, char *text, size_t size)
 	    profile->block_size > PROFILE_BLOCK_SIZE_MAX ||
 	    profile->block_size % PROFILE_BLOCK_SIZE_STEP) {
 		(void)snprintf(text, size,
-			       "profile: block_size %u: must be a multiple of %u from %u to %u",
-			       profile->block_size, PROFILE_BLOCK_SIZE_STEP, PROFILE_BLOCK_SIZE_MIN,
-			       PROFILE_BLOCK_SIZE_MAX);
+			       "profile: block_size %u: must be a multiple of %u from %s to %s",
+			       profile->block_size, PROFILE_BLOCK_SIZE_STEP,
+			       SIZE_TEXT(PROFILE_BLOCK_SIZE_MIN),
+			       SIZE_TEXT(PROFILE_BLOCK_SIZE_MAX));
 		return -EINVAL;
 	}
 	if (profile->queue_depth < 1 || profile->queue_depth > PROFILE_QUEUE_DEPTH_MAX) {

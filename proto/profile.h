@@ -26,7 +26,7 @@ struct profile {
 	uint32_t queue_depth;	       /* blocks of a channel in flight per lane */
 	bool single_submit;	       /* one io_submit call per iocb instead of a batch */
 	bool overlap_events;	       /* refill as completions arrive; else fill, wait for all */
-	uint32_t intra_op_parallelism; /* parts that an op is cut into */
+	uint32_t intra_op_parallelism; /* multiplies queue_depth */
 };
 
 /* DeepSpeed's handle defaults, except overlap_events: on is never slower. */

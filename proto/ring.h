@@ -140,23 +140,26 @@ static inline size_t ring_bytes(uint32_t entries)
  * A failed op's result contains the errno and the number of bytes done from the op's start, so a
  * program cannot mistake a half-written file for an empty one.
  */
+#define RING_ERRNO_BITS 12 /* the kernel's are below 4096 */
+#define RING_ERRNO_MASK ((UINT64_C(1) << RING_ERRNO_BITS) - 1)
 static inline int64_t ring_result_failed(int error, uint64_t done)
 {
-	return -(int64_t)(done << 12 | (uint64_t)(error & 4095));
+	return -(int64_t)(done << RING_ERRNO_BITS | ((uint64_t)error & RING_ERRNO_MASK));
 }
 static inline int ring_result_errno(int64_t result) /* 0, or a positive errno */
 {
-	return result < 0 ? (int)((0 - (uint64_t)result) & 4095) : 0;
+	return result < 0 ? (int)((0 - (uint64_t)result) & RING_ERRNO_MASK) : 0;
 }
 static inline uint64_t ring_result_done(int64_t result)
 {
-	return result < 0 ? (0 - (uint64_t)result) >> 12 : (uint64_t)result;
+	return result < 0 ? (0 - (uint64_t)result) >> RING_ERRNO_BITS : (uint64_t)result;
 }
 
 /* The page of a byte: the unit of order. */
+#define RING_PAGE_BITS 12
 static inline uint64_t ring_page(uint64_t off)
 {
-	return off >> 12;
+	return off >> RING_PAGE_BITS;
 }
 
 /* README "Submission, order, completion", rule 4: must the later of two ops on one inode wait for
@@ -347,7 +350,7 @@ static inline void ring_client_disarm(struct ring_client *ring)
 	atomic_store_explicit(&ring->shared->cq_wait, ring->wait_count << 2, memory_order_release);
 }
 
-/* ---- the lane's side: the channel's home lane alone ---- */
+/* ---- the lane's side: the channel's lane alone ---- */
 
 struct ring_lane {
 	struct ring_shared *shared;

@@ -83,10 +83,10 @@ static int prepare(struct task *task)
 		char path[4096];
 
 		(void)snprintf(path, sizeof(path), "%s/tensor.%u.%u", task->directory, task->id, i);
-		if (dsaio_alloc(task->client, TENSOR_BYTES, &task->tensors[i]) < 0 ||
-		    dsaio_alloc(task->client, TENSOR_BYTES, &task->copies[i]) < 0 ||
-		    dsaio_file_open(task->client, path, O_RDWR | O_CREAT | O_TRUNC,
-				    &task->files[i]) < 0)
+		if (dsaio_alloc(task->client, TENSOR_BYTES, NULL, &task->tensors[i]) < 0 ||
+		    dsaio_alloc(task->client, TENSOR_BYTES, NULL, &task->copies[i]) < 0 ||
+		    dsaio_open(task->client, path, O_RDWR | O_CREAT | O_TRUNC, NULL,
+			       &task->files[i]) < 0)
 			return fail(task);
 		fill_random(task->tensors[i], TENSOR_BYTES,
 			    ((uint64_t)time(NULL) * N_PROCESSES + task->id) * N_TENSORS + i + 1);
@@ -102,9 +102,9 @@ static int write_tensors(struct task *task)
 	for (unsigned i = 0; i < N_TENSORS; i++)
 		if (dsaio_pwrite_async(task->handle, task->files[i], task->tensors[i], TENSOR_BYTES,
 				       0, NULL) < 0 ||
-		    dsaio_fsync_async(task->handle, task->files[i], NULL) < 0)
+		    dsaio_fsync_async(task->handle, task->files[i], 0, NULL) < 0)
 			return fail(task);
-	return dsaio_wait(task->handle, -1, &n) < 0 || n < 0 ? fail(task) : 0;
+	return dsaio_handle_wait(task->handle, -1, &n) < 0 || n < 0 ? fail(task) : 0;
 }
 
 static int read_tensors(struct task *task)
@@ -158,7 +158,7 @@ static int run(struct task *task)
 		return -1;
 	task->result->read_sec = now_sec() - start;
 	compare_tensors(task);
-	dsaio_disconnect(task->client);
+	(void)dsaio_disconnect(task->client);
 	return 0;
 }
 

@@ -50,7 +50,7 @@ static inline struct dsaio_file *open_file(struct rig *rig, const char *path, in
 {
 	struct dsaio_file *file;
 
-	CHECK_CALL(dsaio_file_open(rig->client, path, flags, &file));
+	CHECK_CALL(dsaio_open(rig->client, path, flags, NULL, &file));
 	return file;
 }
 

@@ -32,6 +32,7 @@
 #include "proto/frame.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
+#include "tests/calls.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -238,7 +239,7 @@ void rig_open(struct rig *rig, const struct dsaio_profile *profile);
 void rig_close(struct rig *rig);
 struct dsaio_client *client_open(const struct daemon *daemon);
 /*
- * dsaio_op_wait() and dsaio_wait() for tests that do not tell the wait's outcome from the result:
+ * dsaio_op_wait() and dsaio_handle_wait() for tests that do not tell the wait's outcome from the result:
  * the result or, if the wait fails, its errno.
  */
 int64_t op_wait(struct dsaio_op *op, int64_t timeout_usec);

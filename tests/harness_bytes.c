@@ -72,7 +72,7 @@ void guarded_new(struct guarded *g, struct dsaio_client *client, size_t len, siz
 	*g = (struct guarded){ .len = len, .client = client };
 	g->size = (GUARD_BYTES + misalign + len + GUARD_BYTES + 4095) & ~(size_t)4095;
 	if (client)
-		CHECK_CALL(dsaio_alloc(client, g->size, &memory));
+		CHECK_CALL(dsaio_alloc(client, g->size, NULL, &memory));
 	else if (posix_memalign(&memory, 4096, g->size))
 		test_fail("no memory for a buffer of %zu bytes", g->size);
 	g->start = memory;

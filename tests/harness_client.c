@@ -23,7 +23,7 @@ struct dsaio_client *client_open(const struct daemon *daemon)
 
 	/* The library's own limit, 30 s, is not stretched. */
 	do
-		r = dsaio_connect(daemon->socket_path, &client);
+		r = socket_connect(daemon->socket_path, &client);
 	while (r == -ETIMEDOUT && now_usec() < deadline);
 	CHECK_CALL(r);
 	return client;
@@ -34,7 +34,7 @@ void rig_open(struct rig *rig, const struct dsaio_profile *profile)
 	if (!rig->daemon)
 		rig->daemon = daemon_start(NULL);
 	rig->client = client_open(rig->daemon);
-	CHECK_CALL(dsaio_handle_open(rig->client, profile, &rig->handle));
+	CHECK_CALL(profile_open(rig->client, profile, &rig->handle));
 }
 
 struct rig rig_new(const struct dsaio_profile *profile)
@@ -47,10 +47,10 @@ struct rig rig_new(const struct dsaio_profile *profile)
 
 void rig_close(struct rig *rig)
 {
-	dsaio_handle_close(rig->handle);
+	(void)dsaio_handle_close(rig->handle, -1);
 	for (unsigned i = 0; i < rig->n_files; i++)
 		dsaio_file_close(rig->files[i]);
-	dsaio_disconnect(rig->client);
+	(void)dsaio_disconnect(rig->client);
 	*rig = (struct rig){ .daemon = rig->daemon };
 }
 
@@ -65,7 +65,7 @@ int64_t op_wait(struct dsaio_op *op, int64_t timeout_usec)
 int64_t handle_wait(struct dsaio_handle *handle, int64_t timeout_usec)
 {
 	int64_t result;
-	int r = dsaio_wait(handle, timeout_usec, &result);
+	int r = dsaio_handle_wait(handle, timeout_usec, &result);
 
 	return r < 0 ? r : result;
 }
@@ -73,8 +73,8 @@ int64_t handle_wait(struct dsaio_handle *handle, int64_t timeout_usec)
 struct dsaio_file *rig_file(struct rig *rig, const char *name, int flags)
 {
 	CHECK(rig->n_files < ARRAY_SIZE(rig->files));
-	CHECK_CALL(dsaio_file_open(rig->client, daemon_path(rig->daemon, name), flags,
-				   &rig->files[rig->n_files]));
+	CHECK_CALL(dsaio_open(rig->client, daemon_path(rig->daemon, name), flags, NULL,
+			      &rig->files[rig->n_files]));
 	return rig->files[rig->n_files++];
 }
 
@@ -120,7 +120,7 @@ static void beside_main(const struct daemon *daemon)
 	rig.daemon = &theirs;
 	rig_open(&rig, NULL);
 	file = rig_file(&rig, "beside", O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_alloc(rig.client, BESIDE_BYTES, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BESIDE_BYTES, NULL, &memory));
 	for (uint32_t round = 0; !atomic_load(&beside->must_stop); round++) {
 		beside_round(&rig, file, memory, round);
 		(void)atomic_fetch_add(&beside->n_rounds, 1);

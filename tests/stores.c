@@ -279,7 +279,7 @@ static int64_t end_op(struct dsaio_op *op)
 {
 	int64_t result = op_wait(op, -1);
 
-	CHECK_EQ(dsaio_op_test(op), 1);
+	CHECK_EQ(op_is_done(op), 1);
 	CHECK_EQ(dsaio_op_result(op), result);
 	dsaio_op_free(op);
 	return result;

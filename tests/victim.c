@@ -98,7 +98,7 @@ static void *arrive(struct victim *victim, struct rig *rig)
 	(void)rig_file(rig, "victim", O_RDONLY);
 	call_end(victim);
 	call_begin(victim, ALLOC);
-	CHECK_CALL(dsaio_alloc(rig->client, READ_BYTES, &memory));
+	CHECK_CALL(dsaio_alloc(rig->client, READ_BYTES, NULL, &memory));
 	call_end(victim);
 	return memory;
 }

@@ -20,7 +20,7 @@
 
 static const struct command *const commands[] = {
 	&command_status, &command_stores, &command_clients, &command_pool, &command_profile,
-	&command_cp,	 &command_cat,	  &command_put,	    &command_bench
+	&command_drain,	 &command_cp,	  &command_cat,	    &command_put,  &command_bench
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -31,8 +31,8 @@ static const struct flag common_flags[] = {
 	{ "json", FLAG_BOOL, &ctl.is_json, 0, 0 },
 	{ "socket", FLAG_STRING, &ctl.socket_path, 0, 0 },
 	{ "private", FLAG_BOOL, &ctl.is_private, 0, 0 },
-	{ "help", FLAG_BOOL, &is_help, 0, 0 },
-	{ "version", FLAG_BOOL, &is_version, 0, 0 },
+	FLAG_NAMES("help", "h", FLAG_BOOL, &is_help, 0, 0),
+	FLAG_NAMES("version", "V", FLAG_BOOL, &is_version, 0, 0),
 };
 
 /*
@@ -60,13 +60,14 @@ static void print_help(void)
 		"    dsaioctl status                              its stores, clients and speed\n"
 		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
+		"    dsaioctl drain /nvme && umount /nvme         no cached file keeps it busy\n"
 		"    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
 		"    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"
 		"    dsaioctl cat /nvme/model.bin | sha256sum     its bytes to a pipe\n"
 		"    tar c ckpt | dsaioctl put /nvme/ckpt.tar     and from one\n"
-		"    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
-		"    dsaioctl bench tune --nvme_dir /nvme --apply the best profile, set at once\n"
-		"    dsaioctl bench sweep --nvme_dir /nvme        how fast each profile is\n"
+		"    dsaioctl bench io --dir /nvme --io_size 400M --read\n"
+		"    dsaioctl bench tune --dir /nvme --apply      the best profile, set at once\n"
+		"    dsaioctl bench sweep --dir /nvme             how fast each profile is\n"
 		"    dsaioctl cp --private a b                    without a running dsaiod\n"
 		"\n"
 		"commands:");
@@ -81,11 +82,11 @@ static void print_help(void)
 		"                   /run/dsaiod/dsaiod.sock, else the user's own, whose daemon cp,\n"
 		"                   cat, put and bench start where there is none)\n"
 		"    --private      start a daemon for this command alone, and stop it at the end\n"
-		"    --help         this text, or a command's\n"
-		"    --version      print the version\n"
+		"    -h, --help     this text, or a command's\n"
+		"    -V, --version  print the version\n"
 		"\n"
-		"exit status: 0 done, 1 failed, 2 wrong usage; after a signal 129 (hang-up), 130\n"
-		"(Ctrl-C) or 143 (SIGTERM)");
+		"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers; after a signal 129\n"
+		"(hang-up), 130 (Ctrl-C) or 143 (SIGTERM)");
 }
 
 static int print_version(void)
@@ -118,7 +119,7 @@ static const char *next_word(int argc, char **argv, int *i)
 
 		if (!flags_is_option(arg))
 			return argv[(*i)++];
-		if (strcmp(arg, "--") == 0 || strcmp(arg, "-h") == 0)
+		if (strcmp(arg, "--") == 0)
 			continue;
 		flag = flags_find(&table, 1, arg, len);
 		if (!flag)

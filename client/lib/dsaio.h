@@ -6,114 +6,48 @@
  *
  *     dsaio_connect(NULL, &c);
  *     dsaio_handle_open(c, NULL, &h);                      each store's own profile
- *     dsaio_alloc(c, bytes, &t);                           pinned, shared: no copy later
- *     dsaio_file_open(c, "/nvme/w0.bin", O_RDONLY, &f);
+ *     dsaio_alloc(c, bytes, NULL, &t);                     pinned, shared: no copy later
+ *     dsaio_open(c, "/nvme/w0.bin", O_RDONLY, NULL, &f);
  *     dsaio_pread_async(h, f, t, bytes, 0, &op);           order of pread(2)
  *     ... compute ...
  *     dsaio_op_wait(op, -1, &n);                           n: bytes, or a negative errno
  *     dsaio_op_free(op);
  *
+ * dsaio(3) has what does not belong to one function: memory of a GPU, forks, signals, time-outs.
+ *
  * Results.  Functions return 0, a count or bytes on success and a negative errno on failure;
  * then dsaio_error() has a message that says what failed, on what, why, and what to do.
  * A read at the end of the file returns the bytes before it (0 behind it) and leaves the rest
- * of the buffer alone.  A write is whole, or fails; dsaio_op_done() says how many bytes were
- * done before an error.
+ * of the buffer alone.  A write is whole, or fails; dsaio_op_bytes() says how many bytes were
+ * done before an error.  -ENOTCONN, -EPERM after a fork, -EINVAL for a NULL object and -ENOMEM can come
+ * from every function and are not repeated below.
  *
- * Memory.  Any buffer, offset and length work.  Memory of dsaio_alloc() or dsaio_import() goes to
- * the device without a copy where offset, length and address are multiples of dsaio_alignment();
+ * Zero is the default of every field and option.  A timeout of a wait is in microseconds: -1 is
+ * forever, and 0 only looks.
+ *
+ * Memory.  Any buffer, offset and length work.  Memory of dsaio_alloc() or dsaio_memory_register() goes to
+ * the device without a copy where offset, length and address are multiples of dsaio_file_alignment();
  * the ends that are not are copied, or written through the page cache.  Private memory, and a
  * buffer at another distance from an aligned address than its bytes in the file, are copied through
- * at most 32 MiB of the pool, piece by piece while other pieces are read or written; -ENOMEM if the
- * pool has none.  A wrong address is -EFAULT.  A buffer belongs to its op from the call until the
- * op's end, whatever a wait in between says.
+ * at most 32 MiB of the pool; -ENOMEM if the pool has none.  A wrong address is -EFAULT.  A buffer belongs
+ * to its op from the call until the op's end, whatever a wait in between says.
  *
  * Order.  Ops of one handle that touch the same bytes of one file, one of them writing, take
  * effect in the order in which they were submitted; a sync covers all writes of its file
  * submitted before it on that handle.  All else runs and ends in any order.
  *
  * Threads.  Every function may be called from any thread at any time, unless its comment says
- * otherwise; an object must not be freed while another thread is in a call with it.  The library starts
- * threads only where a client needs them, with all signals blocked, and they end in
- * dsaio_disconnect(): one from the first async op whose memory has to be copied, or which has to wait
- * outside its ring; and up to three that help to copy large reads, on hosts with more than two
- * processors.  A call that hangs because a file system does not answer delays no call on other
- * files, handles or memory.
+ * otherwise; an object must not be freed while another thread is in a call with it.  A call that hangs
+ * because a file system does not answer delays no call on other files, handles or memory.
  *
- * Blocking.  These calls never sleep: dsaio_version(), dsaio_version_number(), dsaio_error(),
- * dsaio_client_state(), dsaio_client_fd(), dsaio_handle_fd(), dsaio_handle_profile(),
- * dsaio_memory_kind(), dsaio_memory_gpu(), dsaio_is_pinned(), dsaio_alignment(), dsaio_reap(),
- * dsaio_op_test(), dsaio_op_result(), dsaio_op_done(), dsaio_op_error(), dsaio_op_way(),
- * dsaio_op_why(), dsaio_op_data(), dsaio_op_free() and dsaio_op_free_many(); and with a timeout_usec
- * of 0 dsaio_op_wait() and dsaio_op_wait_many().
- * The others may sleep, for nothing else than this:
- *   the daemon's answer     dsaio_connect(), _connect_with(), _handle_open(), _handle_open_with(),
- *                           _memory_register(), _memory_unregister(), _import(),
- *                           _unimport(), _op_cancel(); where the cache does not have the file,
- *                           dsaio_open(), _file_open() and _file_from_fd(), the _path_async
- *                           calls, and dsaio_submit() of a path; dsaio_file_close() of a
- *                           file that is not cached; dsaio_alloc() and dsaio_free() for a new or the
- *                           last buffer of a slab; the first op of a handle on a store, or
- *                           dsaio_handle_profile_on() before it; the first write of a file that is
- *                           not aligned; dsaio_file_size() and dsaio_truncate() of a file whose
- *                           descriptor is not kept here; the first op on an allocation of GPU memory, and
- *                           the first of a file on GPU memory that the daemon uses.
- *                           A daemon that is stopped (SIGSTOP) answers when it goes on.
- *   room in the pool        dsaio_alloc_with(), up to its wait_usec
- *   the file system         dsaio_open(), _file_open(), _file_from_fd(), _file_size(), _truncate(), the
- *                           _path_async calls, and dsaio_submit() of a path; a read that may end
- *                           behind the end of the file, and a write that may extend it, ask for its
- *                           size
- *   room in the ring        dsaio_submit() without DSAIO_NOWAIT, and the _async calls
- *   the op's end            dsaio_pread(), _pwrite(), _fsync(), _fdatasync()
- *   the end of ops          dsaio_op_wait(), _op_wait_many(), _wait() and _reap_wait(), up to their
- *                           timeout_usec; dsaio_handle_close() and dsaio_disconnect()
- *   the loader of libraries the first op on private or GPU memory, or call that registers the latter or
- *                           asks for its GPU, after the program has opened libcuda, while another
- *                           thread is in dlopen(3)
- *
- * Signals.  No call returns -EINTR: one that sleeps goes on to sleep after a signal handler has run.
- * A signal handler may make no call, and may not leave one by longjmp(3).
- *
- * pthread_cancel.  No call is a cancellation point: if pthread_cancel(3) comes while a thread is in a
- * call, it takes effect after the call has returned.  (This holds for deferred cancellation, the
- * default type.)
- *
- * fork.  In a child of the process that connected, every call returns -EPERM (dsaio_disconnect
- * and the free functions do nothing); the parent is undisturbed.  A child may connect for itself.
- * A child inherits memory of dsaio_alloc() as shared memory: each sees what the other writes, so
- * workers can read tensors there that the parent has read, and what they write there the parent has, too.
- * After the parent has freed it, the child sees the old content or zeros.  No later dsaio_alloc() of the
- * parent returns that memory, except one that would fail with -ENOMEM otherwise: then both share the new
- * content.  So keep memory that a child still uses.  The zeros come when the parent has freed all buffers
- * of the same slab, disconnects or ends, and the daemon has taken the memory back.  (The library does not
- * see forks by clone(2) or _Fork(3), which call no handlers of pthread_atfork(3).)  Between fork() and
- * exec() of a process with several threads a child may only call what signal-safety(7) allows, and so
- * nothing of the library.
- *
- * GPUs (not yet run on a GPU: tested with stand-ins for NVIDIA's libraries).  Ops take CUDA device pointers
- * where they take any other; the library uses the libcuda that the program has opened.  Where the daemon
- * can use GPU memory itself, it imports an allocation at the first op on it, by CUDA's interprocess calls,
- * and from then on its engine moves the bytes, whatever the alignment of the address.  The first such op of
- * an open file asks the daemon whether cuFile takes the file.  Else, and for an allocation that the driver
- * does not export or a file that cuFile does not take, ops copy through the pool as for private memory,
- * each piece by the GPU and on streams of the library's own (or they fail with -EOPNOTSUPP, if the daemon
- * is configured so, or the client asks for it: DSAIO_GPU_DIRECT).
- * An op that fails one way is not repeated the other way.  dsaio_op_way() and dsaio_op_why() tell.
- * dsaiod.conf(5), engine, has the rules.
- * Neither waits for the program's streams: work that writes the memory, or reads what an op is to
- * overwrite, must have ended before the op is submitted.  An error of libcuda is -EIO, a range beyond its
- * allocation -EFAULT, each with a message.
- * GPU memory that was imported so may be freed when no op uses it.  A later op notices, within a second or with the
- * next allocation; until then the GPU keeps the memory.  dsaio_memory_unregister() gives registered
- * memory back at once.  CUDA's documentation calls it undefined to free memory while another process has
- * it mapped by an IPC handle: a program that must be sure registers
- * its memory before the first op, and unregisters it before it frees it.
- * Memory of dsaio_alloc() is a shared mapping of a memfd, as cudaHostRegister() takes it; it is
- * to be unregistered there before dsaio_free() and dsaio_disconnect(), which unmap it.
+ * Sleeps.  "Sleeps for" in a comment says what a call may sleep for; without it, a call never sleeps.
+ * "The daemon" is its answer (a daemon that is stopped answers when it goes on), "the file system" the
+ * same of a system call, and "the loader" the loader of libraries, where the program has opened libcuda
+ * and another thread is in dlopen(3).  No call returns -EINTR, none is a cancellation point, and a signal
+ * handler may make none.
  *
  * The daemon goes away.  Every open op ends with -ECONNRESET, once, when no block of it can
- * still touch memory or file; later calls return -ENOTCONN.  These two, -EPERM after a fork,
- * -EINVAL for a NULL object and -ENOMEM can come from every function and are not repeated below.
+ * still touch memory or file; later calls return -ENOTCONN.
  *
  * The library never exits, aborts, prints, or installs a signal handler.
  */
@@ -132,6 +66,18 @@ extern "C" {
 
 /* The exported functions; all others are built hidden. */
 #pragma GCC visibility push(default)
+
+/*
+ * For the compiler: the arguments that must not be NULL, and the results that must be looked at.
+ * Passing NULL nevertheless is -EINVAL.  DSAIO_NO_ATTRIBUTES leaves both out.
+ */
+#if defined(__GNUC__) && !defined(DSAIO_NO_ATTRIBUTES)
+#define DSAIO_NONNULL(...) __attribute__((nonnull(__VA_ARGS__)))
+#define DSAIO_CHECKED __attribute__((warn_unused_result))
+#else
+#define DSAIO_NONNULL(...)
+#define DSAIO_CHECKED
+#endif
 
 struct dsaio_client; /* a connection to the daemon */
 struct dsaio_handle; /* what a program opens to do I/O */
@@ -166,9 +112,10 @@ uint32_t dsaio_version_number(void);
 const char *dsaio_error(void);
 
 /*
- * Structs that begin with their size get further fields at their end in later versions, and zero in
- * such a field means its default.  Start from the struct's _INIT, or zero it, set size to its sizeof
- * and fill in the rest.  Then program and library can be of different versions:
+ * Structs that begin with their size get further fields at their end in later versions.  Start from the
+ * struct's _INIT, or zero it, set size to its sizeof and fill in the rest.  dsaio_submit() and
+ * dsaio_handle_reap() take the size of an element of their arrays.  Then program and library can be of
+ * different versions:
  *   a smaller size, of an older program: the fields that it lacks have their defaults
  *   a larger size, of a newer program: what the library does not know must be zero, else -E2BIG
  *   a size smaller than the struct's in the first version: -EINVAL
@@ -176,10 +123,32 @@ const char *dsaio_error(void);
 
 /* ---- connection ---- */
 
+/* How to connect. */
+struct dsaio_connect_options {
+	size_t size;
+	const char *socket_path; /* where; NULL: see dsaio_connect() */
+	const char *name;	 /* of this client, in status and logs, up to 63 bytes; NULL: the
+				    program's */
+	/* How long ops wait for another daemon when the daemon goes away; 0: the default.  This version
+	   does not reconnect: ops end with -ECONNRESET at once, and only 0 is possible. */
+	int64_t reconnect_timeout_usec;
+	uint64_t flags; /* DSAIO_GPU_DIRECT, DSAIO_NO_RECONNECT */
+};
+#define DSAIO_CONNECT_OPTIONS_INIT                                     \
+	{                                                              \
+		sizeof(struct dsaio_connect_options), NULL, NULL, 0, 0 \
+	}
+
+/* This client's ops on GPU memory are never copied: they fail where copies would be needed.  (Not yet run
+   on a GPU.) */
+#define DSAIO_GPU_DIRECT UINT64_C(1)
+/* When the daemon goes away, ops end with -ECONNRESET at once. */
+#define DSAIO_NO_RECONNECT UINT64_C(2)
+
 /*
- * dsaio_connect - connect to the daemon
+ * dsaio_connect - connect to the daemon (options NULL: DSAIO_CONNECT_OPTIONS_INIT)
  *
- * socket_path: where; NULL: $DSAIO_SOCKET if it is set and not empty, else the system's
+ * Without a socket_path: $DSAIO_SOCKET if it is set and not empty, else the system's
  * /run/dsaiod/dsaiod.sock, else the user's own $XDG_RUNTIME_DIR/dsaiod/dsaiod.sock or, without that
  * directory, /tmp/dsaiod-UID/dsaiod.sock.  If none is there, a daemon for all programs of this
  * user is started, unless DSAIO_AUTOSTART is 0, no or false; it ends 60 s after its last client.
@@ -189,8 +158,10 @@ const char *dsaio_error(void);
  * $DSAIO_DEBUG=FILE logs each place that was tried, and more.  A file that cannot be written is no
  * error: its lines are lost, and dsaioctl says so.
  * Returns 0, or
- *   -EINVAL                  socket_path is "", or DSAIO_AUTOSTART is none of 0, no, false, 1, yes,
- *                            true
+ *   -EINVAL                  socket_path or name is "", flags has an unknown bit, reconnect_timeout_usec is
+ *                            negative, or DSAIO_AUTOSTART is none of 0, no, false, 1, yes, true
+ *   -EOPNOTSUPP              reconnect_timeout_usec is positive: this version cannot reconnect
+ *   -E2BIG                   a field is set that this version of the library does not know
  *   -ENOENT, -ECONNREFUSED   no daemon there, or one that is stopping, or no dsaiod to start; the
  *                            message says what to do
  *   -ENOTSOCK                something else than a socket is there
@@ -205,54 +176,29 @@ const char *dsaio_error(void);
  *   -EPROTONOSUPPORT         library and daemon have no protocol version in common
  *   -EPROTO                  what listens there is not dsaiod
  *   -EUSERS                  too many clients (of this user)
+ *   -EAGAIN                  the daemon can start no more threads
  * and what the kernel says of the user's own directory (-EROFS, -ENOSPC) or of a new process.
  * Ownership: *ret_client is the caller's, for dsaio_disconnect().
- * Threads: any; a daemon is started without fork() and without a SIGCHLD.
+ * Sleeps for: the daemon, and its start.  Threads: any; a daemon is started without fork() and without a
+ * SIGCHLD.
  */
-int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client);
-
-/* How to connect. */
-struct dsaio_connect_options {
-	size_t size;
-	const char *socket_path; /* as of dsaio_connect() */
-	const char *name;	 /* of this client, in status and logs, up to 63 bytes; NULL: the
-				    program's */
-	/* How long ops wait for another daemon when the daemon goes away.  0: they do not, and end
-	   with -ECONNRESET. */
-	int64_t reconnect_timeout_usec;
-	uint64_t flags; /* DSAIO_GPU_DIRECT, or 0 */
-};
-#define DSAIO_CONNECT_OPTIONS_INIT                                     \
-	{                                                              \
-		sizeof(struct dsaio_connect_options), NULL, NULL, 0, 0 \
-	}
-
-/* This client's ops on GPU memory are never copied: they fail where copies would be needed. */
-#define DSAIO_GPU_DIRECT UINT64_C(1)
-
-/*
- * dsaio_connect_with - dsaio_connect() with all options (NULL: DSAIO_CONNECT_OPTIONS_INIT)
- *
- * Returns as dsaio_connect(), and
- *   -EINVAL      name is "", or reconnect_timeout_usec is negative, or flags has an unknown bit
- *   -EOPNOTSUPP  reconnect_timeout_usec is positive: this version cannot reconnect
- *   -E2BIG       a field is set that this version of the library does not know
- */
-int dsaio_connect_with(const struct dsaio_connect_options *options,
-		       struct dsaio_client **ret_client);
+int dsaio_connect(const struct dsaio_connect_options *options,
+		  struct dsaio_client **ret_client) DSAIO_CHECKED DSAIO_NONNULL(2);
 
 enum dsaio_state {
 	DSAIO_LOST = 0,	     /* the daemon has gone away */
 	DSAIO_CONNECTED = 1, /* it was there at the last look */
+	DSAIO_RECONNECTING =
+		2, /* it has gone away, and ops wait for another: not in this version */
 };
 
 /*
  * dsaio_client_state - is the daemon there?
  *
- * Makes dsaio_client_fd() unreadable until the state changes.  Never sleeps.
+ * Makes dsaio_client_fd() unreadable until the state changes.
  * Returns an enum dsaio_state.  Threads: any.
  */
-int dsaio_client_state(struct dsaio_client *client);
+int dsaio_client_state(struct dsaio_client *client) DSAIO_NONNULL(1);
 
 /*
  * dsaio_client_fd - a descriptor that becomes readable when the daemon is lost, or is back
@@ -261,24 +207,25 @@ int dsaio_client_state(struct dsaio_client *client);
  * unreadable.  (In this version a lost daemon does not come back.)
  * Returns it (the library's, until dsaio_disconnect(); it never changes), or -EMFILE.  Threads: any.
  */
-int dsaio_client_fd(struct dsaio_client *client);
+int dsaio_client_fd(struct dsaio_client *client) DSAIO_NONNULL(1);
 
 /*
  * dsaio_disconnect - close everything of this client, then the connection
  *
- * Ops not yet started are cancelled, the others awaited; then the session has ended, and the daemon
- * has nothing of this client any more.  Handles, files, ops and memory that were not closed or freed
- * before may be so after, in any order and from any thread; nothing else may be done with them.  Memory
- * of dsaio_alloc() stays mapped until dsaio_free(), its content undefined, so a thread that still looks
- * at it does not crash.  Memory that is not freed stays until the program ends.
- * Children of a fork do not keep the session.  NULL is fine.
+ * All ops are awaited, as dsaio_handle_close() does without a timeout, and the first error that was not
+ * reported is returned; then the session has ended, and the daemon has nothing of this client any more.
+ * Handles, files, ops and memory that were not closed or freed before may be so after, in any order and
+ * from any thread; nothing else may be done with them.  Memory of dsaio_alloc() stays mapped until
+ * dsaio_free(), its content undefined, so a thread that still looks at it does not crash.  Memory that is
+ * not freed stays until the program ends.  Children of a fork do not keep the session.  NULL is fine.
  * A daemon that answers nothing for 30 s, since it is stopped, is given up, with the connection, but
- * for ops on private or imported memory: they are awaited without limit, as is a daemon that
+ * for ops on private or registered memory: they are awaited without limit, as is a daemon that
  * answers but whose device hangs.
+ * Sleeps for: the end of all ops, the daemon.
  * Threads: no other call with anything of this client may be running; only those that close and free
  *   may follow (dsaio_free() and dsaio_memory_unregister() with this client).
  */
-void dsaio_disconnect(struct dsaio_client *client);
+int dsaio_disconnect(struct dsaio_client *client);
 
 /* ---- handles ---- */
 
@@ -291,12 +238,12 @@ enum dsaio_choice { DSAIO_INHERIT = 0, DSAIO_YES = 1, DSAIO_NO = 2 };
  */
 struct dsaio_profile {
 	size_t size;
-	uint32_t block_size;		  /* bytes of an iocb: 512 to 64 MiB in steps of 512;
-				 the daemon transfers at least the file's alignment */
-	uint32_t queue_depth;		  /* blocks in flight, 1 to 4096 */
-	enum dsaio_choice single_submit;  /* one io_submit call per block */
-	enum dsaio_choice overlap_events; /* refill as completions come; no: fill, wait for all */
-	uint32_t intra_op_parallelism; /* 1 to 64 parts of an op, on as many lanes as there are */
+	uint32_t block_size;	 /* bytes of an iocb: 512 to 64 MiB in steps of 512;
+					  the daemon transfers at least the file's alignment */
+	uint32_t queue_depth;	 /* blocks in flight, 1 to 4096 */
+	uint32_t single_submit;	 /* enum dsaio_choice: one io_submit call per block */
+	uint32_t overlap_events; /* the same: refill as completions come; no: fill, wait for all */
+	uint32_t intra_op_parallelism; /* 1 to 64: multiplies queue_depth */
 	uint32_t zero;
 };
 #define DSAIO_PROFILE_INIT                                                             \
@@ -311,20 +258,20 @@ enum dsaio_class { DSAIO_CLASS_NORMAL = 0, DSAIO_CLASS_DEMAND = 1, DSAIO_CLASS_B
 struct dsaio_handle_options {
 	size_t size;
 	const struct dsaio_profile *profile; /* NULL: all of it is inherited */
-	enum dsaio_class io_class;
-	uint32_t weight;	 /* share within the class, 1 to 16 */
+	uint32_t io_class;		     /* enum dsaio_class */
+	uint32_t weight;		     /* share within the class, 1 to 16; 0: 1 */
 	uint32_t entries;	 /* ops submitted and not consumed, 4 to 4096; 0: 1024 */
-	int64_t op_timeout_usec; /* an op that takes longer ends with -ETIMEDOUT; -1: never */
-	int64_t spin_usec;	 /* how long a wait may spin before it sleeps; -1: the default */
+	uint32_t flags;		 /* none is defined: 0 */
+	int64_t op_timeout_usec; /* an op that takes longer ends with -ETIMEDOUT; 0 and -1: never */
+	int64_t spin_usec; /* how long a wait may spin before it sleeps; 0: the default, -1: never */
 };
-#define DSAIO_HANDLE_OPTIONS_INIT                                                           \
-	{                                                                                   \
-		sizeof(struct dsaio_handle_options), NULL, DSAIO_CLASS_NORMAL, 1, 0, -1, -1 \
+#define DSAIO_HANDLE_OPTIONS_INIT                                                            \
+	{                                                                                    \
+		sizeof(struct dsaio_handle_options), NULL, DSAIO_CLASS_NORMAL, 0, 0, 0, 0, 0 \
 	}
 
 /*
- * dsaio_handle_open - open a handle with a profile (NULL: all inherited) and plain options
- * dsaio_handle_open_with - the same with all options (NULL: DSAIO_HANDLE_OPTIONS_INIT)
+ * dsaio_handle_open - open a handle (options NULL: DSAIO_HANDLE_OPTIONS_INIT)
  *
  * Returns 0, or
  *   -EINVAL   a value is out of range; the message names value and limit
@@ -332,79 +279,69 @@ struct dsaio_handle_options {
  *   -EMFILE   the client, or its user, has as many handles as it may have, or this process
  *             as many descriptors (RLIMIT_NOFILE)
  * Ownership: *ret_handle is the caller's, for dsaio_handle_close().
- * Threads: any.  DeepNVMe: aio_handle().
+ * Sleeps for: the daemon.  Threads: any.  DeepNVMe: aio_handle().
  */
-int dsaio_handle_open(struct dsaio_client *client, const struct dsaio_profile *profile,
-		      struct dsaio_handle **ret_handle);
-int dsaio_handle_open_with(struct dsaio_client *client, const struct dsaio_handle_options *options,
-			   struct dsaio_handle **ret_handle);
+int dsaio_handle_open(struct dsaio_client *client, const struct dsaio_handle_options *options,
+		      struct dsaio_handle **ret_handle) DSAIO_CHECKED DSAIO_NONNULL(1, 3);
 
 /*
- * dsaio_handle_close - close a handle
+ * dsaio_handle_close - wait for all ops of a handle, and close it
  *
- * Ops not yet started are cancelled, the others awaited.  Ops that the caller still holds stay
- * readable until dsaio_op_free().  NULL is fine.
+ * No op is lost: those that were submitted are awaited, and an error that no other call has reported
+ * is returned, also one of an op without ret_op.  timeout_usec of that wait: -1: forever; 0, or less
+ * than -1: only look.  Where all have ended, the call sleeps for the daemon's answer.  Returns
+ *   0             the handle is closed; all ops were done, or their errors reported
+ *   -EINPROGRESS  ops have not ended in that time: the handle stays open, and they go on
+ *   another       the handle is closed, and this is the first error of an op, which has its message
+ * Ops that the caller still holds stay readable until dsaio_op_free().  NULL is fine.
  * A daemon that answers nothing for 30 s is given up as in dsaio_disconnect(): later calls of the
  * client return -ENOTCONN, and the handle's open ops have ended with -ECONNRESET.  A device may
  * still read or write their dsaio_alloc() memory and their range of the file until the daemon ends.
  * So dsaio_free() of that memory returns -EBUSY until dsaio_disconnect().
- * Threads: no other call with this handle may be running or follow.
+ * Sleeps for: the end of ops, the daemon.
+ * Threads: no other call with this handle may be running, or follow unless it stays open.
  */
-void dsaio_handle_close(struct dsaio_handle *handle);
+int dsaio_handle_close(struct dsaio_handle *handle, int64_t timeout_usec);
 
 /*
- * dsaio_handle_profile - what this handle asked for; inherited fields are 0
+ * dsaio_handle_cancel - ask for the end of all open ops of a handle
  *
- * Fills *ret_profile up to ret_profile->size bytes, which the caller has set; fields that the library
- * does not know become 0.  Returns 0, or -EINVAL for a size smaller than the first version's.
+ * As dsaio_op_cancel() does for one, but it waits for nothing: their ends are seen as those of other ops
+ * are.  Returns 0, -EINVAL (NULL) or -EPERM (a fork).  Threads: any.
  */
-int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile);
+int dsaio_handle_cancel(struct dsaio_handle *handle) DSAIO_NONNULL(1);
 
 /* The part of a profile that a store grants.  (Blocks may be smaller while it has other clients, too.) */
 struct dsaio_granted {
 	size_t size;
 	uint32_t block_size; /* at most what the device takes in one request */
 	uint32_t
-		queue_depth; /* blocks in flight on each lane, of block_size as the profile has it */
-	uint32_t lanes;	     /* I/O threads, for the parts of an op: 1 or more */
-	uint32_t zero;
+		queue_depth; /* as in the profile; with intra_op_parallelism the blocks in flight */
 };
-#define DSAIO_GRANTED_INIT                               \
-	{                                                \
-		sizeof(struct dsaio_granted), 0, 0, 0, 0 \
+#define DSAIO_GRANTED_INIT                         \
+	{                                          \
+		sizeof(struct dsaio_granted), 0, 0 \
 	}
 
 /*
- * dsaio_handle_profile_on - what the store of a file uses for this handle
+ * dsaio_handle_profile - what a handle asked for, or what the store of a file uses for it
  *
- * *ret_profile: the handle's profile, with inherited fields filled in from the store.
- * *ret_granted: how much of it the store grants.
- * Both are filled in as by dsaio_handle_profile(), and may be NULL.
- * Returns 0, or -EINVAL (a size smaller than the first version's), -EBADF (file belongs to another
- *   client), or as the first op of a handle on a store: -EAGAIN, -EMFILE.
- * Threads: any.
+ * Without a file, *ret_profile is what the handle was opened with; inherited fields are 0.
+ * With one, it has the inherited fields filled in from the file's store, and *ret_granted says how much
+ * of it the store grants.  Both may be NULL, and are filled in up to their size, which the caller has set;
+ * fields that the library does not know become 0.
+ * Returns 0, or -EINVAL (a size smaller than the first version's; ret_granted without a file), -EBADF (file
+ *   belongs to another client), or as the first op of a handle on a store: -EAGAIN, -EMFILE.
+ * Sleeps for: the daemon, with a file on whose store the handle has had no op.  Threads: any.
  */
-int dsaio_handle_profile_on(struct dsaio_handle *handle, struct dsaio_file *file,
-			    struct dsaio_profile *ret_profile, struct dsaio_granted *ret_granted);
+int dsaio_handle_profile(struct dsaio_handle *handle, struct dsaio_file *file,
+			 struct dsaio_profile *ret_profile, struct dsaio_granted *ret_granted)
+	DSAIO_NONNULL(1);
 
 /* ---- memory ---- */
 
 /*
- * dsaio_alloc - pinned memory that the daemon shares; page aligned, zeroed
- *
- * Costs no round trip while an earlier slab has room.
- * Returns 0, or
- *   -EINVAL   bytes is 0
- *   -ENOMEM   the pool, or this client's share of it, is exhausted, or the daemon cannot lock so
- *             much memory and its configuration says lock = yes; the message tells which
- *   -EMFILE   a new slab needs a descriptor, and this process may open no more (RLIMIT_NOFILE)
- * Ownership: *ret_memory is the caller's, for dsaio_free(); dsaio_disconnect() takes all.
- * Threads: any.  DeepNVMe: new_cpu_locked_tensor().
- */
-int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory);
-
-/*
- * Flags of dsaio_alloc_with().  Without HUGE and SMALL the memory is on huge pages (2 MiB) as far as the
+ * Flags of dsaio_alloc().  Without HUGE and SMALL the memory is on huge pages (2 MiB) as far as the
  * daemon's configuration (huge_pages) allows it and the host has some, else on ordinary ones.
  */
 #define DSAIO_ALLOC_NO_ZERO 1u /* undefined content, which spares the time to zero used memory */
@@ -429,21 +366,29 @@ struct dsaio_alloc_options {
 	}
 
 /*
- * dsaio_alloc_with - dsaio_alloc() with options (NULL: DSAIO_ALLOC_OPTIONS_INIT)
+ * dsaio_alloc - pinned memory that the daemon shares; page aligned, zeroed (options NULL:
+ * DSAIO_ALLOC_OPTIONS_INIT)
  *
- * Returns as dsaio_alloc(), and
- *   -E2BIG   a flag or field is set that this version of the library does not know
- *   -EINVAL  wait_usec is less than -1; flags exclude each other; the host has no such node, or it has
- *            no memory: the message names those that have
- *   -ENOMEM  also with HUGE, where the host has not enough huge pages: the message says how many are
- *            free, and how to get more (vm.nr_hugepages).  Transparent ones need Linux 6.1 here.
+ * Costs no round trip while an earlier slab has room.  Memory with flags is cut from slabs of its own: small
+ * buffers of many kinds cost more of the pool.
+ * Returns 0, or
+ *   -EINVAL   bytes is 0; wait_usec is less than -1; flags exclude each other; the host has no such node, or
+ *             it has no memory: the message names those that have
+ *   -ENOMEM   the pool, or this client's share of it, is exhausted, or the daemon cannot lock so
+ *             much memory and its configuration says lock = yes; the message tells which.  With HUGE, also
+ *             where the host has not enough huge pages: the message says how many are free, and how to get
+ *             more (vm.nr_hugepages).  Transparent ones need Linux 6.1 here.
+ *   -EMFILE   a new slab needs a descriptor, and this process may open no more (RLIMIT_NOFILE)
+ *   -E2BIG    a flag or field is set that this version of the library does not know
  *   -EOPNOTSUPP  the daemon is configured to use no huge pages, or is not allowed to choose a node (in a
- *            container)
- * Memory with such flags is cut from slabs of its own: small buffers of many kinds cost more of the pool.
- * Blocks for up to wait_usec.
+ *             container)
+ * Ownership: *ret_memory is the caller's, for dsaio_free(); dsaio_disconnect() takes all.
+ * Sleeps for: the daemon, where a new slab is needed; room in the pool, up to wait_usec.
+ * Threads: any.  DeepNVMe: new_cpu_locked_tensor().
  */
-int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
-		     const struct dsaio_alloc_options *options, void **ret_memory);
+int dsaio_alloc(struct dsaio_client *client, size_t bytes,
+		const struct dsaio_alloc_options *options, void **ret_memory) DSAIO_CHECKED
+	DSAIO_NONNULL(1, 4);
 
 /*
  * dsaio_client_pool_max - how much memory of the pool this client may have
@@ -451,16 +396,16 @@ int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
  * Other clients may have so much of the pool that there is less.
  * Returns bytes, or INT64_MAX if the daemon did not say.  Threads: any.
  */
-int64_t dsaio_client_pool_max(struct dsaio_client *client);
+int64_t dsaio_client_pool_max(struct dsaio_client *client) DSAIO_NONNULL(1);
 
 /*
  * dsaio_client_is_locked - is all memory that this client has got from the pool locked in RAM?
  *
  * Returns 1, or 0: the daemon could not lock some of it, which may be swapped out, so that ops on it are
  * slower.  Raise the daemon's RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=); dsaioctl pool has the reason.
- * Threads: any.  Never sleeps.
+ * Threads: any.
  */
-int dsaio_client_is_locked(struct dsaio_client *client);
+int dsaio_client_is_locked(struct dsaio_client *client) DSAIO_NONNULL(1);
 
 /*
  * dsaio_free - give memory of dsaio_alloc() back
@@ -468,9 +413,10 @@ int dsaio_client_is_locked(struct dsaio_client *client);
  * Returns 0, or
  *   -EINVAL   memory is not the start of such memory
  *   -EBUSY    an open op uses it
- * NULL is fine.  Threads: any.  DeepNVMe: free_cpu_locked_tensor().
+ * NULL is fine.  Sleeps for: the daemon, with the last buffer of a slab.
+ * Threads: any.  DeepNVMe: free_cpu_locked_tensor().
  */
-int dsaio_free(struct dsaio_client *client, void *memory);
+int dsaio_free(struct dsaio_client *client, void *memory) DSAIO_NONNULL(1);
 
 enum dsaio_memory_kind {
 	DSAIO_MEMORY_NONE = 0,	  /* not registered: ops copy it */
@@ -481,14 +427,14 @@ enum dsaio_memory_kind {
 	DSAIO_MEMORY_VIEW = 5,	  /* read-only memory that several clients map: later */
 };
 
-/* Memory to register. */
+/* Memory to register.  Start from DSAIO_MEMORY_INIT: descriptor 0 is one. */
 struct dsaio_memory {
 	size_t size;
 	uint32_t kind; /* enum dsaio_memory_kind */
-	int fd;	       /* DSAIO_MEMORY_FD: as in dsaio_import() */
+	int32_t fd;    /* DSAIO_MEMORY_FD: open for reading and writing; may be closed after */
 	void *start;   /* where the memory is mapped; a GPU's: its address */
-	size_t bytes;
-	uint64_t fd_off; /* DSAIO_MEMORY_FD */
+	uint64_t bytes;
+	uint64_t fd_off; /* DSAIO_MEMORY_FD: where in fd start is mapped */
 };
 #define DSAIO_MEMORY_INIT                                                      \
 	{                                                                      \
@@ -498,23 +444,31 @@ struct dsaio_memory {
 /*
  * dsaio_memory_register - let ops use memory of the caller's without a copy
  *
+ * DSAIO_MEMORY_FD: start is where the caller has mapped (MAP_SHARED) bytes of fd from fd_off on: a memfd, a
+ * file in /dev/shm (as PyTorch's shared tensors are), or on hugetlbfs.  It counts towards client_pool_max.
+ * An op on memory that was since cut off the file, or unmapped, ends with -EFAULT.
  * DSAIO_MEMORY_CUDA: the range lies within one allocation of a GPU.  Ops take GPU memory also without
  * that, but this has the daemon import it at once, where they would, and for longer than other GPU memory:
  * that is given up for memory that is used more often.
- * Returns as dsaio_import(), which does it for DSAIO_MEMORY_FD, and
- *   -EINVAL      DSAIO_MEMORY_CUDA: start is not GPU memory of this process
- *   -ERANGE      the same: the range passes the end of its allocation
- *   -EEXIST      the same: part of it is registered already
- *   -EOPNOTSUPP, and others  the same: the daemon cannot use it, and it may not be copied (DSAIO_GPU_DIRECT, or
- *                the daemon's configuration)
- *   -EOPNOTSUPP  this version cannot register that kind.  To register private memory would gain
- *                nothing: an op on it costs the copy of its bytes, and at most 5 us more (measured).
- *                Only memory of dsaio_alloc(), or shared memory, goes without the copy.
+ * Returns 0, or
+ *   -EINVAL      bytes is 0; fd_off or start is not at a page; start is not that mapping, or not GPU memory
+ *                of this process
+ *   -ERANGE      the file is shorter than fd_off + bytes; the range passes the end of its allocation
+ *   -EEXIST      part of it is registered, or of dsaio_alloc(), already
+ *   -EACCES      fd is not open for reading and writing, or is sealed against writing
+ *   -EOPNOTSUPP  fd is on neither tmpfs nor hugetlbfs; this version cannot register that kind; the daemon cannot
+ *                use it, and it may not be copied (DSAIO_GPU_DIRECT, or the daemon's configuration).  To
+ *                register private memory would gain nothing: an op on it costs the copy of its bytes, and at
+ *                most 5 us more (measured).  Only memory of dsaio_alloc(), or shared memory, goes without it.
+ *   -ENOMEM      this client's share of the pool is exhausted, or it cannot be locked
+ *   -EAGAIN      it has kept the daemon from mapping memory, as programs can that map it very often
+ *                and punch it: the daemon refuses it for a while
  *   -E2BIG       a field is set that this version of the library does not know
  * Ownership: the memory stays the caller's; dsaio_memory_unregister() before it is unmapped.
- * Threads: any.
+ * Sleeps for: the daemon.  Threads: any.
  */
-int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory *memory);
+int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory *memory)
+	DSAIO_NONNULL(1, 2);
 
 /*
  * dsaio_memory_unregister - forget registered memory, by its start
@@ -522,66 +476,49 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
  * GPU memory may have been freed before, and open ops on it go on.  Without such, and with no other
  * registered range in its allocation, the daemon has let go of it when the call returns.
  * Returns 0, -EINVAL (memory is not the start of such memory) or -EBUSY (an open op uses it).
- * NULL is fine.  Threads: any.
+ * NULL is fine.  Sleeps for: the daemon.  Threads: any.
  */
-int dsaio_memory_unregister(struct dsaio_client *client, void *memory);
+int dsaio_memory_unregister(struct dsaio_client *client, void *memory) DSAIO_NONNULL(1);
 
 /*
  * dsaio_memory_kind - the kind of memory that the whole range is
  *
  * Returns an enum dsaio_memory_kind; DSAIO_MEMORY_NONE also where parts of it are of other kinds, and
  * for GPU memory that is not registered, or was freed since.
- * Threads: any.  Never sleeps.
+ * Threads: any.  DeepNVMe: is_pinned().
  */
-int dsaio_memory_kind(struct dsaio_client *client, const void *memory, size_t bytes);
+int dsaio_memory_kind(struct dsaio_client *client, const void *memory, size_t bytes)
+	DSAIO_NONNULL(1);
 
 /*
  * dsaio_memory_gpu - the number of the GPU whose memory this is, registered or not
  *
  * Returns it, as CUDA numbers the GPUs of this process, or -ENOENT: it is the host's memory, or
- * none.  Threads: any.  Never sleeps, except for the loader of libraries, as said above.
+ * none.  Sleeps for: the loader.  Threads: any.
  */
-int dsaio_memory_gpu(struct dsaio_client *client, const void *memory);
-
-/*
- * dsaio_import - let ops use shared memory of the caller's without a copy
- *
- * memory is where the caller has mapped (MAP_SHARED) bytes of fd from fd_off on: a memfd, a file
- * in /dev/shm (as PyTorch's shared tensors are), or on hugetlbfs; fd is open for reading and
- * writing and may be closed after.  It counts towards client_pool_max.  An op on memory that was
- * since cut off the file, or unmapped, ends with -EFAULT.
- * Returns 0, or
- *   -EINVAL      bytes is 0; fd_off or memory is not at a page; memory is not that mapping
- *   -ERANGE      the file is shorter than fd_off + bytes
- *   -EEXIST      part of it is imported, or of dsaio_alloc(), already
- *   -EACCES      fd is not open for reading and writing, or is sealed against writing
- *   -EOPNOTSUPP  fd is on neither tmpfs nor hugetlbfs
- *   -ENOMEM      this client's share of the pool is exhausted, or it cannot be locked
- *   -EAGAIN      it has kept the daemon from mapping memory, as programs can that map it very often
- *                and punch it: the daemon refuses it for a while
- * Ownership: memory stays the caller's; dsaio_unimport() before it is unmapped.
- * Threads: any.
- */
-int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory);
-
-/*
- * dsaio_unimport - dsaio_memory_unregister() by another name
- */
-int dsaio_unimport(struct dsaio_client *client, void *memory);
-
-/*
- * dsaio_is_pinned - does the whole range lie in memory of dsaio_alloc(), or in registered memory?
- *
- * Threads: any.  DeepNVMe: is_pinned().
- */
-bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t bytes);
+int dsaio_memory_gpu(struct dsaio_client *client, const void *memory) DSAIO_NONNULL(1);
 
 /* ---- files ---- */
 
+/* How to open. */
+struct dsaio_open_options {
+	size_t size;
+	uint32_t flags; /* DSAIO_OPEN_URI */
+	uint32_t mode;	/* permissions of a file that is made, less the umask; 0: 0666 */
+};
+#define DSAIO_OPEN_OPTIONS_INIT                          \
+	{                                                \
+		sizeof(struct dsaio_open_options), 0, 0, \
+	}
+
+/* The name may be a URI: file:///x/y, where %20 stands for a space.  Else it is a path, whatever it looks like. */
+#define DSAIO_OPEN_URI 1u
+
 /*
- * dsaio_file_open - open a file, with this process's rights, and hand it to the daemon
+ * dsaio_open - open a file, with this process's rights, and hand it to the daemon (options NULL:
+ * DSAIO_OPEN_OPTIONS_INIT)
  *
- * flags: O_RDONLY, O_WRONLY or O_RDWR, and O_CREAT (mode 0666 less the umask), O_EXCL, O_TRUNC.
+ * flags: O_RDONLY, O_WRONLY or O_RDWR, and O_CREAT, O_EXCL, O_TRUNC; O_CLOEXEC and O_DIRECT go without saying.
  * A file that was made stays, empty, if the daemon then refuses it.
  * Files are cached: one that was open before, by the same path and access mode, is had again
  * without open(2) or a message.  Each time the kernel is asked whether the path still names that
@@ -589,93 +526,97 @@ bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t byt
  * same *ret_file may be returned again, to be closed as often: then dsaio_file_close() ends one of
  * these opens, and the file stays valid for the threads that hold the others.
  * Returns 0, or what open(2) says, or
- *   -EINVAL      other flags (O_APPEND: its writes would land at the end, not at their offset)
+ *   -EINVAL      other flags (O_APPEND: its writes would land at the end, not at their offset), a mode of more
+ *                than 07777, or a URI with a host or a wrong escape
  *   -EACCES      also where the store does not serve this user; the message says which it serves
  *   -ENXIO       the file lies on no store of the daemon; the message names the stores
  *   -EOPNOTSUPP  neither a regular file nor a block device, or no direct I/O there
  *   -EMFILE      the client, or its user, has as many files as it may have
- * Ownership: *ret_file is the caller's, for dsaio_file_close().
- * Threads: any.
- */
-int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
-		    struct dsaio_file **ret_file);
-
-/* Flags of dsaio_open(). */
-#define DSAIO_OPEN_READ 1u
-#define DSAIO_OPEN_WRITE 2u
-#define DSAIO_OPEN_CREATE 4u	/* make the file, if there is none */
-#define DSAIO_OPEN_EXCLUSIVE 8u /* with CREATE: -EEXIST if there is one */
-#define DSAIO_OPEN_TRUNCATE 16u /* with WRITE: it becomes empty */
-
-/* How to open.  The bytes in zero are for conditions of a write and for writes of whole objects. */
-struct dsaio_open_options {
-	size_t size;
-	uint32_t flags; /* DSAIO_OPEN_... */
-	uint32_t mode;	/* permissions of a file that is made, less the umask; 0: 0666 */
-	uint64_t zero[4];
-};
-#define DSAIO_OPEN_OPTIONS_INIT                                        \
-	{                                                              \
-		sizeof(struct dsaio_open_options), DSAIO_OPEN_READ, 0, \
-		{                                                      \
-			0, 0, 0, 0                                     \
-		}                                                      \
-	}
-
-/*
- * dsaio_open - open by name, with options (NULL: DSAIO_OPEN_OPTIONS_INIT, for reading)
- *
- * name: a path, or a URI: file:///x/y, where %20 stands for a space.  A relative path that looks like
- * a URI is written with ./ before it.  Else as dsaio_file_open(), which takes paths alone.
- * Returns as dsaio_file_open(), and
  *   -EPROTONOSUPPORT  a URI of another scheme than file
- *   -EINVAL           a URI with a host or a wrong escape, or flags that exclude one another
- *   -E2BIG            a flag or field is set that this version of the library does not know
+ *   -E2BIG       a flag or field of options is set that this version of the library does not know
  * Ownership: *ret_file is the caller's, for dsaio_file_close().
+ * Sleeps for: the file system, and the daemon where the cache does not have the file.
  * Threads: any.
  */
-int dsaio_open(struct dsaio_client *client, const char *name,
-	       const struct dsaio_open_options *options, struct dsaio_file **ret_file);
+int dsaio_open(struct dsaio_client *client, const char *name, int flags,
+	       const struct dsaio_open_options *options, struct dsaio_file **ret_file) DSAIO_CHECKED
+	DSAIO_NONNULL(1, 2, 5);
 
 /*
- * dsaio_file_from_fd - dsaio_file_open() for a file that the caller has open
+ * dsaio_file_from_fd - dsaio_open() for a file that the caller has open
  *
  * The descriptor stays the caller's and may be closed at once; its access mode holds.  Cached by
  * its number; that the number is another file's by now is noticed.
- * Returns as dsaio_file_open(), or -EBADF.  Threads: any.
+ * Returns as dsaio_open(), or -EBADF.  Sleeps as dsaio_open().  Threads: any.
  */
-int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file);
+int dsaio_file_from_fd(struct dsaio_client *client, int fd,
+		       struct dsaio_file **ret_file) DSAIO_CHECKED DSAIO_NONNULL(1, 3);
 
 /*
  * dsaio_file_close - give a file back; ops on it that are open go on.  NULL is fine.
  *
- * It stays in the cache, and so open in the daemon, until many others were opened since, its last
- * link is gone (then its space is free within seconds), or dsaio_disconnect(): till then its file
- * system cannot be unmounted.  Block devices are closed at once.
+ * It stays in the cache, and so open in the daemon, until it was not opened again for 10 to 20 s, many
+ * others were opened since, its last link is gone (then its space is free within seconds), or
+ * dsaio_file_drop(): till then its file system cannot be unmounted.  Block devices are closed at once.
+ * Sleeps for: the daemon, with a file that is not cached.
  * Threads: no other call by way of this open may be running or follow.  Where the same file was
  *   returned for several opens, calls by way of the others may.
  */
 void dsaio_file_close(struct dsaio_file *file);
 
 /*
- * dsaio_alignment - offsets, lengths and addresses that are multiples of it go without a copy
+ * dsaio_file_drop - take the closed file of this path out of the cache now (NULL: all closed files)
+ *
+ * So its file system can be unmounted, if nothing else is open there, and a file that was open for
+ * writing can be executed.  path: in the spelling in which it was opened (a URI's path), whatever it
+ * names by now; of a file that came as a descriptor, as the kernel names it.  All access modes of it
+ * leave.  With NULL files in use stay.
+ * Returns 0: the daemon has closed it, is closing it for another call or by itself, or there was none; or
+ *   -EBUSY     a file of this path is open, or has ops that have not ended: close it and await them
+ *   -ETIMEDOUT the daemon has not closed a file for 10 s: its file system hangs, or the daemon is stopped.
+ *              It is closed when they go on; the message says how to see which
+ *   -ENOTCONN  the daemon has gone, and has nothing open
+ * Sleeps for: the daemon, at most 10 s for a file.  Threads: any.
+ */
+int dsaio_file_drop(struct dsaio_client *client, const char *path) DSAIO_NONNULL(1);
+
+/*
+ * dsaio_file_alignment - offsets, lengths and addresses that are multiples of it go without a copy
  *
  * Returns bytes, a power of two.  At least 4096 for a file that can be written, but on tmpfs and where the
  *   file came as a descriptor that cannot be opened anew: a direct write of less than a page would make fsync
  *   fail for programs that write the rest of the page.  Reads need the device's sectors alone, as the same file
  *   opened for reading tells.  DeepNVMe: get_alignment().
  */
-size_t dsaio_alignment(const struct dsaio_file *file);
-
-/* dsaio_file_size - the file's size now (a block device's too), or a negative errno */
-int64_t dsaio_file_size(const struct dsaio_file *file);
+size_t dsaio_file_alignment(const struct dsaio_file *file) DSAIO_NONNULL(1);
 
 /*
- * dsaio_truncate - set the file's size
+ * dsaio_file_size - the file's size now (a block device's too), or a negative errno
  *
- * Ops on the range that goes must have ended.  Returns 0 or what ftruncate(2) says.
+ * Sleeps for: the file system, and the daemon where the file's descriptor is not kept here.
  */
-int dsaio_truncate(struct dsaio_file *file, uint64_t size);
+int64_t dsaio_file_size(const struct dsaio_file *file) DSAIO_NONNULL(1);
+
+/*
+ * dsaio_file_truncate - set the file's size
+ *
+ * Ops on the range that goes must have ended.  Returns 0, -EBADF (not open for writing), -EFBIG (longer than
+ * this process's RLIMIT_FSIZE), or what ftruncate(2) says.
+ * Sleeps as dsaio_file_size().
+ */
+int dsaio_file_truncate(struct dsaio_file *file, uint64_t size) DSAIO_CHECKED DSAIO_NONNULL(1);
+
+/*
+ * dsaio_file_allocate - take space for len bytes at byte off of a file (fallocate(2))
+ *
+ * Later writes there do not fail for want of space.  A file that ends before becomes longer, and what nothing
+ * was written to reads as zeros.  flags: none is defined: 0 (else -E2BIG).
+ * Returns 0 or what fallocate(2) says: -ENOSPC, -EBADF (not open for writing), -EOPNOTSUPP (not by this file
+ * system), -EINVAL (len is 0, or off + len passes 2^63), -EFBIG (beyond this process's RLIMIT_FSIZE).
+ * Sleeps as dsaio_file_size().
+ */
+int dsaio_file_allocate(struct dsaio_file *file, uint64_t off, uint64_t len,
+			unsigned flags) DSAIO_CHECKED DSAIO_NONNULL(1);
 
 /* ---- ops ---- */
 
@@ -686,7 +627,7 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  * A write beyond the end extends the file while it runs, by at most 64 MiB ahead of its data and never
  * beyond its own last byte.  If it fails, is cancelled or times out, the file stays as long as it
  * is: what lies between the bytes done and the end reads as zeros, or is what others wrote there.
- * The message says how long the file is then.  Only dsaio_truncate() and O_TRUNC shorten a file.
+ * The message says how long the file is then.  Only dsaio_file_truncate() and O_TRUNC shorten a file.
  * Returns bytes done, or
  *   -EBADF      the file is not open for that, or belongs to another client
  *   -EINVAL     off + len passes 2^63
@@ -703,27 +644,48 @@ int dsaio_truncate(struct dsaio_file *file, uint64_t size);
  *   -EOPNOTSUPP buf is GPU memory that the daemon cannot use, and is configured not to have copied
  *   what the device or file system says (-EIO, -ENOSPC, ...)
  * Ownership: all arguments are borrowed until it returns.
+ * Sleeps for: the op's end; the daemon, with the first op of a handle on a store, the first write of a file
+ *   that is not aligned, and the first op on an allocation of GPU memory, or of a file on such; the file
+ *   system, with a read that may end behind the file's end, or a write that may extend it; the loader.
  * Threads: any.  DeepNVMe: aio_handle.sync_pread(), sync_pwrite().
  */
 int64_t dsaio_pread(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
-		    uint64_t off);
+		    uint64_t off) DSAIO_CHECKED DSAIO_NONNULL(1, 2);
 int64_t dsaio_pwrite(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
-		     size_t len, uint64_t off);
+		     size_t len, uint64_t off) DSAIO_CHECKED DSAIO_NONNULL(1, 2);
+
+/*
+ * dsaio_pread_path, dsaio_pwrite_path - the same for a file that is named by its path
+ *
+ * The file is opened and closed in this call: for reading; or for writing, with O_CREAT.  A file that
+ * this process may read and write is opened for both, so that its reads and writes share what the
+ * cache keeps.
+ * Returns as dsaio_pread() and dsaio_open().  Sleeps as they do.
+ * Threads: any.  DeepNVMe: aio_handle.sync_pread(), sync_pwrite().
+ */
+int64_t dsaio_pread_path(struct dsaio_handle *handle, const char *path, void *buf, size_t len,
+			 uint64_t off) DSAIO_CHECKED DSAIO_NONNULL(1, 2);
+int64_t dsaio_pwrite_path(struct dsaio_handle *handle, const char *path, const void *buf,
+			  size_t len, uint64_t off) DSAIO_CHECKED DSAIO_NONNULL(1, 2);
+
+/* A flag of a sync: without metadata that reading does not need (fdatasync(2)). */
+#define DSAIO_DATASYNC 1u
 
 /*
  * dsaio_fsync - wait until the file's data and metadata are on the device (fsync(2))
- * dsaio_fdatasync - the same, without metadata that reading does not need
  *
- * Covers all writes of this handle to this file that were submitted before, and what had ended
- * on others.  Returns 0, or what fsync(2) says, or -EMFILE as dsaio_pread().  Threads: any.
+ * flags: 0 or DSAIO_DATASYNC.  Covers all writes of this handle to this file that were submitted before, and
+ * what had ended on others.
+ * Returns 0, or what fsync(2) says, or -EMFILE as dsaio_pread(), or -EINVAL: other flags.
+ * Sleeps for: the op's end; the daemon as dsaio_pread().  Threads: any.
  */
-int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file);
-int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file);
+int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file, unsigned flags) DSAIO_CHECKED
+	DSAIO_NONNULL(1, 2);
 
 /*
  * dsaio_pread_async - start reading len bytes at byte off of file into buf
  * dsaio_pwrite_async - start writing len bytes of buf at byte off of file
- * dsaio_fsync_async, dsaio_fdatasync_async - start a sync
+ * dsaio_fsync_async - start a sync; flags as of dsaio_fsync()
  *
  * Never fails for want of room: it consumes completions, or sleeps until there is some.  It does
  * not copy: what has to be copied is, by the library's thread.
@@ -734,82 +696,97 @@ int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file);
  *            and so does a blocking one on GPU memory that is copied
  *   -EAGAIN  the library's thread cannot be started (RLIMIT_NPROC)
  *   -EOPNOTSUPP  as dsaio_pread()
- * Ownership: *ret_op is the caller's, for dsaio_op_free().  ret_op may be NULL: then only
- *   dsaio_wait() and dsaio_reap() tell of the op.  file and buf are borrowed until the op ends.
+ * Ownership: *ret_op is the caller's, for dsaio_op_free().  ret_op may be NULL: the op is then detached, as
+ *   with DSAIO_DETACHED.  file and buf are borrowed until the op ends.
+ * Sleeps for: room in the ring; else as dsaio_pread(), but not for the op's end.
  * Threads: any.  DeepNVMe: aio_handle.async_pread(), async_pwrite().
  */
 int dsaio_pread_async(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
-		      uint64_t off, struct dsaio_op **ret_op);
+		      uint64_t off, struct dsaio_op **ret_op) DSAIO_CHECKED DSAIO_NONNULL(1, 2);
 int dsaio_pwrite_async(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
-		       size_t len, uint64_t off, struct dsaio_op **ret_op);
-int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file,
-		      struct dsaio_op **ret_op);
-int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
-			  struct dsaio_op **ret_op);
+		       size_t len, uint64_t off, struct dsaio_op **ret_op) DSAIO_CHECKED
+	DSAIO_NONNULL(1, 2);
+int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file, unsigned flags,
+		      struct dsaio_op **ret_op) DSAIO_CHECKED DSAIO_NONNULL(1, 2);
 
 /*
- * dsaio_pread_path_async, dsaio_pwrite_path_async - the same for a file that is named by its path
+ * dsaio_pread_path_async, dsaio_pwrite_path_async - the same by path, as dsaio_pread_path()
  *
- * The file is opened and closed in this call: for reading; or for writing, with O_CREAT.  A file that
- * this process may read and write is opened for both, so that its reads and writes share what the
- * cache keeps.
- * Returns 0, or as dsaio_pread_async() and dsaio_file_open().
+ * Returns 0, or as dsaio_pread_async() and dsaio_open().  Sleeps as they do.
  * Ownership: as dsaio_pread_async(); path is borrowed until the call returns.
  * Threads: any.  DeepNVMe: aio_handle.async_pread(), async_pwrite().
  */
 int dsaio_pread_path_async(struct dsaio_handle *handle, const char *path, void *buf, size_t len,
-			   uint64_t off, struct dsaio_op **ret_op);
+			   uint64_t off, struct dsaio_op **ret_op) DSAIO_CHECKED
+	DSAIO_NONNULL(1, 2);
 int dsaio_pwrite_path_async(struct dsaio_handle *handle, const char *path, const void *buf,
-			    size_t len, uint64_t off, struct dsaio_op **ret_op);
+			    size_t len, uint64_t off, struct dsaio_op **ret_op) DSAIO_CHECKED
+	DSAIO_NONNULL(1, 2);
 
-enum dsaio_opcode { DSAIO_READ = 1, DSAIO_WRITE = 2, DSAIO_FSYNC = 3, DSAIO_FDATASYNC = 4 };
+enum dsaio_opcode { DSAIO_READ = 1, DSAIO_WRITE = 2, DSAIO_FSYNC = 3 };
+
+/* Flags of an op of dsaio_submit(); with a sync also DSAIO_DATASYNC. */
 
 /*
- * An op for dsaio_submit().  Zero it, then fill it in: fields that are not set have their defaults.
- * A later version gives the bytes in zero a meaning; a library that does not know it returns -E2BIG.
+ * Nobody holds the op: there is nothing to free, unless dsaio_handle_reap() returns it since it failed.  Its
+ * result is kept (0.2 KB) until dsaio_handle_reap() or dsaio_handle_wait() reports it.
  */
+#define DSAIO_DETACHED 2u
+/*
+ * A sync: it starts when all writes of its file before it have ended, and ends with -ECANCELED, without a
+ * sync, if one of that file has failed since this dsaio_submit() was called.  So it goes with its writes in one
+ * call: failures of earlier calls do not count, nor do those of a call that started only a part of its ops when
+ * the rest is submitted by another.
+ */
+#define DSAIO_LINKED 4u
+/* A write: its end says that its bytes are on the device.  (Not in this version: -EOPNOTSUPP.) */
+#define DSAIO_DSYNC 8u
+
+/* An op for dsaio_submit().  Zero it, then fill it in.  Times are rounded up to milliseconds. */
 struct dsaio_io {
 	uint32_t opcode;	 /* enum dsaio_opcode */
-	uint32_t flags;		 /* none is defined: 0 */
+	uint32_t flags;		 /* DSAIO_DATASYNC, DSAIO_DETACHED, ... */
 	struct dsaio_file *file; /* or NULL, and path */
 	const char *path;	 /* opened and closed as by dsaio_pread_path_async(), and its sister
 				    for a write; a sync: O_RDONLY */
 	void *buf;		 /* a write only reads it */
-	size_t len;		 /* a sync: 0 */
+	uint64_t len;		 /* a sync: 0 */
 	uint64_t off;		 /* a sync: 0 */
-	void *user_data;	 /* dsaio_op_data() */
+	void *user_data;	 /* for its completion */
 	int64_t timeout_usec;	 /* the op ends with -ETIMEDOUT if it takes longer; 0: the handle's
-				    op_timeout_usec; -1: never */
+				    op_timeout_usec; -1: never; at most 4294967295000 */
 	const struct iovec *iov; /* or NULL; n_iov buffers instead of buf and len, for one op */
 	uint32_t n_iov;		 /* with iov: 1 to IOV_MAX */
-	uint32_t zero0;
-	uint64_t zero[4];
+	uint32_t zero;
 };
 
 /* A flag of dsaio_submit(): it does not sleep for room in a ring. */
-#define DSAIO_NOWAIT 1u
+#define DSAIO_NOWAIT 16u
 
 /*
  * dsaio_submit - start n ops at once
  *
  * As n calls of dsaio_pread_async() and the like, in the order of ios, but the ops of a store ring
- * its lane's doorbell once (once for each 64 ops).  ret_ops: room for n, or NULL.
+ * its lane's doorbell once (once for each 64 ops).
+ * io_size: sizeof(struct dsaio_io).  ret_ops: room for n, or NULL: all are detached.  The place of a
+ * detached op is set to NULL.
  * Returns how many ops were started.  Those are the first in ios; if they are fewer than n, dsaio_error()
  *   says why the next one was not.  If that is the first, returns its errno:
- *   as dsaio_pread_async() and, for a path, dsaio_file_open(), and
+ *   as dsaio_pread_async() and, for a path, dsaio_open(), and
  *   -EAGAIN  with DSAIO_NOWAIT in flags: its ring has no room.  Without it the call sleeps until
  *            there is some.  DSAIO_NOWAIT concerns nothing else that the call waits for.
  *   -E2BIG   a flag or field of the io is set that this version of the library does not know
- *   -EINVAL  a value is out of range, or file and path are set
+ *   -EINVAL  a value is out of range, file and path are set, or a flag is not of this opcode
+ *   -EOPNOTSUPP  DSAIO_DSYNC, in this version
  * An op with iov transfers one range of the file: its buffers follow one another there.  Each takes an
- *   entry of the ring, and may be any memory; those whose lengths are multiples of dsaio_alignment() go
+ *   entry of the ring, and may be any memory; those whose lengths are multiples of dsaio_file_alignment() go
  *   to the device without a copy.
  * Ownership: *ret_ops[i] are the caller's, for dsaio_op_free().  file and the buffers are borrowed
  *   until the op ends, ios, iov and path until the call returns.
- * Threads: any.  user_data is set before any thread can reap the op.
+ * Sleeps as dsaio_pread_async(), and for a path as dsaio_open().  Threads: any.
  */
-int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n, unsigned flags,
-		 struct dsaio_op **ret_ops);
+int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, size_t io_size, int n,
+		 unsigned flags, struct dsaio_op **ret_ops) DSAIO_CHECKED DSAIO_NONNULL(1);
 
 /*
  * dsaio_op_wait - wait until the op has ended
@@ -819,9 +796,9 @@ int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n,
  *   over.  That ends the wait, not the op, whose buffer stays taken.
  * *ret_result (ret_result may be NULL) is set if the wait returns 0: the op's result, as
  *   dsaio_op_result() returns it.  If the op failed, dsaio_error() has its message.
- * Threads: any, several at once.
+ * Sleeps for: the op's end.  Threads: any, several at once.
  */
-int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result);
+int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result) DSAIO_NONNULL(1);
 
 /*
  * dsaio_op_wait_many - wait until all of n ops have ended
@@ -830,47 +807,45 @@ int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result
  *   messages.
  * ret_results: room for n results, or NULL; all are set if the wait returns 0, else some may be.
  * -EINVAL, too, for a negative n.
- * Threads: any, several at once.
+ * Sleeps for: the ops' ends.  Threads: any, several at once.
  */
 int dsaio_op_wait_many(struct dsaio_op *const *ops, int n, int64_t timeout_usec,
 		       int64_t *ret_results);
-
-/* dsaio_op_test - 1: the op has ended, 0: not yet.  Never sleeps. */
-int dsaio_op_test(struct dsaio_op *op);
 
 /*
  * dsaio_op_result - bytes done (0 for a sync), or the negative errno it failed with
  *
  * -EINPROGRESS while it is open, -ECANCELED if dsaio_op_cancel() was in time.
  */
-int64_t dsaio_op_result(const struct dsaio_op *op);
+int64_t dsaio_op_result(const struct dsaio_op *op) DSAIO_NONNULL(1);
 
-/* dsaio_op_done - bytes done from the op's start, also when it failed */
-uint64_t dsaio_op_done(const struct dsaio_op *op);
+/* dsaio_op_bytes - bytes done from the op's start, also when it failed */
+uint64_t dsaio_op_bytes(const struct dsaio_op *op) DSAIO_NONNULL(1);
 
 /*
  * dsaio_op_error - the message for an op that failed, "" for others
  *
  * Valid until dsaio_op_free().
  */
-const char *dsaio_op_error(struct dsaio_op *op);
+const char *dsaio_op_error(struct dsaio_op *op) DSAIO_NONNULL(1);
 
 /* How the bytes of an op go. */
-enum dsaio_way {
-	DSAIO_WAY_NONE = 0,   /* there are none: a sync, or a read behind the end of the file */
-	DSAIO_WAY_SHARED = 1, /* between device and memory that the daemon shares */
-	DSAIO_WAY_GPU = 2,    /* by the daemon's cuFile to or from GPU memory, which it has mapped;
+enum dsaio_path {
+	DSAIO_PATH_NONE = 0,   /* there are none: a sync, or a read behind the end of the file */
+	DSAIO_PATH_SHARED = 1, /* between device and memory that the daemon shares */
+	DSAIO_PATH_GPU = 2,    /* by the daemon's cuFile to or from GPU memory, which it has mapped;
 				 in its compatibility mode (dsaioctl status) cuFile copies */
-	DSAIO_WAY_COPIED = 3, /* through the pool, from or to which the library or the GPU copies */
+	DSAIO_PATH_COPIED =
+		3, /* through the pool, from or to which the library or the GPU copies */
 };
 
 /*
- * dsaio_op_way - how the bytes of an op that has ended went
+ * dsaio_op_path - how the bytes of an op that has ended went
  *
- * An op with several buffers has the last of the ways above that one of them took.
- * Returns an enum dsaio_way, or -EINPROGRESS while the op is open.
+ * An op with several buffers has the last of the paths above that one of them took.
+ * Returns an enum dsaio_path, or -EINPROGRESS while the op is open.
  */
-int dsaio_op_way(const struct dsaio_op *op);
+int dsaio_op_path(const struct dsaio_op *op) DSAIO_NONNULL(1);
 
 /*
  * dsaio_op_why - why an op that has ended copied GPU memory; "" for others
@@ -878,16 +853,16 @@ int dsaio_op_way(const struct dsaio_op *op);
  * The reason of the daemon or the driver, for the memory or the file.
  * Valid until dsaio_op_free().
  */
-const char *dsaio_op_why(const struct dsaio_op *op);
+const char *dsaio_op_why(const struct dsaio_op *op) DSAIO_NONNULL(1);
 
 /*
  * dsaio_op_cancel - ask that the op ends soon
  *
  * It still ends once: with -ECANCELED (the range's content is then undefined), or with its
  * result if all was done.  Its buffer is taken until then.
- * Returns 0, also when it has ended already.
+ * Returns 0, also when it has ended already.  Sleeps for: the daemon.
  */
-int dsaio_op_cancel(struct dsaio_op *op);
+int dsaio_op_cancel(struct dsaio_op *op) DSAIO_NONNULL(1);
 
 /* dsaio_op_free - let go of an op; one that is open goes on.  NULL is fine. */
 void dsaio_op_free(struct dsaio_op *op);
@@ -895,57 +870,61 @@ void dsaio_op_free(struct dsaio_op *op);
 /* dsaio_op_free_many - let go of n ops */
 void dsaio_op_free_many(struct dsaio_op *const *ops, int n);
 
-/* dsaio_op_data - the user_data that the op was submitted with; NULL for ops of other calls */
-void *dsaio_op_data(const struct dsaio_op *op);
-
 /* ---- all ops of a handle ---- */
 
 /*
- * dsaio_wait - wait until every async op of the handle has ended
+ * dsaio_handle_wait - wait until every async op of the handle has ended
  *
  * Returns the outcome of the wait alone: 0, or -ETIMEDOUT when timeout_usec (-1: forever) is over,
  *   which changes nothing; -EINVAL: timeout_usec is less than -1.
  * *ret_result (ret_result may be NULL) is set if the wait returns 0: how many ops ended since the
- *   last dsaio_wait() and were not reported by dsaio_reap(), or the negative errno of the first of
+ *   last dsaio_handle_wait() and were not reported by dsaio_handle_reap(), or the negative errno of the first of
  *   them that failed.  Then dsaio_error() has its message, and the count starts anew.  0 if there
  *   was none.  Ops of blocking calls are not counted.
- * Threads: any.  DeepNVMe: aio_handle.wait().
+ * Sleeps for: the end of ops.  Threads: any.  DeepNVMe: aio_handle.wait().
  */
-int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_result);
+int dsaio_handle_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_result)
+	DSAIO_NONNULL(1);
+
+/* An async op that has ended. */
+struct dsaio_completion {
+	struct dsaio_op *op; /* NULL: a detached one that was done */
+	void *user_data;     /* of its dsaio_io; NULL for ops of other calls */
+	int64_t result;	     /* as dsaio_op_result() */
+	uint64_t bytes;	     /* as dsaio_op_bytes() */
+	uint32_t flags;	     /* DSAIO_COMPLETION_FREE */
+	uint32_t zero;
+};
+
+/* A detached op that failed: dsaio_op_error() has its message, and the caller frees it. */
+#define DSAIO_COMPLETION_FREE 1u
 
 /*
- * dsaio_reap - take async ops that have ended, without waiting
+ * dsaio_handle_reap - take async ops that have ended, and wait for at least min of them
  *
- * Fills ops with up to n of them, each reported once.  Those that were submitted with a NULL
- *   ret_op are now the caller's, for dsaio_op_free(), like all others.  Ops whose owner freed
- *   them before are left out.
- * Returns how many; 0: none, and dsaio_handle_fd() will become readable when there is one.
- * Threads: any; with several, one of them should own the descriptor.
- */
-int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n);
-
-/*
- * dsaio_reap_wait - take async ops that have ended, and wait for at least min of them
- *
- * As dsaio_reap() with room for max ops, but sleeps until it has min of them, 1 to max.
+ * Fills in up to max completions, each op once, in the order of their ends.  element_size:
+ * sizeof(struct dsaio_completion).  min: 0 to max; 0 does not wait, and if there is none,
+ * dsaio_handle_fd() will become readable when there is one.  Ops that their owner freed are left out.
  * Returns how many.  That is fewer than min, or 0, if no async op of the handle is open any more:
  *   ops that their owner freed are left out, and other threads may have taken some.  It is also
  *   fewer than min if timeout_usec (-1: forever, 0: do not sleep) is over; if it would be 0
- *   then, -ETIMEDOUT.  -EINVAL: timeout_usec is less than -1, or min is not from 1 to max.
- * Threads: any, several at once.
+ *   then, -ETIMEDOUT.  -EINVAL: timeout_usec is less than -1, min is not from 0 to max, or max is 0.
+ * Ownership: of the ops as before, except with DSAIO_COMPLETION_FREE.
+ * Sleeps for: the end of ops.  Threads: any, several at once; one of them should own the descriptor.
  */
-int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min, int max,
-		    int64_t timeout_usec);
+int dsaio_handle_reap(struct dsaio_handle *handle, struct dsaio_completion *completions,
+		      size_t element_size, int min, int max, int64_t timeout_usec) DSAIO_CHECKED
+	DSAIO_NONNULL(1, 2);
 
 /*
- * dsaio_handle_fd - a descriptor that becomes readable when dsaio_reap() has something
+ * dsaio_handle_fd - a descriptor that becomes readable when dsaio_handle_reap() has something
  *
- * For poll(2), epoll(7) and event loops.  It is armed by dsaio_reap() returning 0, and readable
- * too when the daemon has gone away.  The wake-up for an op that was reported by other means may
- * still come: then dsaio_reap() returns 0, and arms it again.  Returns it (the library's; it never changes) or a
- * negative errno.
+ * For poll(2), epoll(7) and event loops.  It is armed by dsaio_handle_reap() with min 0 that returns 0, and
+ * readable too when the daemon has gone away.  The wake-up for an op that was reported by other means may
+ * still come: then dsaio_handle_reap() returns 0, and arms it again.  Returns it (the library's; it never
+ * changes) or a negative errno.
  */
-int dsaio_handle_fd(struct dsaio_handle *handle);
+int dsaio_handle_fd(struct dsaio_handle *handle) DSAIO_NONNULL(1);
 
 #pragma GCC visibility pop
 

@@ -1,5 +1,5 @@
 /*
- * Counters and latencies of a channel, a client or a store.  One thread (a home lane) writes them, and
+ * Counters and latencies of a channel, a client or a store.  One thread (a lane) writes them, and
  * the main thread reads them for status.  All accesses are relaxed atomics: a reader may see values
  * that are slightly old.
  *

@@ -12,7 +12,7 @@
  * mount, and the command that frees it, and hung_each() has it for status.  Another line reports its return.  Calls of
  * a GPU's driver, which hang together, share these lines: those that move bytes of an op, and the others.  This
  * module never calls the file system itself: it finds mounts in /proc, which takes time where there are many.  So
- * a turn of the main thread reports one call, and reads at most 64 KiB of the mounts of a client's own namespace.
+ * a round of the main loop reports one call, and reads at most 64 KiB of the mounts of a client's own namespace.
  *
  * There is one list per process, like the log.  While no call is in progress there is no timer.
  *

@@ -1,6 +1,7 @@
 #include "daemon/base/memory_limit.h"
 
 #include "proto/util/cleanup.h"
+#include "proto/util/size.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -98,10 +99,9 @@ int memory_limit_check(uint64_t pool_bytes, struct error *error)
 		return 0;
 	return error_set_plain(
 		error, -ENOMEM,
-		"pool_size, %" PRIu64 " bytes, is above the daemon's memory limit, %" PRIu64
-		" (%s): the kernel may kill the daemon: configure half of the limit, or "
-		"raise it",
-		pool_bytes, limit.bytes, limit.path);
+		"pool_size, %s, is above the daemon's memory limit, %s (%s): the kernel may kill "
+		"the daemon: configure half of the limit, or raise it",
+		SIZE_TEXT(pool_bytes), SIZE_TEXT(limit.bytes), limit.path);
 }
 
 void memory_lock_limit(char *text, size_t size)
@@ -113,7 +113,7 @@ void memory_lock_limit(char *text, size_t size)
 	else if (limit.rlim_cur == RLIM_INFINITY)
 		(void)snprintf(text, size, "unlimited");
 	else
-		(void)snprintf(text, size, "%ju bytes", (uintmax_t)limit.rlim_cur);
+		(void)snprintf(text, size, "%s", SIZE_TEXT(limit.rlim_cur));
 }
 
 /* By trial: a capability that a user namespace gives does not count.  False also if it is not known: slabs say. */
@@ -140,8 +140,7 @@ int memory_lock_check(uint64_t pool_bytes, struct error *error)
 	memory_lock_limit(limit, sizeof(limit));
 	return error_set_plain(
 		error, -ENOMEM,
-		"pool_size, %" PRIu64 " bytes, is more than may be locked in memory: "
-		"RLIMIT_MEMLOCK is %s, and CAP_IPC_LOCK is missing: " MEMORY_LOCK_CURE
-		", or configure lock = auto",
-		pool_bytes, limit);
+		"pool_size, %s, is more than may be locked in memory: RLIMIT_MEMLOCK is %s, and "
+		"CAP_IPC_LOCK is missing: " MEMORY_LOCK_CURE ", or configure lock = auto",
+		SIZE_TEXT(pool_bytes), limit);
 }

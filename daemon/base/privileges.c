@@ -27,7 +27,6 @@
 #define SAVED_FOR_START (KEPT | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_SETPCAP))
 
 static bool has_nobodys_ids; /* written once, before any other thread */
-static _Thread_local bool serves_clients;
 
 /* ---- capabilities ---- */
 
@@ -171,15 +170,10 @@ void privileges_change_user(const char *socket_path, const char *state_dir)
 
 void privileges_own_files(void)
 {
-	if (!has_nobodys_ids || serves_clients)
+	if (!has_nobodys_ids)
 		return;
 	(void)setfsuid(geteuid()); /* both tell what was there before, never an error */
 	(void)setfsgid(getegid());
-}
-
-void privileges_serve_clients(void)
-{
-	serves_clients = true;
 }
 
 int privileges_drop(bool is_user, struct error *error)

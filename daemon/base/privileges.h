@@ -34,9 +34,8 @@ int privileges_drop(bool is_user, struct error *error);
 
 /*
  * This thread uses the daemon's own files from now on, and never a client's: without CAP_SETUID it
- * can take root's ids, and not give them back.  No effect on a thread that serves clients, too.
+ * can take root's ids, and not give them back.
  */
 void privileges_own_files(void);
-void privileges_serve_clients(void);
 
 #endif

@@ -1,28 +1,33 @@
 #include "daemon/base/quota.h"
 
+#include "proto/util/size.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
-/* For each kind: its name in messages and in the configuration, its errno, and the advice. */
+/* For each kind: its name in messages, the key that decides its limits, its errno, and the advice. */
 static const struct {
 	const char *name, *key;
 	int code;
 	const char *help;
 } kinds[N_QUOTA_KINDS] = {
-	[QUOTA_POOL_BYTES] = { "bytes of slabs", NULL, -ENOMEM, "free buffers" },
-	[QUOTA_GPU_BYTES] = { "bytes of GPU memory", "device_max", -EDQUOT,
+	[QUOTA_POOL_BYTES] = { "of slabs", NULL, -ENOMEM, "free buffers" },
+	[QUOTA_GPU_BYTES] = { "of GPU memory", "client_device_max", -EDQUOT,
 			      "free GPU memory that it has used" },
-	[QUOTA_SLABS] = { "slabs", "slabs", -EMFILE, "free some first, use fewer and larger ones" },
-	[QUOTA_FILES] = { "open files", "files", -EMFILE, "close some first" },
-	[QUOTA_HANDLES] = { "handles", "handles", -EMFILE, "close some first" },
-	[QUOTA_CHANNELS] = { "channels", "channels", -EMFILE, "close some handles first" },
-	[QUOTA_ENTRIES] = { "ring entries", "entries", -EMFILE,
+	[QUOTA_SLABS] = { "slabs", "client_handles", -EMFILE,
+			  "free some first, use fewer and larger ones" },
+	[QUOTA_FILES] = { "open files", "client_files", -EMFILE, "close some first" },
+	[QUOTA_HANDLES] = { "handles", "client_handles", -EMFILE, "close some first" },
+	[QUOTA_CHANNELS] = { "channels", "client_handles", -EMFILE, "close some handles first" },
+	[QUOTA_ENTRIES] = { "ring entries", "client_ops", -EMFILE,
 			    "close some handles first, open them with fewer entries" },
-	[QUOTA_CALLS] = { "unanswered requests", "requests", -EMFILE, "wait for replies first" },
-	[QUOTA_SESSIONS] = { "connections", "clients", -EUSERS, "end some of its programs first" },
+	[QUOTA_CALLS] = { "unanswered requests", "client_handles", -EMFILE,
+			  "wait for replies first" },
+	[QUOTA_SESSIONS] = { "connections", "user_clients", -EUSERS,
+			     "end some of its programs first" },
 };
 
 enum level { LEVEL_CLIENT, LEVEL_USER, LEVEL_DAEMON };
@@ -34,20 +39,19 @@ static enum level quota_level(const struct quota *quota)
 	return quota->parent->parent ? LEVEL_CLIENT : LEVEL_USER;
 }
 
-/* "client_files": the limit's key in dsaiod.conf. */
-static const char *key_of(const struct quota *quota, enum quota_kind kind, char *key, size_t size)
+const char *quota_key(enum quota_kind kind)
 {
-	static const char *const pool_keys[] = { "client_pool_max", "user_pool_max", "pool_size" };
-	enum level level = quota_level(quota);
-
-	if (!kinds[kind].key)
-		return pool_keys[level];
-	(void)snprintf(key, size, "%s_%s", level == LEVEL_CLIENT ? "client" : "user",
-		       kinds[kind].key); /* the daemon as a whole has no limit on these */
-	return key;
+	return kinds[kind].key;
 }
 
-/* The source of a limit's default, as the end of a message. */
+static const char *key_of(const struct quota *quota, enum quota_kind kind)
+{
+	static const char *const pool_keys[] = { "client_pool_max", "user_pool_max", "pool_size" };
+
+	return kinds[kind].key ? kinds[kind].key : pool_keys[quota_level(quota)];
+}
+
+/* The other bound on a limit, as the end of a message. */
 static void text_descriptors(const struct quota *quota, enum quota_kind kind, char *text,
 			     size_t size)
 {
@@ -55,18 +59,26 @@ static void text_descriptors(const struct quota *quota, enum quota_kind kind, ch
 		quota = quota->parent;
 	text[0] = 0;
 	if (quota->follows_descriptors[kind])
-		(void)snprintf(text, size,
-			       "; its default follows from the descriptors of the daemon (pid %d, "
-			       "RLIMIT_NOFILE %" PRIu64
-			       "): ulimit -n where it starts, LimitNOFILE= "
-			       "of a service",
-			       getpid(), quota->n_descriptors);
+		(void)snprintf(
+			text, size,
+			"; the descriptors of the daemon (pid %d, RLIMIT_NOFILE %" PRIu64
+			") limit it, too: ulimit -n where it starts, LimitNOFILE= of a service",
+			getpid(), quota->n_descriptors);
+}
+
+/* Writes "1.50 GiB" or "12" into text, of SIZE_TEXT_BYTES, and returns it. */
+static const char *amount_text(enum quota_kind kind, uint64_t n, char *text)
+{
+	if (kind == QUOTA_POOL_BYTES || kind == QUOTA_GPU_BYTES)
+		return size_format(text, (double)n, "");
+	(void)snprintf(text, SIZE_TEXT_BYTES, "%" PRIu64, n);
+	return text;
 }
 
 int quota_charge(struct charge *charge, struct quota *quota, enum quota_kind kind, uint64_t n,
 		 struct error *error)
 {
-	char key[32], descriptors[192];
+	char descriptors[192], used[SIZE_TEXT_BYTES], limit[SIZE_TEXT_BYTES], more[SIZE_TEXT_BYTES];
 
 	for (const struct quota *a = quota; a; a = a->parent) {
 		uint64_t sum;
@@ -76,10 +88,11 @@ int quota_charge(struct charge *charge, struct quota *quota, enum quota_kind kin
 		text_descriptors(a, kind, descriptors, sizeof(descriptors));
 		return error_set_plain(
 			error, kinds[kind].code,
-			"%s has %" PRIu64 " of at most %" PRIu64 " %s and asks for %" PRIu64
-			" more: %s, or raise %s in dsaiod.conf%s",
-			a->name, a->used[kind], a->limit[kind], kinds[kind].name, n,
-			kinds[kind].help, key_of(a, kind, key, sizeof(key)), descriptors);
+			"%s has %s of at most %s %s and asks for %s more: %s, or raise %s in "
+			"dsaiod.conf, which decides this limit%s",
+			a->name, amount_text(kind, a->used[kind], used),
+			amount_text(kind, a->limit[kind], limit), kinds[kind].name,
+			amount_text(kind, n, more), kinds[kind].help, key_of(a, kind), descriptors);
 	}
 	for (struct quota *a = quota; a; a = a->parent)
 		a->used[kind] += n;

@@ -51,6 +51,10 @@ int quota_charge(struct charge *charge, struct quota *quota, enum quota_kind kin
 		 struct error *error);
 void quota_discharge(struct charge *charge); /* zeroes are fine */
 
+/* The key of dsaiod.conf that decides the limits of this kind: of a client, of its user (limits.c).  NULL: the
+   levels have keys of their own. */
+const char *quota_key(enum quota_kind kind);
+
 /* True if nothing is charged to it. */
 int quota_is_zero(const struct quota *quota);
 

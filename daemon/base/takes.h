@@ -1,6 +1,6 @@
 /*
- * Counts of a turn of a home lane, of a user or one of its clients: entries taken from rings, and ops that were
- * due.  They bound the cost of the turn.  Home lane.
+ * Counts of a turn of a lane, of a user or one of its clients: entries taken from rings, and ops that were
+ * due.  They bound the cost of the turn.  Lane only.
  */
 #ifndef DSAIO_DAEMON_BASE_TAKES_H
 #define DSAIO_DAEMON_BASE_TAKES_H

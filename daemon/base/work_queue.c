@@ -1,6 +1,4 @@
 #include "daemon/base/work_queue.h"
-#include "daemon/base/log.h"
-#include "daemon/base/privileges.h"
 #include "daemon/base/signals.h"
 #include "proto/util/cleanup.h"
 
@@ -21,7 +19,7 @@
 
 struct work_queue {
 	char name[16];	      /* a thread's name has 15 characters */
-	pthread_mutex_t lock; /* before the fallback's */
+	pthread_mutex_t lock; /* before that of those that wait */
 	pthread_cond_t has_work;
 	pthread_cond_t is_quiet; /* no thread works for it any more */
 	/* under lock */
@@ -29,29 +27,25 @@ struct work_queue {
 	struct list rooms; /* struct work_room: wait for on_room() */
 	bool is_stopping;
 	bool is_left;		 /* stopping, and the last thread frees it */
-	bool is_at_fallback;	 /* which has it in its list, or works for it */
 	bool waits_for_overflow; /* an ending thread will serve it */
-	unsigned n_threads, n_idle, n_queued;
+	unsigned n_threads, n_queued;
+	unsigned n_idle;    /* threads that run no work, though some may be queued for them */
 	unsigned n_bounded; /* works that are not may_exceed_max, queued or running */
 	unsigned max_threads, max_overflow; /* constant */
-	/* under the fallback's lock */
-	struct list_node fallback_node, waiting_node;
-	bool is_listed; /* in the list of queues that wait for an overflow thread */
+	/* under the lock of those that wait */
+	struct list_node waiting_node;
+	bool is_listed;
 };
 
 /* The free part of WORK_QUEUE_OVERFLOW_MAX, changed under the lock of any queue.  Relaxed: it orders no
    other memory. */
 static _Atomic unsigned n_overflow_free = WORK_QUEUE_OVERFLOW_MAX;
 
-/* Never ends. */
+/* Queues that wait for an overflow thread. */
 static struct {
 	pthread_mutex_t lock;
-	pthread_cond_t has_work_queue;
-	/* under lock */
-	struct list work_queues, waiting;
-	bool is_there;
-	struct log_limit log_limit;
-} fallback = { .lock = PTHREAD_MUTEX_INITIALIZER, .has_work_queue = PTHREAD_COND_INITIALIZER };
+	struct list queues; /* under lock */
+} waiting = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Under the lock: a thread has nothing to do. */
 static void report_room(struct work_queue *work_queue)
@@ -64,7 +58,7 @@ static void report_room(struct work_queue *work_queue)
 	}
 }
 
-/* Under the lock: waits for work; false if the thread is to end. */
+/* Under the lock: waits for work; false if the thread is to end.  The only thread waits without limit. */
 static bool wait_for_work(struct work_queue *work_queue)
 {
 	struct timespec until;
@@ -72,12 +66,14 @@ static bool wait_for_work(struct work_queue *work_queue)
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &until); /* this clock is always there */
 	until.tv_sec += IDLE_SEC;
-	while (!work_queue->works.first && !work_queue->is_stopping && r != ETIMEDOUT) {
-		work_queue->n_idle++;
+	while (!work_queue->works.first && !work_queue->is_stopping &&
+	       (r != ETIMEDOUT || work_queue->n_threads == 1)) {
 		report_room(work_queue);
-		r = pthread_cond_clockwait(&work_queue->has_work, &work_queue->lock,
-					   CLOCK_MONOTONIC, &until);
-		work_queue->n_idle--;
+		if (work_queue->n_threads == 1)
+			r = pthread_cond_wait(&work_queue->has_work, &work_queue->lock);
+		else
+			r = pthread_cond_clockwait(&work_queue->has_work, &work_queue->lock,
+						   CLOCK_MONOTONIC, &until);
 	}
 	return work_queue->works.first;
 }
@@ -105,9 +101,9 @@ static unsigned n_overflow(const struct work_queue *work_queue)
 /* Under the lock: whether the limits allow another thread. */
 static bool may_start(const struct work_queue *work_queue)
 {
-	if (work_queue->n_threads + work_queue->is_at_fallback < work_queue->max_threads)
+	if (work_queue->n_threads < work_queue->max_threads)
 		return true;
-	return !work_queue->is_at_fallback && n_overflow(work_queue) < work_queue->max_overflow &&
+	return n_overflow(work_queue) < work_queue->max_overflow &&
 	       n_overflow(work_queue) <
 		       atomic_load_explicit(&n_overflow_free, memory_order_relaxed);
 }
@@ -128,6 +124,7 @@ static bool thread_take(struct work_queue *work_queue)
 			break;
 	}
 	work_queue->n_threads++;
+	work_queue->n_idle++;
 	return true;
 }
 
@@ -143,21 +140,22 @@ static bool thread_take_or_wait(struct work_queue *work_queue)
 	    n_overflow(work_queue) >= work_queue->max_overflow)
 		return false;
 	work_queue->waits_for_overflow = true;
-	(void)pthread_mutex_lock(&fallback.lock);
-	list_push(&fallback.waiting, &work_queue->waiting_node);
+	(void)pthread_mutex_lock(&waiting.lock);
+	list_push(&waiting.queues, &work_queue->waiting_node);
 	work_queue->is_listed = true;
-	(void)pthread_mutex_unlock(&fallback.lock);
+	(void)pthread_mutex_unlock(&waiting.lock);
 	return thread_take(work_queue);
 }
 
 /* Under the lock: a thread ends.  Returns whether it was an overflow thread. */
-static bool thread_give(struct work_queue *work_queue)
+static bool thread_release(struct work_queue *work_queue)
 {
 	bool is_overflow = n_overflow(work_queue);
 
 	if (is_overflow)
 		(void)atomic_fetch_add_explicit(&n_overflow_free, 1, memory_order_relaxed);
 	work_queue->n_threads--;
+	work_queue->n_idle--;
 	return is_overflow;
 }
 
@@ -168,9 +166,11 @@ static void first_run(struct work_queue *work_queue)
 	const bool may_exceed_max = work->may_exceed_max; /* work may be gone when it has run */
 
 	work_queue->n_queued--;
+	work_queue->n_idle--;
 	(void)pthread_mutex_unlock(&work_queue->lock);
 	work_run(work);
 	(void)pthread_mutex_lock(&work_queue->lock);
+	work_queue->n_idle++;
 	if (!may_exceed_max) {
 		/* The thread may go on with other work, which may hang. */
 		work_queue->n_bounded--;
@@ -190,8 +190,7 @@ static void queue_destroy(struct work_queue *work_queue)
 /* Under the lock: no thread works for it, nor will. */
 static bool is_over(const struct work_queue *work_queue)
 {
-	return work_queue->is_stopping && !work_queue->n_threads && !work_queue->is_at_fallback &&
-	       !work_queue->waits_for_overflow;
+	return work_queue->is_stopping && !work_queue->n_threads && !work_queue->waits_for_overflow;
 }
 
 /*
@@ -209,50 +208,10 @@ static void queue_unlock(struct work_queue *work_queue)
 		queue_destroy(work_queue);
 }
 
-/* Under the work queue's lock. */
-static void fallback_take(struct work_queue *work_queue)
-{
-	(void)pthread_mutex_lock(&fallback.lock);
-	list_push(&fallback.work_queues, &work_queue->fallback_node);
-	(void)pthread_cond_signal(&fallback.has_work_queue);
-	(void)pthread_mutex_unlock(&fallback.lock);
-}
-
-static struct work_queue *fallback_next(void)
-{
-	struct list_node *node;
-
-	(void)pthread_mutex_lock(&fallback.lock);
-	while (!(node = list_pop(&fallback.work_queues)))
-		(void)pthread_cond_wait(&fallback.has_work_queue, &fallback.lock);
-	(void)pthread_mutex_unlock(&fallback.lock);
-	return container_of(node, struct work_queue, fallback_node);
-}
-
-static void *fallback_main(void *arg)
-{
-	(void)arg;
-	(void)pthread_setname_np(pthread_self(), "fallback"); /* a name is for people only */
-	privileges_serve_clients();
-	for (;;) {
-		struct work_queue *work_queue = fallback_next();
-
-		(void)pthread_mutex_lock(&work_queue->lock);
-		if (work_queue->works.first) /* else a thread of the queue did the work */
-			first_run(work_queue);
-		if (work_queue->works.first)
-			fallback_take(work_queue);
-		else
-			work_queue->is_at_fallback = false;
-		if (!work_queue->is_at_fallback)
-			report_room(work_queue);
-		queue_unlock(work_queue);
-	}
-	return NULL;
-}
+static void *worker_main(void *arg);
 
 /* The main thread handles all signals; a new thread inherits its creator's mask. */
-static int thread_create(void *(*run)(void *arg), void *arg)
+static int thread_create(struct work_queue *work_queue)
 {
 	pthread_t thread;
 	sigset_t before;
@@ -265,22 +224,20 @@ static int thread_create(void *(*run)(void *arg), void *arg)
 	(void)pthread_attr_setstacksize(&attr, STACK_BYTES); /* over PTHREAD_STACK_MIN */
 	(void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED); /* a known state */
 	signals_block(&before);
-	r = pthread_create(&thread, &attr, run, arg);
+	r = pthread_create(&thread, &attr, worker_main, work_queue);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	(void)pthread_attr_destroy(&attr);
 	return -r;
 }
 
-static void *worker_main(void *arg);
-
 /* Under the lock: starts the thread that thread_take() counted. */
 static int thread_start(struct work_queue *work_queue)
 {
-	int r = thread_create(worker_main, work_queue);
+	int r = thread_create(work_queue);
 
+	/* The host has none, and others would not get it either: the queue's threads do the work. */
 	if (r < 0)
-		(void)thread_give(
-			work_queue); /* the host has none: others would not get it either */
+		(void)thread_release(work_queue);
 	return r;
 }
 
@@ -288,16 +245,16 @@ static int thread_start(struct work_queue *work_queue)
 static void waiting_serve(void)
 {
 	struct work_queue *work_queue;
-	struct list waiting;
+	struct list queues;
 
-	(void)pthread_mutex_lock(&fallback.lock);
-	waiting = fallback.waiting;
-	fallback.waiting = (struct list){ 0 };
-	LIST_EACH(struct work_queue, listed, &waiting, waiting_node)
+	(void)pthread_mutex_lock(&waiting.lock);
+	queues = waiting.queues;
+	waiting.queues = (struct list){ 0 };
+	LIST_EACH(struct work_queue, listed, &queues, waiting_node)
 		listed->is_listed = false;
-	(void)pthread_mutex_unlock(&fallback.lock);
+	(void)pthread_mutex_unlock(&waiting.lock);
 
-	while ((work_queue = list_entry(list_pop(&waiting), struct work_queue, waiting_node))) {
+	while ((work_queue = list_entry(list_pop(&queues), struct work_queue, waiting_node))) {
 		(void)pthread_mutex_lock(&work_queue->lock);
 		work_queue->waits_for_overflow = false;
 		for (unsigned n = work_queue->n_idle; n < work_queue->n_queued; n++)
@@ -317,36 +274,20 @@ static void *worker_main(void *arg)
 	(void)pthread_mutex_lock(&work_queue->lock); /* of the default kind: cannot fail */
 	while (wait_for_work(work_queue))
 		first_run(work_queue);
-	was_overflow = thread_give(work_queue);
+	was_overflow = thread_release(work_queue);
 	queue_unlock(work_queue);
 	if (was_overflow)
 		waiting_serve();
 	return NULL;
 }
 
-static int fallback_start(void)
-{
-	int r = 0;
-
-	(void)pthread_mutex_lock(&fallback.lock);
-	if (!fallback.is_there)
-		r = thread_create(fallback_main, NULL);
-	if (r == 0)
-		fallback.is_there = true;
-	(void)pthread_mutex_unlock(&fallback.lock);
-	return r;
-}
-
 int work_queue_new_overflow(const char *name, unsigned max_threads, unsigned max_overflow,
 			    struct work_queue **ret_queue)
 {
-	struct work_queue *work_queue;
-	int r = fallback_start();
+	struct work_queue *work_queue = calloc(1, sizeof(*work_queue));
+	int r;
 
 	assert(max_threads > 0);
-	if (r < 0)
-		return r;
-	work_queue = calloc(1, sizeof(*work_queue));
 	if (!work_queue)
 		return -ENOMEM;
 	(void)snprintf(work_queue->name, sizeof(work_queue->name), "%s", name); /* cut is fine */
@@ -355,6 +296,12 @@ int work_queue_new_overflow(const char *name, unsigned max_threads, unsigned max
 	(void)pthread_cond_init(&work_queue->is_quiet, NULL);
 	work_queue->max_threads = max_threads;
 	work_queue->max_overflow = max_overflow;
+	work_queue->n_threads = work_queue->n_idle = 1;
+	r = thread_create(work_queue);
+	if (r < 0) {
+		queue_destroy(work_queue);
+		return r;
+	}
 	*ret_queue = work_queue;
 	return 0;
 }
@@ -364,58 +311,37 @@ int work_queue_new(const char *name, unsigned max_threads, struct work_queue **r
 	return work_queue_new_overflow(name, max_threads, 0, ret_queue);
 }
 
-static void log_submit(const struct work_queue *work_queue, int why)
-{
-	(void)pthread_mutex_lock(&fallback.lock);
-	log_client(&fallback.log_limit,
-		   "work queue %s: no thread can be started: %s: its work waits for the fallback "
-		   "thread",
-		   work_queue->name, strerrordesc_np(-why));
-	(void)pthread_mutex_unlock(&fallback.lock);
-}
-
 /* Under the lock. */
-static void queue_work(struct work_queue *work_queue, struct work *work, int why_no_thread)
+static void queue_work(struct work_queue *work_queue, struct work *work)
 {
 	list_push(&work_queue->works, &work->node);
 	work_queue->n_queued++;
 	work_queue->n_bounded += !work->may_exceed_max;
 	(void)pthread_cond_signal(&work_queue->has_work);
-	if (!work_queue->n_threads && !work_queue->is_at_fallback) {
-		work_queue->is_at_fallback = true;
-		log_submit(work_queue, why_no_thread);
-		fallback_take(work_queue);
-	}
 }
 
 void work_queue_submit(struct work_queue *work_queue, struct work *work)
 {
-	int r = 0;
-
 	(void)pthread_mutex_lock(&work_queue->lock);
 	assert(!work_queue->is_stopping);
 	if (work_queue->n_queued >= work_queue->n_idle && thread_take_or_wait(work_queue))
-		r = thread_start(work_queue);
-	queue_work(work_queue, work, r);
+		(void)thread_start(work_queue);
+	queue_work(work_queue, work);
 	(void)pthread_mutex_unlock(&work_queue->lock);
 }
 
 bool work_queue_try_submit(struct work_queue *work_queue, struct work *work, struct work_room *room)
 {
 	bool may_begin, has_room;
-	int r = 0;
 
 	(void)pthread_mutex_lock(&work_queue->lock);
 	assert(!work_queue->is_stopping);
 	may_begin = work->may_exceed_max || work_queue->n_bounded < work_queue->max_threads;
 	has_room = may_begin && work_queue->n_queued < work_queue->n_idle;
-	if (may_begin && !has_room && thread_take_or_wait(work_queue)) {
-		r = thread_start(work_queue);
-		/* Without any thread the fallback does one piece of work at a time. */
-		has_room = r == 0 || (!work_queue->n_threads && !work_queue->is_at_fallback);
-	}
+	if (may_begin && !has_room && thread_take_or_wait(work_queue))
+		has_room = thread_start(work_queue) == 0;
 	if (has_room) {
-		queue_work(work_queue, work, r);
+		queue_work(work_queue, work);
 	} else if (!room->is_waiting) {
 		room->is_waiting = true;
 		list_push(&work_queue->rooms, &room->node);
@@ -442,12 +368,12 @@ static void stop(struct work_queue *work_queue)
 {
 	work_queue->is_stopping = true;
 	(void)pthread_cond_broadcast(&work_queue->has_work);
-	(void)pthread_mutex_lock(&fallback.lock);
+	(void)pthread_mutex_lock(&waiting.lock);
 	if (work_queue->is_listed) {
-		list_remove(&fallback.waiting, &work_queue->waiting_node);
+		list_remove(&waiting.queues, &work_queue->waiting_node);
 		work_queue->is_listed = work_queue->waits_for_overflow = false;
 	}
-	(void)pthread_mutex_unlock(&fallback.lock);
+	(void)pthread_mutex_unlock(&waiting.lock);
 }
 
 void work_queue_free(struct work_queue *work_queue)

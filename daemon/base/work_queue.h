@@ -3,14 +3,12 @@
  * user has a work queue for checks and closes of descriptors, one for slabs, one for GPU memory, and one
  * per store for I/O.  So a hung file system of one user blocks no other user.
  *
- * A thread starts when work is queued and no thread is idle, up to max_threads.  It ends after a second
- * without work.  Where the number of threads is a store's queue depth, a queue may use overflow threads
- * from a number that all queues share.  No queue takes more of them than it leaves to the others, so a
+ * A queue has one thread for as long as it is there.  Others start when work is queued and no thread is
+ * idle, up to max_threads, and end after a second without work; where the host has no more threads, those
+ * that are there do the work.  Where the number of threads is a store's queue depth, a queue may use
+ * overflow threads from a number that all queues share.  No queue takes more of them than it leaves to the others, so a
  * queue whose threads all hang does not stop the others.  A queue that gets none tries again when an
  * overflow thread of any queue ends.  work_queue_submit(): any thread.
- *
- * If a queue without threads cannot start one, the fallback does its work.  The fallback is a thread that
- * exists from the first work_queue_new() on.  It serves such queues in turn, one piece of work at a time.
  */
 #ifndef DSAIO_DAEMON_BASE_WORK_QUEUE_H
 #define DSAIO_DAEMON_BASE_WORK_QUEUE_H
@@ -36,7 +34,11 @@ struct work {
 	bool may_exceed_max; /* may be more than max_threads at once: work_queue_try_submit() */
 };
 
-/* Returns 0, -ENOMEM, or the error of starting the fallback. */
+/* For messages: what to do where a queue's first thread cannot be started. */
+#define WORK_QUEUE_ADVICE \
+	" (where there are no more threads, raise the daemon's ulimit -u, or TasksMax of the service)"
+
+/* Returns 0, -ENOMEM, or the error of starting its first thread. */
 int work_queue_new(const char *name, unsigned max_threads, struct work_queue **ret_queue);
 /* Makes a queue with up to max_overflow threads beyond max_threads, while any are left. */
 int work_queue_new_overflow(const char *name, unsigned max_threads, unsigned max_overflow,

@@ -6,6 +6,8 @@ void access_deinit(struct access *access)
 {
 	free(access->users);
 	free(access->groups);
+	free(access->lists[0]);
+	free(access->lists[1]);
 	free(access->text);
 	*access = (struct access){ 0 };
 }

@@ -17,7 +17,8 @@ struct access {
 	unsigned n_users;
 	gid_t *groups;
 	unsigned n_groups;
-	char *text; /* as the administrator wrote it, "users a, b; groups c"; NULL: everybody */
+	char *lists[2]; /* as the administrator wrote them; NULL: not given */
+	char *text;	/* both, as "users a, b; groups c"; NULL: everybody */
 };
 void access_deinit(struct access *access);
 

@@ -9,6 +9,7 @@
 #include "proto/util/socket.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -25,41 +26,12 @@
 
 /* ---- mistakes ---- */
 
-void config_mistake(struct config *config, const char *format, ...)
-{
-	char *text = NULL;
-	va_list args;
-
-	if (config->n_mistakes == CONFIG_MISTAKES_MAX)
-		return;
-	if (config->n_mistakes == CONFIG_MISTAKES_MAX - 1)
-		format = "there are more mistakes than these: correct these first";
-	va_start(args, format);
-	if (vasprintf(&text, format, args) < 0)
-		text = NULL;
-	va_end(args);
-	config->mistakes[config->n_mistakes++] = text; /* NULL: without memory there is one, too */
-}
-
 static int first_mistake(const struct config *config, struct error *error)
 {
 	if (!config->n_mistakes)
 		return 0;
 	return error_set_plain(error, -EINVAL, "%s",
 			       config->mistakes[0] ? config->mistakes[0] : "out of memory");
-}
-
-static unsigned *line_at(struct config *config, const char *name)
-{
-	const struct key *key = key_find(KEYS_DAEMON, name, &(struct error){ 0 });
-
-	assert(key); /* callers name keys of the table */
-	return &config->key_lines[key_index(key)];
-}
-
-unsigned config_key_line(const struct config *config, const char *name)
-{
-	return *line_at((struct config *)(uintptr_t)config, name); /* is only read */
 }
 
 bool config_is_admin(const struct config *config, const struct peer *peer)
@@ -93,7 +65,6 @@ static int store_name_check(const char *name, struct error *error)
 static struct store_config store_defaults(void)
 {
 	return (struct store_config){ .profile = PROFILE_DEFAULT,
-				      .engine = ENGINE_LIBAIO,
 				      .spin_usec = CONFIG_SPIN_INHERIT };
 }
 
@@ -164,12 +135,12 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 	return 0;
 }
 
-/* ---- the file ---- */
+/* ---- the files ---- */
 
 struct reading {
 	struct config *config;	      /* gets the mistakes, and the settings */
 	struct store_config *profile; /* gets those of a saved profile; else NULL */
-	const char *path;
+	const char *path;	      /* of config->files, so each file has its own pointer */
 	struct parser parser;
 	char section[PARSER_LINE_BYTES + 1]; /* being read */
 	bool has_section;		     /* one has begun, */
@@ -214,16 +185,21 @@ static void section_once(struct reading *reading, bool *was_there, enum key_sect
 	section_set(reading, keys, object);
 }
 
-/* The store is made when its section begins, so a section without keys is a store, too. */
+/*
+ * The store is made when its first section begins, so a section without keys is a store, too.  That of a later file
+ * adds to it.
+ */
 static void store_begin(struct reading *reading, const char *name)
 {
 	struct store_config *store = store_find(reading->config, name);
 	struct error why;
 
-	if (store)
+	if (store && store->file == reading->path)
 		section_mistake(reading, "the store has a section already");
-	else if (store_add(reading->config, name, &store, &why) < 0)
+	else if (!store && store_add(reading->config, name, &store, &why) < 0)
 		section_mistake(reading, why.text);
+	if (store)
+		store->file = reading->path;
 	section_set(reading, KEYS_STORE, store);
 }
 
@@ -247,13 +223,18 @@ static void section_begin(struct reading *reading)
 		section_mistake(reading, "no such section; there are [daemon] and [store NAME]");
 }
 
-/* Notes the line of a key that is set. */
-static void line_note(struct reading *reading, const struct key *key)
+static struct config_place place_now(const struct reading *reading)
+{
+	return (struct config_place){ .path = reading->path, .line = reading->parser.line };
+}
+
+/* Notes the place of a key that is set. */
+static void place_note(struct reading *reading, const struct key *key)
 {
 	struct store_config *store = reading->object;
 
 	if (reading->keys == KEYS_DAEMON) {
-		reading->config->key_lines[key_index(key)] = reading->parser.line;
+		reading->config->key_places[key_index(key)] = place_now(reading);
 		reading->config->has_admin_group |= strcmp(key->name, "admin_group") == 0;
 		return;
 	}
@@ -266,7 +247,7 @@ static void path_note(struct reading *reading)
 	struct store_config *store = reading->object;
 
 	if (reading->is_known && reading->keys == KEYS_STORE && store)
-		store->path_line = reading->parser.line;
+		store->path_place = place_now(reading);
 }
 
 static int key_read(struct reading *reading, struct error *error)
@@ -287,7 +268,7 @@ static int key_read(struct reading *reading, struct error *error)
 		path_note(reading);
 	r = key_set(key, reading->object, reading->parser.value, error);
 	if (r == 0)
-		line_note(reading, key);
+		place_note(reading, key);
 	return r;
 }
 
@@ -308,7 +289,7 @@ static void on_key(struct reading *reading)
 }
 
 /* Mistakes go to config; an error is one of reading. */
-static int file_read(struct reading *reading, struct error *error)
+static int lines_read(struct reading *reading, struct error *error)
 {
 	while (reading->config->n_mistakes < CONFIG_MISTAKES_MAX) {
 		struct error why;
@@ -335,11 +316,26 @@ static int file_read(struct reading *reading, struct error *error)
 	return 0;
 }
 
-int config_read(struct config *config, const char *path, struct error *error)
+/* Adds the path to config->files. */
+static const char *file_add(struct config *config, const char *path)
+{
+	char **files = reallocarray(config->files, config->n_files + 1, sizeof(*files));
+	char *copy = strdup(path);
+
+	if (files)
+		config->files = files;
+	if (!files || !copy) {
+		free(copy);
+		return NULL;
+	}
+	return files[config->n_files++] = copy;
+}
+
+static int file_read(struct config *config, const char *path, struct error *error)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	_cleanup_(fclosep) FILE *file = NULL;
-	struct reading reading = { .config = config, .path = path };
+	struct reading reading = { .config = config };
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -351,11 +347,58 @@ int config_read(struct config *config, const char *path, struct error *error)
 	if (!file)
 		return error_set(error, -errno, "configuration %s", path);
 	fd = -1; /* the stream's now */
-	free(config->path);
-	config->path = strdup(path);
-	if (!config->path)
+	reading.path = file_add(config, path);
+	if (!reading.path)
 		return error_set(error, -ENOMEM, "configuration %s", path);
-	return file_read(&reading, error);
+	return lines_read(&reading, error);
+}
+
+static int is_drop_in(const struct dirent *entry)
+{
+	const size_t len = strlen(entry->d_name);
+
+	return entry->d_name[0] != '.' && len > 5 && strcmp(entry->d_name + len - 5, ".conf") == 0;
+}
+
+/* Compares bytes, because the order must not depend on the locale. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* The files of a directory, which need not exist. */
+static int drop_ins_read(struct config *config, const char *dir, struct error *error)
+{
+	struct dirent **entries;
+	int n = scandir(dir, &entries, is_drop_in, by_name), r = 0;
+
+	if (n < 0)
+		return errno == ENOENT ? 0 : error_set(error, -errno, "configuration %s", dir);
+	for (int i = 0; i < n; i++) {
+		_cleanup_(freep) char *path = NULL;
+
+		if (r == 0 && asprintf(&path, "%s/%s", dir, entries[i]->d_name) < 0)
+			r = error_set(error, -ENOMEM, "configuration %s", dir);
+		if (r == 0)
+			r = file_read(config, path, error);
+		free(entries[i]);
+	}
+	free(entries);
+	return r;
+}
+
+int config_read(struct config *config, const char *path, bool is_required, struct error *error)
+{
+	_cleanup_(freep) char *dir = NULL;
+	int r = file_read(config, path, error);
+
+	if (r == -ENOTDIR && !is_required) /* HOME=/dev/null */
+		return 0;
+	if (r < 0 && (r != -ENOENT || is_required))
+		return r;
+	if (asprintf(&dir, "%s.d", path) < 0)
+		return error_set(error, -ENOMEM, "configuration %s", path);
+	return drop_ins_read(config, dir, error);
 }
 
 int config_read_profile(FILE *file, const char *path, struct profile *ret_profile,
@@ -367,7 +410,7 @@ int config_read_profile(FILE *file, const char *path, struct profile *ret_profil
 		.config = &config, .profile = &store, .path = path, .parser = { .file = file }
 	};
 	const struct key *key;
-	int r = file_read(&reading, error);
+	int r = lines_read(&reading, error);
 
 	for (unsigned i = 0; r == 0 && (key = key_at(i)); i++)
 		if (key->section == KEYS_PROFILE && !reading.lines[i])
@@ -395,7 +438,7 @@ int config_set_socket(struct config *config, const char *path, struct error *err
 		return error_set(error, -ENOMEM, "--socket");
 	free(config->socket_path);
 	config->socket_path = copy;
-	*line_at(config, "socket") = 0; /* no longer the file's */
+	config_key_place_at(config, "socket")->line = 0; /* no longer a file's */
 	return 0;
 }
 
@@ -432,10 +475,11 @@ int config_init(struct config *config)
 
 	memory_limit_get("", &memory_limit);
 	*config = (struct config){
-		.pool_size = (memory < memory_limit.bytes ? memory : memory_limit.bytes) / 2,
+		.memory_bytes = memory < memory_limit.bytes ? memory : memory_limit.bytes,
 		.lock = is_service ? POOL_LOCK_YES : POOL_LOCK_AUTO,
 		.n_descriptors = 1024, /* the usual limit */
 	};
+	config->pool_size = config->memory_bytes / 2;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
 		config->n_descriptors = limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : limit.rlim_cur;
 	return keys_preset(config);
@@ -480,7 +524,9 @@ void config_deinit(struct config *config)
 	free(config->state_dir);
 	free(config->cuda_library);
 	free(config->cufile_library);
-	free(config->path);
+	for (unsigned i = 0; i < config->n_files; i++)
+		free(config->files[i]);
+	free(config->files);
 	for (unsigned i = 0; i < config->n_mistakes; i++)
 		free(config->mistakes[i]);
 	*config = (struct config){ 0 };
@@ -492,10 +538,10 @@ int config_check(struct config *config, struct error *error)
 	if (!config->state_dir)
 		config->state_dir = state_dir_usual(config->is_user);
 	for (unsigned i = 0; i < config->n_stores; i++)
-		if (!config->stores[i].path && !config->stores[i].path_line)
+		if (!config->stores[i].path && !config->stores[i].path_place.line)
 			config_mistake(config,
 				       "%s: [store %s]: path is missing: name a directory on its "
 				       "file system, or its block device",
-				       config->path, config->stores[i].name);
+				       config->stores[i].file, config->stores[i].name);
 	return first_mistake(config, error);
 }

@@ -1,7 +1,7 @@
 /*
  * The configuration: plain settings, from the command line and a file.
  *
- * Made in this order: config_init(), config_set_user(), the file, the other options, and last
+ * Made in this order: config_init(), config_set_user(), the files, the other options, and last
  * config_check(), which computes what depends on other keys and judges all of it.  A mistake is
  * reported with file, line, key, value and what is allowed.
  *
@@ -27,24 +27,15 @@
 #define STORE_NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 #define STORE_NAME_MAX 31u /* so that log lines stay short */
 
-#define STORE_LANES_MAX 64u
-
 #define CONFIG_KEYS_MAX 48u
 /* Mistakes of one file that are reported. */
 #define CONFIG_MISTAKES_MAX 100u
 
-/* Moves blocks; engine_ops_get() has its functions. */
-enum engine_kind {
-	ENGINE_LIBAIO,
-	ENGINE_THREADS, /* every store has it, so it is no value of a key */
-	N_ENGINE_KINDS
-};
-
 /* The path of GPU memory.  The words of the key are in this order. */
-enum gpu_engine {
-	GPU_ENGINE_AUTO,   /* cuFile, where it moves bytes without a copy; else as LIBAIO */
-	GPU_ENGINE_LIBAIO, /* clients copy it through pinned memory */
-	GPU_ENGINE_GDS,	   /* cuFile; ops fail rather than being copied */
+enum gpu_mode {
+	GPU_MODE_AUTO,	 /* cuFile, where it moves bytes without a copy; else as COPY */
+	GPU_MODE_DIRECT, /* cuFile; ops fail rather than being copied */
+	GPU_MODE_COPY,	 /* clients copy it through pinned memory */
 };
 
 /* Memory that cannot be locked is refused, or served unlocked. */
@@ -61,27 +52,32 @@ enum pool_pages {
 	POOL_PAGES_SMALL,
 };
 
+/* Where a file has a key. */
+struct config_place {
+	const char *path; /* of config->files */
+	unsigned line;	  /* 0: no file has it, an option or a default sets it */
+};
+
 struct store_config {
 	const char *name;
-	const char *path; /* a directory or a block device */
-	unsigned
-		path_line; /* of the configuration file, also if it is a mistake; 0: an option names it */
+	const char *path;		/* a directory or a block device */
+	struct config_place path_place; /* also if it is a mistake */
+	const char *file; /* the last file with a section of it; NULL: an option names it */
 	struct profile profile;
-	bool has_profile; /* some of it is given */
-	enum engine_kind engine;
-	uint32_t spin_usec;    /* how long lanes spin before they sleep; 0: not at all */
-	uint64_t window_bytes; /* maximum of the window; 0: as large as profiles ask */
-	uint32_t max_lanes;    /* 0: one less than there are cores */
-	struct access access;  /* borrowed by the store */
-	bool is_multi_user;    /* set by config_store(); see struct lane_store */
+	bool has_profile;     /* some of it is given */
+	uint32_t spin_usec;   /* how long lanes spin before they sleep; 0: not at all */
+	uint64_t window_max;  /* bytes; 0: none but the window's own */
+	struct access access; /* borrowed by the store */
+	bool is_multi_user;   /* set by config_store(); see struct lane_store */
 };
 
 /* keys.c has the meaning and the default of the fields that a key sets. */
 struct config {
-	const char *build;  /* no setting: the program's build id, by main(); NULL: of no program */
-	bool is_user;	    /* --user: one user's own daemon; config_set_user() */
-	char *socket_path;  /* NULL: a user's own daemon, on its default socket */
-	uint64_t pool_size; /* bytes */
+	const char *build; /* no setting: the program's build id, by main(); NULL: of no program */
+	bool is_user;	   /* --user: one user's own daemon; config_set_user() */
+	char *socket_path; /* NULL: a user's own daemon, on its default socket */
+	uint64_t memory_bytes; /* no setting: a percentage of pool_size is one of these */
+	uint64_t pool_size;    /* bytes */
 	enum pool_pages huge_pages;
 	enum pool_lock lock; /* default: yes as root or under systemd, else auto */
 	uint32_t spin_usec;
@@ -89,7 +85,7 @@ struct config {
 	bool has_admin_group;
 	gid_t admin_group;
 	char *state_dir; /* NULL: profiles are not saved */
-	enum gpu_engine engine;
+	enum gpu_mode gpu;
 	char *cuda_library, *cufile_library; /* NULL: where the loader finds them */
 	uint32_t idle_exit_sec;
 	/* config_check() has the defaults of those that depend on others. */
@@ -99,10 +95,11 @@ struct config {
 	struct store_config *stores;
 	unsigned n_stores;
 
-	/* about the file */
-	char *path;			     /* NULL: none was read */
-	unsigned key_lines[CONFIG_KEYS_MAX]; /* of the keys of [daemon]; 0: not given */
-	char *mistakes[CONFIG_MISTAKES_MAX]; /* "FILE:LINE: ...", in order */
+	/* about the files */
+	char **files; /* their paths, in the order they were read */
+	unsigned n_files;
+	struct config_place key_places[CONFIG_KEYS_MAX]; /* of the keys of [daemon] */
+	char *mistakes[CONFIG_MISTAKES_MAX];		 /* "FILE:LINE: ...", in order */
 	unsigned n_mistakes;
 };
 
@@ -112,10 +109,11 @@ void config_deinit(struct config *config);
 void config_set_user(struct config *config);
 
 /*
- * Reads an INI file, whose values override earlier ones.  Returns 0, or -errno with a message if it
- * cannot be read.  config_check() reports the mistakes in it.
+ * Reads an INI file, and after it those of PATH.d whose names end in .conf, in the order of these.  A file's values
+ * override those of earlier files.  Returns 0, or -errno with a message if one cannot be read, or is_required and the
+ * first does not exist.  config_check() reports the mistakes in them.
  */
-int config_read(struct config *config, const char *path, struct error *error);
+int config_read(struct config *config, const char *path, bool is_required, struct error *error);
 /* --socket.  0 or -ENOMEM. */
 int config_set_socket(struct config *config, const char *path, struct error *error);
 /* "NAME=DIR" of --store.  0, -EINVAL or -ENOMEM with a message. */
@@ -126,8 +124,9 @@ int config_check(struct config *config, struct error *error);
 /* Administrators are root, the daemon's own user and the members of admin_group. */
 bool config_is_admin(const struct config *config, const struct peer *peer);
 
-/* The line of the file that has this key of [daemon]; 0: an option or a default sets it. */
-unsigned config_key_line(const struct config *config, const char *key);
+/* The last place of this key of [daemon]. */
+struct config_place config_key_place(const struct config *config, const char *key);
+struct config_place *config_key_place_at(struct config *config, const char *key);
 /* Adds a mistake to config->mistakes. */
 void config_mistake(struct config *config, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <pwd.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,8 +27,8 @@
 #define POOL_MAX (UINT64_C(1) << 46) /* the limit of a slab */
 #define IDLE_EXIT_SEC_MAX 86400u     /* a day; 0 stands for more */
 #define CLIENT_OBJECTS_MAX (ID_TABLE_SLOTS_MAX - 1)
-#define USER_OBJECTS_MAX (1u << 24)
-#define ENTRIES_MAX (1u << 28)
+#define CLIENT_OPS_MAX (1u << 28)
+#define USER_CLIENTS_MAX (1u << 24)
 
 /* ---- setters ---- */
 
@@ -45,11 +46,13 @@ static int number_store(void *field, const struct key *key, const char *text, bo
 	uint64_t n;
 
 	if (number_parse(text, is_size, &n) < 0 || n < key->min || n > key->max)
-		return error_set_plain(
-			error, -EINVAL, "must be a number from %" PRIu64 " to %" PRIu64 "%s",
-			key->min, key->max,
-			is_size ? " (bytes, or with K, M, G, T, KiB, MiB, GiB, TiB behind it)"
-				: "");
+		return is_size ? error_set_plain(error, -EINVAL,
+						 "must be a number from %s to %s (bytes, or with "
+						 "K, M, G, T, KiB, MiB, GiB, TiB behind it)",
+						 SIZE_TEXT(key->min), SIZE_TEXT(key->max))
+			       : error_set_plain(error, -EINVAL,
+						 "must be a number from %" PRIu64 " to %" PRIu64,
+						 key->min, key->max);
 	if (key->field_bytes ==
 	    sizeof(uint32_t)) /* it holds the largest number that the key allows */
 		*(uint32_t *)field = (uint32_t)n;
@@ -61,6 +64,31 @@ static int number_store(void *field, const struct key *key, const char *text, bo
 static int size_set(void *field, const struct key *key, const char *text, struct error *error)
 {
 	return number_store(field, key, text, true, error);
+}
+
+/* A percentage is one of the memory that the host and its limits leave. */
+static int pool_size_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	const size_t n_digits = strspn(text, "0123456789");
+	unsigned percent;
+
+	if (strcmp(text + n_digits, "%") != 0)
+		return size_set(field, key, text, error);
+	if (n_digits > 3 || sscanf(text, "%u", &percent) != 1 || percent < 1 || percent > 100)
+		return error_set_plain(error, -EINVAL, "must be from 1%% to 100%%");
+	*(uint64_t *)field =
+		container_of((uint64_t *)field, struct config, pool_size)->memory_bytes / 100 *
+		percent;
+	return 0;
+}
+
+/* 0: no limit.  Other numbers below key->min would cost most of a device's rate. */
+static int window_max_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	if (strcmp(text, "0") != 0)
+		return size_set(field, key, text, error);
+	*(uint64_t *)field = 0;
+	return 0;
 }
 
 static int number_set(void *field, const struct key *key, const char *text, struct error *error)
@@ -79,44 +107,44 @@ static int bool_set(void *field, const struct key *key, const char *text, struct
 /* The fields of the enums have the compiler's usual type for these. */
 _Static_assert(sizeof(enum pool_lock) == sizeof(unsigned) &&
 		       sizeof(enum pool_pages) == sizeof(unsigned) &&
-		       sizeof(enum engine_kind) == sizeof(unsigned) &&
-		       sizeof(enum gpu_engine) == sizeof(unsigned),
+		       sizeof(enum gpu_mode) == sizeof(unsigned),
 	       "word_set() writes an unsigned");
 
 static const struct {
-	enum key_section section;
-	const char *key;
+	const char *key;      /* of [daemon] */
 	const char *words[4]; /* in the order of the enum; then NULL */
 	const char *must;     /* how a refusal explains them */
 } enums[] = {
-	{ KEYS_DAEMON,
-	  "lock",
+	{ "lock",
 	  { "yes", "auto" },
 	  "yes (refuse memory that cannot be locked) or auto (serve it unlocked)" },
-	{ KEYS_DAEMON,
-	  "huge_pages",
+	{ "huge_pages",
 	  { "auto", "reserved", "no" },
 	  "auto (transparent huge pages, where the kernel has them), reserved (those that the host "
 	  "has reserved before these) or no" },
-	{ KEYS_DAEMON,
-	  "engine",
-	  { "auto", "libaio", "gds" },
-	  "auto (cuFile where it needs no copy, else copies), libaio (GPU memory is copied) or gds "
-	  "(cuFile, or the op fails)" },
-	{ KEYS_STORE,
-	  "engine",
-	  { "libaio" },
-	  "libaio; the engine for GPU memory is set in [daemon]" },
+	{ "gpu",
+	  { "auto", "direct", "copy" },
+	  "auto (cuFile where it needs no copy, else copies), direct (cuFile, or the op fails) or "
+	  "copy (GPU memory is copied)" },
 };
+
+/* A word that is yes or no has the others for these, too. */
+static bool word_is(const char *word, const char *text)
+{
+	bool is_yes, want;
+
+	return strcasecmp(text, word) == 0 || (yes_no_parse(word, &want) == 0 &&
+					       yes_no_parse(text, &is_yes) == 0 && is_yes == want);
+}
 
 static int word_set(void *field, const struct key *key, const char *text, struct error *error)
 {
 	unsigned row = 0;
 
-	while (enums[row].section != key->section || strcmp(enums[row].key, key->name) != 0)
+	while (strcmp(enums[row].key, key->name) != 0)
 		row++; /* each key with this setter has one */
 	for (unsigned i = 0; enums[row].words[i]; i++)
-		if (strcasecmp(text, enums[row].words[i]) == 0) {
+		if (word_is(enums[row].words[i], text)) {
 			*(unsigned *)field = i;
 			return 0;
 		}
@@ -188,13 +216,21 @@ static int group_set(void *field, const struct key *key, const char *text, struc
 	return r;
 }
 
-/* Adds "users a, b" to what an administrator may read. */
-static int access_add_text(struct access *access, const char *what, const char *list)
+/* Sets the text of one of the lists, and so what an administrator may read. */
+static int access_set_text(struct access *access, bool is_group, const char *list)
 {
-	char *text;
+	const char *users, *groups;
+	char *copy = strdup(list), *text;
 
-	if (asprintf(&text, "%s%s%s %s", access->text ? access->text : "", access->text ? "; " : "",
-		     what, list) < 0)
+	if (!copy)
+		return -ENOMEM;
+	free(access->lists[is_group]);
+	access->lists[is_group] = copy;
+	users = access->lists[false];
+	groups = access->lists[true];
+	if (asprintf(&text, "%s%s%s%s%s", users ? "users " : "", users ? users : "",
+		     users && groups ? "; " : "", groups ? "groups " : "",
+		     groups ? groups : "") < 0)
 		return -ENOMEM;
 	free(access->text);
 	access->text = text;
@@ -230,7 +266,7 @@ static int ids_set(void *field, const struct key *key, const char *text, struct 
 			return r;
 		n++;
 	}
-	if (access_add_text(access, key->name, text) < 0)
+	if (access_set_text(access, is_group, text) < 0)
 		return error_set(error, -ENOMEM, "configuration");
 	if (is_group) {
 		free(access->groups);
@@ -254,7 +290,7 @@ static int ids_set(void *field, const struct key *key, const char *text, struct 
 static const struct key keys[] = {
 	{ DAEMON(socket_path), "socket", path_set, 0, SOCKET_PATH_BYTES - 1, SOCKET_SYSTEM, NULL,
 	  "The path of the socket: absolute, at most 107 bytes." },
-	{ DAEMON(pool_size), "pool_size", size_set, POOL_MIN, POOL_MAX, NULL, "64G",
+	{ DAEMON(pool_size), "pool_size", pool_size_set, POOL_MIN, POOL_MAX, NULL, "64G",
 	  "Limit on the pinned memory of all clients together." },
 	{ DAEMON(client_limit[QUOTA_POOL_BYTES]), "client_pool_max", size_set, POOL_MIN, POOL_MAX,
 	  NULL, "32G", "Limit on the pinned memory of one client." },
@@ -273,8 +309,8 @@ static const struct key keys[] = {
 	  "A group whose members are administrators, like root and the daemon's own user." },
 	{ DAEMON(state_dir), "state_dir", path_set, 0, PATH_MAX - 1, NULL, "/var/lib/dsaiod",
 	  "The absolute path of the directory for profiles that an administrator has saved." },
-	{ DAEMON(engine), "engine", word_set, 0, 0, "auto", NULL,
-	  "How GPU memory is read and written: by cuFile (gds), by copies (libaio), or auto." },
+	{ DAEMON(gpu), "gpu", word_set, 0, 0, "auto", NULL,
+	  "How GPU memory is read and written: by cuFile (direct), by copies (copy), or auto." },
 	{ DAEMON(client_limit[QUOTA_GPU_BYTES]), "client_device_max", size_set, 0, POOL_MAX, "0",
 	  NULL, "Limit on the GPU memory of one client that the daemon uses; 0: no limit." },
 	{ DAEMON(cuda_library), "cuda_library", path_set, 0, PATH_MAX - 1, NULL,
@@ -285,45 +321,20 @@ static const struct key keys[] = {
 	  "The absolute path of NVIDIA's libcufile, which moves bytes between storage and GPUs." },
 	{ DAEMON(idle_exit_sec), "idle_exit_sec", number_set, 0, IDLE_EXIT_SEC_MAX, "0", NULL,
 	  "Exit this number of seconds after the last client has disconnected, up to 86400; 0: never." },
-	{ DAEMON(client_limit[QUOTA_SLABS]), "client_slabs", number_set, 1, CLIENT_OBJECTS_MAX,
-	  "1024", NULL, "Limit on the slabs of one client, imported memory included." },
 	{ DAEMON(client_limit[QUOTA_FILES]), "client_files", number_set, 1, CLIENT_OBJECTS_MAX,
 	  "16384", NULL, "Limit on the files that one client has open or cached." },
-	{ DAEMON(client_limit[QUOTA_HANDLES]), "client_handles", number_set, 1, CLIENT_OBJECTS_MAX,
-	  "256", NULL, "Limit on the handles of one client." },
-	{ DAEMON(client_limit[QUOTA_CHANNELS]), "client_channels", number_set, 1,
-	  CLIENT_OBJECTS_MAX, "1024", NULL,
-	  "Limit on the channels of one client; a handle has one for each store that it uses." },
-	{ DAEMON(client_limit[QUOTA_ENTRIES]), "client_entries", number_set, 1, ENTRIES_MAX,
-	  "262144", NULL,
-	  "Limit on the submission entries of one client: ops that may be open at the same time." },
-	{ DAEMON(client_limit[QUOTA_CALLS]), "client_requests", number_set, 1, USER_OBJECTS_MAX,
-	  "64", NULL,
-	  "Limit on the unanswered requests of one client; further requests wait in its socket." },
-	{ DAEMON(user_limit[QUOTA_SESSIONS]), "user_clients", number_set, 1, USER_OBJECTS_MAX,
+	{ DAEMON(client_limit[QUOTA_HANDLES]), "client_handles", number_set, 1,
+	  CLIENT_OBJECTS_MAX / 4, "256", NULL, "Limit on the handles of one client." },
+	{ DAEMON(client_limit[QUOTA_ENTRIES]), "client_ops", number_set, 1, CLIENT_OPS_MAX,
+	  "262144", NULL, "Limit on the ops of one client that may be open at the same time." },
+	{ DAEMON(user_limit[QUOTA_SESSIONS]), "user_clients", number_set, 1, USER_CLIENTS_MAX,
 	  "1024", NULL, "Limit on the clients of one user." },
-	{ DAEMON(user_limit[QUOTA_SLABS]), "user_slabs", number_set, 1, USER_OBJECTS_MAX, "4096",
-	  NULL, "Limit on the slabs of all clients of one user." },
-	{ DAEMON(user_limit[QUOTA_FILES]), "user_files", number_set, 1, USER_OBJECTS_MAX, "262144",
-	  NULL, "Limit on the files that all clients of one user have open or cached." },
-	{ DAEMON(user_limit[QUOTA_HANDLES]), "user_handles", number_set, 1, USER_OBJECTS_MAX,
-	  "1024", NULL, "Limit on the handles of all clients of one user." },
-	{ DAEMON(user_limit[QUOTA_CHANNELS]), "user_channels", number_set, 1, USER_OBJECTS_MAX,
-	  "4096", NULL, "Limit on the channels of all clients of one user." },
-	{ DAEMON(user_limit[QUOTA_ENTRIES]), "user_entries", number_set, 1, ENTRIES_MAX, "1048576",
-	  NULL, "Limit on the submission entries of all clients of one user." },
-	{ DAEMON(user_limit[QUOTA_CALLS]), "user_requests", number_set, 1, USER_OBJECTS_MAX, "256",
-	  NULL, "Limit on the unanswered requests of all clients of one user." },
 	{ STORE(path), "path", path_set, 0, PATH_MAX - 1, NULL, "/mnt/nvme0",
 	  "A directory on the file system, which names all of it, or a block device: an absolute path." },
-	{ STORE(engine), "engine", word_set, 0, 0, "libaio", NULL,
-	  "The engine for host memory: libaio." },
-	{ STORE(max_lanes), "lanes", number_set, 1, STORE_LANES_MAX, NULL, "4",
-	  "Largest number of I/O threads, 1 to 64." },
-	{ STORE(window_bytes), "window_bytes", size_set, WINDOW_MIN, WINDOW_MAX, NULL, "8M",
-	  "Limit on the window: bytes in flight while several clients use the store." },
+	{ STORE(window_max), "window_max", window_max_set, WINDOW_MIN, WINDOW_MAX, "0", NULL,
+	  "Limit on the window: bytes in flight while several clients use the store; 0: none." },
 	{ STORE(spin_usec), "spin_usec", number_set, 0, SPIN_USEC_MAX, NULL, "20",
-	  "As in [daemon], for this store's lanes." },
+	  "As in [daemon], for this store's lane." },
 	{ STORE(access), "users", ids_set, 0, 0, NULL, "root, 1001",
 	  "Names or numbers of the users that the store serves, with commas between them." },
 	{ STORE(access), "groups", ids_set, 0, 0, NULL, "users",
@@ -340,10 +351,10 @@ static const struct key keys[] = {
 	  "Whether the queue is refilled while requests are in flight, instead of after all have "
 	  "completed." },
 	{ PROFILE(intra_op_parallelism), "intra_op_parallelism", number_set, 1,
-	  PROFILE_PARALLELISM_MAX, "1", NULL, "Parts that an op is cut into, 1 to 64." },
+	  PROFILE_PARALLELISM_MAX, "1", NULL, "Multiplies queue_depth, 1 to 64." },
 };
 #define N_KEYS ((unsigned)(sizeof(keys) / sizeof(*keys)))
-_Static_assert(N_KEYS <= CONFIG_KEYS_MAX, "key_lines has room for them");
+_Static_assert(N_KEYS <= CONFIG_KEYS_MAX, "key_places has room for them");
 
 const struct key *key_at(unsigned index)
 {
@@ -458,7 +469,8 @@ void keys_print(FILE *file, bool is_user)
 		const struct key *key = &keys[i];
 
 		if (key->section != KEYS_DAEMON && keys[i - 1].section == KEYS_DAEMON)
-			(void)fputs("# A store with settings of its own.\n;[store nvme0]\n", file);
+			(void)fputs("\n# A store with settings of its own.\n;[store nvme0]\n",
+				    file);
 		(void)fputs("\n", file);
 		comment_print(file, key->meaning);
 		(void)fprintf(file, ";%s = %s\n", key->name, sample_value(key, is_user));

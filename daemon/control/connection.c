@@ -17,8 +17,8 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-/* How long one connection's requests are served before the turn of another one: a guess. */
-#define TURN_NSEC 250000u
+/* How long one connection's requests are served before those of another one: a guess. */
+#define SERVE_NSEC 250000u
 
 static void connection_lost_for(struct connection *connection, const char *why)
 {
@@ -138,7 +138,8 @@ void connection_resume(struct connection *connection)
 	if (connection->is_reading || !connection->ops->may_read(connection))
 		return;
 	connection->is_reading = true;
-	turns_add(connection->turns, &connection->turn); /* requests may wait: no event repeats */
+	run_queue_add(connection->run_queue,
+		      &connection->run_entry); /* requests may wait: no event repeats */
 }
 
 /* A socket with unread requests shows the peer's end only to those who ask for it. */
@@ -169,7 +170,7 @@ void connection_stop(struct connection *connection)
 
 bool connection_serve(struct connection *connection)
 {
-	uint64_t end_nsec = clock_nsec() + TURN_NSEC;
+	uint64_t end_nsec = clock_nsec() + SERVE_NSEC;
 
 	connection_look_unread(connection);
 	while (connection->ops->may_read(connection)) {
@@ -210,7 +211,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (connection->is_reading)
-		turns_add(connection->turns, &connection->turn);
+		run_queue_add(connection->run_queue, &connection->run_entry);
 	else if (peer_has_ended(connection))
 		connection_lost(connection);
 }
@@ -309,7 +310,7 @@ void connection_init(struct connection *connection, const struct connection_ops 
 }
 
 int connection_start(struct connection *connection, int fd, struct event_base *base,
-		     struct turns *turns, struct turn_owner *owner, struct error *error)
+		     struct run_queue *run_queue, struct run_owner *owner, struct error *error)
 {
 	_cleanup_(closep) int pidfd = -1;
 	socklen_t len = sizeof(pidfd);
@@ -317,8 +318,8 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 	/* Otherwise recvmsg(2) skips a byte with MSG_OOB, and closes the descriptors with it here. */
 	if (setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int)) < 0)
 		return error_set(error, -errno, "connection: SO_OOBINLINE");
-	connection->turns = turns;
-	connection->turn.owner = owner;
+	connection->run_queue = run_queue;
+	connection->run_entry.owner = owner;
 	/*
 	 * Edge-triggered: what no callback consumes, such as requests in a pause or the error of a peer
 	 * that left replies unread, must not wake this thread again and again.

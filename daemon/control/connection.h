@@ -1,6 +1,6 @@
 /*
- * A connection: the socket side of one client.  It reads requests by turns (turns.h), sends replies
- * and watches for the client's death.
+ * A connection: the socket side of one client.  It reads requests when the run queue serves it (run_queue.h), sends
+ * replies and watches for the client's death.
  *
  *   reading -> paused    may_read() returned false: requests stay in the client's socket, whose end is watched
  *   paused  -> reading   connection_resume(), when the reason for the pause may be over
@@ -19,7 +19,7 @@
 
 #include "daemon/base/error.h"
 #include "daemon/base/wakes.h"
-#include "daemon/control/turns.h"
+#include "daemon/control/run_queue.h"
 #include "proto/frame.h"
 
 #include <stdbool.h>
@@ -50,8 +50,8 @@ struct connection_ops {
 struct connection {
 	const struct connection_ops *ops;
 	int fd;
-	struct turns *turns;
-	struct turn turn;
+	struct run_queue *run_queue;
+	struct run_entry run_entry;
 	bool is_reading, is_mute;
 	struct wakes wakes;    /* calls on the socket */
 	unsigned n_unread_fds; /* in replies that the peer has not read */
@@ -67,11 +67,11 @@ struct connection {
 void connection_init(struct connection *connection, const struct connection_ops *ops);
 
 /*
- * Begins to read from fd, a connected, non-blocking socket, in the owner's turns.  Takes fd on success
+ * Begins to read from fd, a connected, non-blocking socket, as an entry of the owner.  Takes fd on success
  * only.  Returns 0 or an error.
  */
 int connection_start(struct connection *connection, int fd, struct event_base *base,
-		     struct turns *turns, struct turn_owner *owner, struct error *error);
+		     struct run_queue *run_queue, struct run_owner *owner, struct error *error);
 
 /*
  * Watches the client by a pidfd that it sent.  Takes it on success.  Returns 0; -EEXIST: there is one
@@ -79,7 +79,7 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
  */
 int connection_watch_pidfd(struct connection *connection, int pidfd);
 
-/* Serves requests for a short time; returns whether more may wait: turns' serve(). */
+/* Serves requests for a short time; returns whether more may wait: the run queue's serve(). */
 bool connection_serve(struct connection *connection);
 
 void connection_resume(struct connection *connection);

@@ -94,7 +94,7 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 		return;
 	}
 	assert(file_board_index(file->id) < session->board_bytes / sizeof(*session->board));
-	file_board_set(session->board, file->id, FILE_BOARD_USED);
+	file_board_set_used(session->board, file->id);
 	idle_files_note_added(session->service);
 	call->file = file;
 	call->on_done(call, 0, NULL);

@@ -35,19 +35,26 @@ static void handle_close(struct handle *handle, bool drain)
 	LIST_EACH(struct session_channel, c, &handle->channels, node) {
 		(void)id_table_remove(&session->handles.channels, c->channel->id);
 		id_table_release(&session->handles.channels, c->channel->id);
-		lane_remove_channel(c->channel->home, c->channel, drain);
+		lane_remove_channel(c->channel->lane, c->channel, drain);
 	}
 	if (!handle->n_channels)
 		handle_free(handle);
 }
 
+struct share *share_find(const struct session *session, const struct store *store)
+{
+	LIST_EACH(struct share, share, &session->handles.shares, node)
+		if (share->store == store)
+			return share;
+	return NULL;
+}
+
 struct share *share_get(struct session *session, struct store *store)
 {
-	struct share *share;
+	struct share *share = share_find(session, store);
 
-	LIST_EACH(struct share, known, &session->handles.shares, node)
-		if (known->store == store)
-			return known;
+	if (share)
+		return share;
 	share = calloc(1, sizeof(*share));
 	if (!share)
 		return NULL;
@@ -168,7 +175,7 @@ int session_handle_close(struct session *session, uint32_t id, struct call *call
 static int channel_copy_fds(const struct channel *channel, int ret_fds[FRAME_FDS_MAX],
 			    unsigned *ret_n_fds)
 {
-	const int from[] = { channel->ring_fd, channel->doorbell_fd, lane_board_fd(channel->home) };
+	const int from[] = { channel->ring_fd, channel->doorbell_fd, lane_board_fd(channel->lane) };
 	unsigned n;
 
 	for (n = 0; n < sizeof(from) / sizeof(*from); n++) {
@@ -235,8 +242,8 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			   .on_broken = on_channel_broken,
 			   .arg = session_channel },
 	};
-	r = store_start_lanes(store, &config.profile,
-			      registry_room_left(&session->service->registry, store), error);
+	r = store_start_lane(store, &config.profile,
+			     registry_room_left(&session->service->registry, store), error);
 	if (r < 0)
 		return r;
 	r = channel_new(&config, &channel, error);
@@ -265,7 +272,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 	share->n_channels++;
 	handle->n_channels++;
 	session->handles.n_channels++;
-	lane_add_channel(channel->home, channel);
+	lane_add_channel(channel->lane, channel);
 	*ret_channel = channel;
 	*ret_asked = config.profile;
 	*ret_n_fds = n_fds;

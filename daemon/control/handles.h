@@ -1,7 +1,7 @@
 /*
  * The handles of a session, their channels, and the session's shares of stores.
  *
- * A handle that is closed has no id any more.  It is freed when the lanes have given back all of its
+ * A handle that is closed has no id any more.  It is freed when the lanes have released all of its
  * channels.  A share exists while the session has channels or files on the store.
  *
  * Main thread.
@@ -26,14 +26,14 @@ struct ring_entry;
 struct session;
 struct store;
 
-/* A session's part of a store, while it has files or channels there: its turn in the scheduler,
+/* A session's part of a store, while it has files or channels there: its flow in the scheduler,
    over all its channels. */
 struct share {
 	struct list_node node;
 	struct session *session;
 	struct store *store; /* referenced */
 	struct sched_client client;
-	uint32_t n_channels; /* the home lane may look up ids while there is one */
+	uint32_t n_channels; /* the lane may look up ids while there is one */
 	uint32_t n_files;    /* until they are closed */
 };
 
@@ -45,7 +45,7 @@ struct handle {
 	uint32_t weight;
 	int doorbell_fd;      /* the daemon's end */
 	struct list channels; /* struct session_channel */
-	uint32_t n_channels;  /* of it, not yet given back */
+	uint32_t n_channels;  /* of it, not yet released */
 	bool is_closed;
 	struct call *close_call; /* waits for the channels, or NULL */
 	struct charge charge;
@@ -65,7 +65,7 @@ struct handles {
 	struct id_table handles, channels; /* struct handle, struct session_channel */
 	struct list shares;
 	struct list channel_list; /* struct session_channel, by session_node */
-	uint32_t n_channels;	  /* not yet given back by their lanes */
+	uint32_t n_channels;	  /* not yet released by their lanes */
 };
 /* No channel, no share is left. */
 void handles_deinit(struct handles *handles);
@@ -76,6 +76,8 @@ void handles_close_all(struct session *session, bool drain);
 /* After handles_close_all() with drain: cancels the ops that have not started. */
 void handles_hurry(struct session *session);
 
+/* The session's share of a store; NULL: it has neither files nor channels there. */
+struct share *share_find(const struct session *session, const struct store *store);
 /*
  * The session's share of a store, made if there is none.  NULL: no memory.  The caller adds a file or a
  * channel.

@@ -17,9 +17,12 @@
 #define RECLAIM_NSEC \
 	100000000u /* after a reclaim that found fewer, the same client starts none for so long */
 
-/* The time from a new file, or from a look that found one, to the next look; and the period of looks. */
-#define LOOK_SOON_SEC 3
-#define LOOK_SEC 5
+/* The time from a new file, or from a look that closed one, to the next look; and the period of looks. */
+#define LOOK_SOON_MSEC 3000u
+#define LOOK_MSEC 5100u
+/* A file that stays idle is closed by the first look that comes so long after the one that found it: two periods
+   are a bit longer.  That is 10 to 15.3 s after the last use, or to 20 s if new files change the rhythm. */
+#define IDLE_NSEC UINT64_C(10000000000)
 /* Files of one client that a worker looks at before other work runs: takes about a millisecond. */
 #define LOOK_FILES 1024u
 
@@ -27,8 +30,8 @@
 struct look {
 	struct session *session;
 	struct job job;
-	uint32_t cursor; /* the next turn starts at this slot of the table of files */
-	bool has_found;	 /* some file was taken, in this turn or an earlier one */
+	uint32_t cursor; /* the next batch starts at this slot of the table of files */
+	bool has_found;	 /* some file was taken, in this batch or an earlier one */
 	unsigned n_files;
 	struct {
 		struct file *file;
@@ -39,10 +42,10 @@ struct look {
 static void on_look(evutil_socket_t fd, short what, void *arg);
 
 /* Schedules a look at all idle files at that time, or earlier. */
-static void look_in(struct service *service, unsigned sec)
+static void look_in(struct service *service, unsigned msec)
 {
-	const struct timeval timeout = { .tv_sec = sec };
-	uint64_t due = clock_nsec() + sec * UINT64_C(1000000000);
+	const struct timeval timeout = { .tv_sec = msec / 1000, .tv_usec = msec % 1000 * 1000 };
+	uint64_t due = clock_nsec() + msec * UINT64_C(1000000);
 
 	if (!service->look_event)
 		service->look_event = evtimer_new(service->base, on_look, service);
@@ -54,8 +57,7 @@ static void look_in(struct service *service, unsigned sec)
 		service->look_due_nsec = due;
 }
 
-/* Takes an idle file from the client.  n_refs of its references are the caller's. */
-static bool file_take(struct session *session, struct file *file, uint32_t n_refs)
+bool idle_file_take(struct session *session, struct file *file, uint32_t n_refs)
 {
 	struct error error;
 	uint32_t id = file->id;
@@ -80,7 +82,7 @@ static uint32_t session_reclaim(struct session *session, uint32_t n)
 	struct file *file;
 
 	while (n_gone < n && (file = id_table_next(&session->objects.files, &cursor)))
-		n_gone += file_take(session, file, 1);
+		n_gone += idle_file_take(session, file, 1);
 	return n_gone;
 }
 
@@ -110,7 +112,19 @@ void idle_files_reclaim(const struct session *asking)
 	}
 }
 
-/* ---- files without a link ---- */
+/* ---- files without a link, and those idle for long ---- */
+
+/* Whether the file has been idle for IDLE_NSEC, as far as looks tell. */
+static bool file_is_stale(const struct session *session, struct file *file, uint64_t now_nsec)
+{
+	uint32_t word = file_board_idle(session->board, file->id);
+
+	if (word && word == file->idle_word)
+		return now_nsec - file->idle_since_nsec >= IDLE_NSEC;
+	file->idle_word = word;
+	file->idle_since_nsec = now_nsec;
+	return false;
+}
 
 static void look_run(struct job *job)
 {
@@ -135,7 +149,7 @@ static void look_fill(struct look *look)
 	look->n_files = 0;
 	while (look->n_files < LOOK_FILES &&
 	       (file = id_table_next(&session->objects.files, &look->cursor))) {
-		if (!file_board_is_idle(session->board, file->id))
+		if (!file_board_idle(session->board, file->id))
 			continue;
 		file_ref(file);
 		look->files[look->n_files].is_unlinked = false;
@@ -143,18 +157,20 @@ static void look_fill(struct look *look)
 	}
 }
 
-/* Closes files without a link, then starts the next turn or ends the look. */
+/* Closes files that have no link or are stale, then starts the next batch or ends the look. */
 static void looked_main(struct job *job)
 {
 	struct look *look = container_of(job, struct look, job);
 	struct session *session = look->session;
+	uint64_t now_nsec = clock_nsec();
 
 	for (unsigned i = 0; i < look->n_files; i++) {
 		struct file *file = look->files[i].file;
 
-		if (look->files[i].is_unlinked && !session_is_ending(session))
+		if (!session_is_ending(session) &&
+		    (file_is_stale(session, file, now_nsec) || look->files[i].is_unlinked))
 			/* This look and the table have a reference each. */
-			look->has_found |= file_take(session, file, 2);
+			look->has_found |= idle_file_take(session, file, 2);
 		file_unref(file);
 	}
 	if (!session_is_ending(session) && look->n_files == LOOK_FILES)
@@ -166,7 +182,7 @@ static void looked_main(struct job *job)
 		return;
 	}
 	if (look->has_found)
-		look_in(session->service, LOOK_SOON_SEC);
+		look_in(session->service, LOOK_SOON_MSEC);
 	session->look = NULL;
 	free(look);
 	session_touch(session);
@@ -208,12 +224,12 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 		session_look(session);
 	}
 	if (has_files)
-		look_in(service, LOOK_SEC);
+		look_in(service, LOOK_MSEC);
 }
 
 void idle_files_note_added(struct service *service)
 {
-	look_in(service, LOOK_SOON_SEC);
+	look_in(service, LOOK_SOON_MSEC);
 }
 
 void idle_files_stop(struct service *service)

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A slab or file that was removed from the table, until all home lanes have answered. */
+/* A slab or file that was removed from the table, until all lanes have answered. */
 struct removal {
 	struct id_table *table;
 	uint32_t id;
@@ -113,7 +113,7 @@ int session_remove(struct session *session, struct id_table *table, uint32_t id,
 			continue;
 		quiet->removal = removal;
 		quiet->quiesce.on_quiet = on_quiet;
-		lane_quiesce(store_home(share->store), &quiet->quiesce);
+		lane_quiesce(share->store->lane, &quiet->quiesce);
 		n++;
 	}
 	if (!n)

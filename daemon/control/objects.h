@@ -1,7 +1,7 @@
 /*
  * Slabs of a session, and the way out of every object that lanes look up by id: slabs and files.
  *
- * Removal: the id is taken out of the table; each home lane on which the session has a channel
+ * Removal: the id is taken out of the table; each lane on which the session has a channel
  * answers a message, so no lane still looks; then the id is released and the object loses the
  * table's reference.  It is freed with its last reference (a block in flight may have one).
  *

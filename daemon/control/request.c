@@ -34,6 +34,7 @@ static const struct {
 	[WIRE__REQUEST__BODY_PROFILE_SET] = { "profile_set", 0, 1 },
 	[WIRE__REQUEST__BODY_DEVICE_IMPORT] = { "device_import", 0, 1 },
 	[WIRE__REQUEST__BODY_FILE_GPU] = { "file_gpu", 0, 0 },
+	[WIRE__REQUEST__BODY_STORE_DRAIN] = { "store_drain", 0, 1 },
 };
 
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,

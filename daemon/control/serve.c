@@ -1,6 +1,7 @@
 #include "daemon/control/serve.h"
 
 #include "daemon/base/log.h"
+#include "daemon/control/drain.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
 #include "proto/util/cleanup.h"
@@ -206,6 +207,33 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 	return r;
 }
 
+static void on_drained(struct call *call, const Wire__StoreDrainReply *drained,
+		       const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	if (error) {
+		reply_error(call->session, call->seq, error);
+	} else {
+		reply.seq = call->seq;
+		reply.body_case = WIRE__REPLY__BODY_STORE_DRAIN;
+		reply.store_drain = (Wire__StoreDrainReply *)(uintptr_t)drained; /* only read */
+		reply_send(call->session, &reply, NULL, 0);
+	}
+	call_free(call);
+}
+
+static int serve_drain(struct session *session, const Wire__StoreDrain *drain, struct frame *frame,
+		       struct call *call, struct error *error)
+{
+	int r = session_drain(session, drain->name, frame->n_fds ? frame->fds[0] : -1, call,
+			      on_drained, error);
+
+	if (r == 0 && frame->n_fds)
+		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
+	return r;
+}
+
 /* ---- one request ---- */
 
 static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello *hello,
@@ -301,9 +329,6 @@ static int serve_channel_open(struct session *session, uint64_t seq, const Wire_
 	opened.entries = channel->entries;
 	opened.block_size = store_block_bytes(channel->store, &channel->profile);
 	opened.queue_depth = channel->profile.queue_depth;
-	opened.lanes = channel->store->n_lanes;
-	if (opened.lanes > channel->profile.intra_op_parallelism)
-		opened.lanes = channel->profile.intra_op_parallelism;
 	profile_to_wire(&asked, &profile);
 	opened.profile = &profile;
 	reply.seq = seq;
@@ -405,6 +430,8 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	case WIRE__REQUEST__BODY_PROFILE_SET:
 		return serve_store(session, request->profile_set->name, request->profile_set, frame,
 				   call, error);
+	case WIRE__REQUEST__BODY_STORE_DRAIN:
+		return serve_drain(session, request->store_drain, frame, call, error);
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 		return serve_device_import(session, request->device_import, frame, call, error);
 	case WIRE__REQUEST__BODY_FILE_GPU:

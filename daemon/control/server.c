@@ -116,7 +116,7 @@ static void client_accept(struct server *server, int fd)
 	service_close_refused(&server->service, fd);
 }
 
-/* One client: those that wait for a turn would wait for more. */
+/* One client: those that wait to be served would wait for more. */
 static void on_connect(evutil_socket_t listen_fd, short what, void *arg)
 {
 	struct server *server = arg;
@@ -196,7 +196,7 @@ static int server_init_service(struct server *server, struct event_base *base)
 		.pool = { .quota = { .name = "the daemon" },
 			  .lock = config->lock,
 			  .pages = config->huge_pages,
-			  .follows_limit = !config_key_line(config, "pool_size"),
+			  .follows_limit = !config_key_place(config, "pool_size").line,
 			  .is_locked = true,
 			  .main_mailbox = &server->mailbox },
 		.started_nsec = clock_nsec(),
@@ -284,7 +284,7 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 	r = server_init_service(server, base);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: event");
-	server->service.gpu = (struct gpu_requests){ .engine = config->engine, .probe = gpu_probe };
+	server->service.gpu = (struct gpu_requests){ .mode = config->gpu, .probe = gpu_probe };
 	if (gpu_probe)
 		gpu_probe_on_end(gpu_probe, gpu_requests_on_probe_end, &server->service.gpu);
 	r = mailbox_init(&server->mailbox);
@@ -306,6 +306,9 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 	if (r < 0)
 		return r;
 	server_check_memory(server);
+	r = service_start(&server->service);
+	if (r < 0)
+		return error_set(error, r, "dsaiod: worker threads" WORK_QUEUE_ADVICE);
 	r = registry_start(&server->service.registry, error);
 	if (r < 0)
 		return r;

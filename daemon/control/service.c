@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define NOBODY ((uid_t)-1) /* no process has it */
+
 /* A control socket that a worker thread closes. */
 struct closing_socket {
 	struct service *service;
@@ -61,10 +63,12 @@ void service_close_refused(struct service *service, int fd)
 	struct user *user;
 
 	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len); /* of any connected socket */
-	if (!connection_has_unread_fds(fd) || user_ref(&service->users, cred.uid, &user) < 0) {
+	if (!connection_has_unread_fds(fd)) {
 		(void)close(fd);
 		return;
 	}
+	if (user_ref(&service->users, cred.uid, &user) < 0)
+		(void)user_ref(&service->users, NOBODY, &user); /* is there: cannot fail */
 	service_close_socket(service, user, fd,
 			     &(struct hung_who){ .uid = cred.uid, .pid = cred.pid },
 			     "descriptors that a refused connection sent");
@@ -85,9 +89,9 @@ static void on_room(struct user *user, void *arg)
 			connection_resume(&s->connection);
 }
 
-static bool turn_serve(struct turn *turn)
+static bool entry_serve(struct run_entry *entry)
 {
-	return session_serve(container_of(turn, struct session, connection.turn));
+	return session_serve(container_of(entry, struct session, connection.run_entry));
 }
 
 int service_init(struct service *service, struct event_base *base)
@@ -100,11 +104,18 @@ int service_init(struct service *service, struct event_base *base)
 		.on_room = on_room,
 		.arg = service,
 	};
-	return turns_init(&service->turns, base, turn_serve);
+	return run_queue_init(&service->run_queue, base, entry_serve);
+}
+
+int service_start(struct service *service)
+{
+	return user_ref(&service->users, NOBODY, &service->nobody);
 }
 
 void service_deinit(struct service *service)
 {
+	if (service->nobody)
+		user_unref(service->nobody);
 	assert(!service->n_sessions && !service->n_closing_sockets);
-	turns_deinit(&service->turns);
+	run_queue_deinit(&service->run_queue);
 }

@@ -19,7 +19,7 @@
 #include "daemon/base/hung.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/quota.h"
-#include "daemon/control/turns.h"
+#include "daemon/control/run_queue.h"
 #include "daemon/control/user.h"
 #include "daemon/engine/gpu_requests.h"
 #include "daemon/object/pool.h"
@@ -55,8 +55,9 @@ struct service {
 	/* A session has gone, or a control socket that had unread descriptors is closed. */
 	void (*on_gone)(struct service *service);
 
-	struct turns turns; /* of sessions with requests to read; set by service_init() */
+	struct run_queue run_queue; /* of sessions with requests to read; set by service_init() */
 	struct users users;
+	struct user *nobody;  /* stands for users without worker threads; set by service_start() */
 	struct list sessions; /* struct session, oldest first */
 	uint32_t n_sessions;
 	uint32_t n_closing_sockets; /* with unread descriptors, not yet closed by a worker thread */
@@ -67,6 +68,8 @@ struct service {
 
 /* Makes the parts of a service that are the sessions' own.  Returns 0 or -ENOMEM. */
 int service_init(struct service *service, struct event_base *base);
+/* Starts its threads: when the daemon has dropped its privileges.  Returns 0, -ENOMEM, or a thread's error. */
+int service_start(struct service *service);
 /* There must be no session and no closing control socket.  Also of a service that is all zeroes. */
 void service_deinit(struct service *service);
 

@@ -136,7 +136,7 @@ bool session_serve(struct session *session)
 {
 	bool has_more = connection_serve(&session->connection);
 
-	session_touch(session); /* an end that has waited for this turn goes on */
+	session_touch(session); /* an end that has waited for this goes on */
 	return has_more && !session_is_ending(session);
 }
 
@@ -177,7 +177,7 @@ static void session_free(struct session *session)
 		return;
 	service = session->service;
 	assert(!session->n_objects && !session->n_calls && !session->n_closings && !session->look &&
-	       !session->is_advancing && !session->connection.turn.is_queued);
+	       !session->is_advancing && !session->connection.run_entry.is_queued);
 	if (session->connection.fd >= 0) {
 		list_remove(&service->sessions, &session->node);
 		service->n_sessions--;
@@ -214,7 +214,7 @@ static void session_advance(struct message *message)
 		session->state = SESSION_EMPTYING;
 	}
 	if (session->state != SESSION_EMPTYING || session->n_objects || session->n_calls ||
-	    session->look || session->connection.turn.is_queued)
+	    session->look || session->connection.run_entry.is_queued)
 		return;
 	connection_mute(
 		&session->connection); /* drops replies, whose descriptors may be of the client's files */
@@ -298,7 +298,8 @@ int session_new(struct service *service, int fd, struct error *error)
 		return r;
 	r = user_ref(&service->users, session->peer.uid, &session->user);
 	if (r < 0)
-		return error_set(error, r, "connection");
+		return error_set(error, r, "connection: worker threads of uid %u" WORK_QUEUE_ADVICE,
+				 session->peer.uid);
 	r = quota_charge(&session->session_charge, &session->user->quota, QUOTA_SESSIONS, 1, error);
 	if (r < 0)
 		return r;
@@ -316,8 +317,8 @@ int session_new(struct service *service, int fd, struct error *error)
 					    .quota = &session->quota,
 					    .who = &session->who };
 
-	r = connection_start(&session->connection, fd, service->base, &service->turns,
-			     &session->user->turns, error);
+	r = connection_start(&session->connection, fd, service->base, &service->run_queue,
+			     &session->user->run_owner, error);
 	if (r < 0)
 		return r;
 

@@ -104,7 +104,7 @@ int session_end_error(const struct session *session, const char *kind, const cha
 /* Checks whether the session's end can go on. */
 void session_touch(struct session *session);
 
-/* Serves requests for one turn; returns whether more may wait. */
+/* Serves requests for a short time; returns whether more may wait. */
 bool session_serve(struct session *session);
 
 /* "client 7 (pid 123, name)": the object that a log line starts with. */

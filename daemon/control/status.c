@@ -90,7 +90,6 @@ int store_to_wire(const struct store *store, Wire__Store *wire)
 	wire->is_blocking = store_is_blocking(store);
 	wire->clients = store->n_shares;
 	wire->store = store->id;
-	wire->lanes = store->n_lanes;
 	wire->lane_depth = store_lane_depth(store);
 	wire->window_bytes = atomic_load_explicit(&store->lane_store.now_window_bytes,
 						  memory_order_relaxed);
@@ -406,7 +405,7 @@ static int gpus_to_wire(const struct service *service, Wire__StatusReply *wire)
 	wire->gpus->cuda_version = (uint32_t)report->cuda_version;
 	if (!gpu_probe_is_running(probe) && report->n_gpus)
 		(void)gpu_report_cufile_text(report, cufile);
-	wire->gpus->way = path.path;
+	wire->gpus->path = path.path;
 	if (text_to_wire(cufile, &wire->gpus->cufile) < 0 ||
 	    text_to_wire(path.why, &wire->gpus->why) < 0 ||
 	    text_to_wire(report->problem, &wire->gpus->problem) < 0 ||

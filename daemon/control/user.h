@@ -1,5 +1,5 @@
 /*
- * A user: all sessions of one uid.  They share a quota, a place in the turns of the main thread, and
+ * A user: all sessions of one uid.  They share a quota, a place in the run queue of the main thread, and
  * worker threads on which the daemon checks and closes the user's descriptors.  So a hung file system
  * of one user hangs only that user.  Others import and release its GPU memory, so a hung driver hangs
  * only that, and files that are registered with cuFile.
@@ -22,7 +22,7 @@
 #include "daemon/base/mailbox.h"
 #include "daemon/base/quota.h"
 #include "daemon/base/work_queue.h"
-#include "daemon/control/turns.h"
+#include "daemon/control/run_queue.h"
 #include "daemon/engine/gpu_requests.h"
 #include "proto/util/list.h"
 
@@ -49,7 +49,7 @@ struct user {
 	struct users *users;
 	uid_t uid;
 	uint32_t n_refs;
-	struct turn_owner turns;
+	struct run_owner run_owner;
 	struct quota quota;
 	struct work_queue *slab_work_queue; /* slabs of the pool: no call of it can hang */
 	struct work_queue *work_queue; /* calls file systems, also for imported memory and cuFile */

@@ -1,6 +1,6 @@
 /*
- * An engine moves blocks.  Each lane opens an engine of its store's kind, and a home lane also the engine
- * `threads` for what may block.  Only the lane that opened an engine calls it.
+ * An engine moves blocks.  Each lane opens the engine `libaio`, and the engine `threads` for what may block.
+ * Only the lane that opened an engine calls it.
  *
  * A block is one read or write of one contiguous range, or a sync, or an allocation.  It names a target
  * and a region.  The lane fills in the request, and the engine executes it and fills in the result.  The
@@ -15,7 +15,6 @@
 #define DSAIO_DAEMON_ENGINE_ENGINE_H
 
 #include "daemon/base/error.h"
-#include "daemon/config/config.h"
 #include "daemon/object/region.h"
 #include "daemon/object/target.h"
 
@@ -50,20 +49,15 @@ struct block {
 	uint32_t best;		/* bytes of the block known to be done */
 	uint32_t bytes;		/* of the block */
 	uint32_t counted_bytes; /* in flight, as counted at its start */
-	uint16_t lane;		/* whose depth it counts in */
 	uint8_t operation;	/* enum block_operation */
 	uint8_t n_retries;
-	bool is_single;	     /* a system call of its own */
-	bool is_nowait;	     /* fails with -EAGAIN or -EOPNOTSUPP instead of blocking the lane */
-	bool is_buffered;    /* a write by the buffered description: any offset and length */
-	bool is_bounced;     /* a read of any range, by way of memory of the engine's */
-	bool is_for_workers; /* part of a struct worker_block: threads.h */
-	bool has_stalled;    /* its start stalled the lane: stall.h */
-	bool is_guarded;     /* for admission: admit.h */
-	bool workers_are_engine; /* likewise */
-	bool is_in_window;	 /* likewise: it counts there */
-	uint64_t started_nsec;	 /* given to the engine, the first time */
-	int64_t result;		 /* of the last request: bytes, or a negative errno */
+	bool is_single;	       /* a system call of its own */
+	bool is_nowait;	       /* fails with -EAGAIN or -EOPNOTSUPP instead of blocking the lane */
+	bool is_buffered;      /* a write by the buffered description: any offset and length */
+	bool is_bounced;       /* a read of any range, by way of memory of the engine's */
+	bool has_stalled;      /* its start stalled the lane: stall.h */
+	uint64_t started_nsec; /* given to the engine, the first time */
+	int64_t result;	       /* of the last request: bytes, or a negative errno */
 };
 
 /*
@@ -132,6 +126,8 @@ struct engine {
 	struct hung_call *call; /* its lane's record of calls that may hang; NULL: none */
 	bool is_at_once; /* lately blocks were complete when submit returned, as those of a disk in memory */
 };
+
+enum engine_kind { ENGINE_LIBAIO, ENGINE_THREADS, N_ENGINE_KINDS };
 
 const struct engine_ops *engine_ops_get(enum engine_kind kind);
 

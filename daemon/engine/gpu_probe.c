@@ -247,9 +247,9 @@ static void none_log(const struct gpu_probe_options *options)
 {
 	if (options->is_needed)
 		log_warning(
-			"dsaiod: engine = gds, and this host has no GPU that CUDA finds: ops on "
+			"dsaiod: gpu = direct, and this host has no GPU that CUDA finds: ops on "
 			"GPU memory will fail: see whether nvidia-smi finds one and restart the "
-			"daemon, or set engine = auto");
+			"daemon, or set gpu = auto");
 }
 
 static void report_log(const struct gpu_report *report, const struct gpu_probe_options *options)

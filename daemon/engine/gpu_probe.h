@@ -56,7 +56,7 @@ struct gpu_probe_options {
 	const char *cuda_library, *cufile_library; /* NULL: where the loader finds them */
 	bool is_user;				   /* as in privileges_drop() */
 	uint32_t limit_msec;
-	bool is_needed; /* engine = gds: a host without a GPU is worth a line of the log */
+	bool is_needed; /* gpu = direct: a host without a GPU is worth a line of the log */
 };
 
 /* Starts the child.  Returns NULL if there is nothing to probe, or it cannot start (logged).  options: not

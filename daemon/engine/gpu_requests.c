@@ -27,24 +27,24 @@ static bool has_obstacle(const struct gpu_report *report, char why[ERROR_TEXT_BY
 	return !report || report->problem[0] || !report->has_cufile;
 }
 
-struct gpu_path gpu_path(enum gpu_engine engine, const struct gpu_report *report, bool is_probing)
+struct gpu_path gpu_path(enum gpu_mode mode, const struct gpu_report *report, bool is_probing)
 {
 	struct gpu_path path = { .path = WIRE__GPU_PATH__GPU_COPY };
 
-	if (engine == GPU_ENGINE_LIBAIO)
+	if (mode == GPU_MODE_COPY)
 		(void)snprintf(path.why, sizeof(path.why),
-			       "the daemon's configuration says engine = libaio");
+			       "the daemon's configuration says gpu = copy");
 	else if (is_probing)
 		(void)snprintf(path.why, sizeof(path.why), "the GPU driver has not answered yet");
-	if (engine == GPU_ENGINE_LIBAIO)
+	if (mode == GPU_MODE_COPY)
 		return path;
 	path.can_import = is_probing || !has_obstacle(report, path.why);
-	if (engine == GPU_ENGINE_GDS) {
+	if (mode == GPU_MODE_DIRECT) {
 		if (!is_probing && !report)
 			(void)snprintf(path.why, sizeof(path.why),
 				       "the daemon has found no GPU on this host: see whether "
 				       "nvidia-smi finds one and restart the daemon, or set "
-				       "engine = auto");
+				       "gpu = auto");
 		path.path = WIRE__GPU_PATH__GPU_DIRECT;
 		return path;
 	}
@@ -55,7 +55,7 @@ struct gpu_path gpu_path(enum gpu_engine engine, const struct gpu_report *report
 
 struct gpu_path gpu_requests_path(const struct gpu_requests *requests)
 {
-	return gpu_path(requests->engine, gpu_probe_report(requests->probe),
+	return gpu_path(requests->mode, gpu_probe_report(requests->probe),
 			gpu_probe_is_running(requests->probe));
 }
 
@@ -135,8 +135,9 @@ static int imports_check(const struct gpu_client *client, struct error *error)
 	return error_set_plain(error, -EAGAIN,
 			       "%" PRIu32 " requests of this client and %" PRIu32
 			       " of its user wait for the GPU driver, of at most %" PRIu64
-			       " and %" PRIu64 " (half of client_requests and user_requests in "
-			       "dsaiod.conf): see whether nvidia-smi returns",
+			       " and %" PRIu64
+			       ", which follow from client_handles in dsaiod.conf: see "
+			       "whether nvidia-smi returns",
 			       client->n_imports, client->user->n_imports, most, user_most);
 }
 
@@ -241,7 +242,7 @@ static int files_check(const struct gpu_client *client, const struct file *file,
 			       "file %s: cuFile is registering %" PRIu64
 			       " files of this user, of at most %" PRIu64 " (%" PRIu64
 			       " of its store, of at most %" PRIu64
-			       "; see client_requests in dsaiod.conf)",
+			       "; both follow from client_handles in dsaiod.conf)",
 			       file->name, n, most, n_store, store_most);
 }
 

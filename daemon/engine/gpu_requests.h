@@ -31,7 +31,7 @@ struct file;
 
 /* The daemon's. */
 struct gpu_requests {
-	enum gpu_engine engine;
+	enum gpu_mode mode;
 	struct gpu_probe *probe; /* NULL: none */
 	struct list waits;	 /* struct gpu_slab: imports that wait for its end */
 };
@@ -60,7 +60,7 @@ struct gpu_path {
 	char why[ERROR_TEXT_BYTES]; /* the reason, for people */
 };
 /* report: NULL: the probe has found nothing.  is_probing: it has not ended. */
-struct gpu_path gpu_path(enum gpu_engine engine, const struct gpu_report *report, bool is_probing);
+struct gpu_path gpu_path(enum gpu_mode mode, const struct gpu_report *report, bool is_probing);
 /* That of the daemon's clients, now. */
 struct gpu_path gpu_requests_path(const struct gpu_requests *requests);
 

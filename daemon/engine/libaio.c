@@ -2,7 +2,7 @@
  * The libaio engine: kernel contexts of one lane.
  *
  * The kernel has few events for the whole host (fs.aio-max-nr), and takes those of a context at once.  So a lane begins
- * with a small context, and gets further ones as channels open that can use them.  A context is never given back
+ * with a small context, and gets further ones as channels open that can use them.  A context is never released
  * before the engine's end: io_destroy(2) takes 30 ms.
  *
  * Completions are read from the ring that the kernel maps into this process (as fio and QEMU

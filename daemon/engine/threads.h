@@ -14,7 +14,7 @@
  * A worker carries the block out, continues short transfers, and posts it to the engine's mailbox,
  * where reap() finds it.
  *
- * worker_user_ref(), worker_user_unref(): main thread.  All else: the home lane.
+ * worker_user_ref(), worker_user_unref(): main thread.  All else: the lane.
  */
 #ifndef DSAIO_DAEMON_ENGINE_THREADS_H
 #define DSAIO_DAEMON_ENGINE_THREADS_H
@@ -77,7 +77,6 @@ struct worker_block {
 	/* the engine's */
 	struct work work; /* the lane sets may_exceed_max */
 	struct message message;
-	struct list_node window_node; /* the lane's: in_flight.c */
 };
 
 /* Carries the block out.  May block, except on tmpfs.  For a worker thread; on tmpfs, for a lane; tests. */

@@ -3,8 +3,6 @@
 #include "proto/util/cleanup.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of the limit that are reserved for each byte owed to clients that are away.  With 1, and 2 to 4 MiB
@@ -12,36 +10,25 @@
    sixteen had. */
 #define RESERVED_PER_OWED 4u
 
-void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages, admit_look *look,
-		void *arg)
+void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages)
 {
 	memset(admit, 0, sizeof(*admit));
 	sched_init(&admit->sched);
 	window_init(&admit->window);
 	if (window_max_bytes)
 		window_set_most(&admit->window, window_max_bytes);
-	admit->look = look;
-	admit->arg = arg;
 	admit->n_free_pages = n_pages;
 }
 
 /* ---- channels ---- */
 
-int admit_channel_init(struct admit_channel *channel, const struct admit_channel_config *config)
+void admit_channel_init(struct admit_channel *channel, const struct admit_channel_config *config)
 {
 	memset(channel, 0, sizeof(*channel));
 	sched_queue_init(&channel->queue, config->client, config->io_class, config->weight);
 	channel->page_wait.queue = channel->gpu_wait.queue = &channel->queue;
 	channel->depth = config->depth;
 	channel->overlap = config->overlap;
-	channel->lanes = calloc(config->n_lanes, sizeof(*channel->lanes));
-	return channel->lanes ? 0 : -ENOMEM;
-}
-
-void admit_channel_deinit(struct admit_channel *channel)
-{
-	free(channel->lanes);
-	channel->lanes = NULL;
 }
 
 void admit_add_channel(struct admit_channel *channel)
@@ -80,7 +67,7 @@ static void wait_stop(struct admit_waiters *waiters, struct admit_wait *wait)
 	list_remove(&waiters->list, &wait->node);
 }
 
-/* Once in a turn all channels that wait may try again, so class, weight and turns decide. */
+/* Once in a turn all channels that wait may try again, so class, weight and order decide. */
 static void waiters_offer(struct admit *admit, struct admit_waiters *waiters)
 {
 	if (!waiters->is_back)
@@ -114,7 +101,7 @@ void admit_take_page(struct admit *admit, struct admit_channel *channel)
 	channel->queue.client->n_pages++;
 }
 
-void admit_give_page(struct admit *admit, struct admit_channel *channel)
+void admit_release_page(struct admit *admit, struct admit_channel *channel)
 {
 	admit->n_free_pages++;
 	channel->queue.client->n_pages--;
@@ -194,37 +181,14 @@ void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is
 
 static bool depth_allows(const struct admit_channel *channel, const struct admit_head *head)
 {
-	const struct admit_lane *lane = &channel->lanes[head->lane];
-
 	return head->is_counted ||
-	       (channel->overlap ? lane->n_in_flight : lane->n_started) < channel->depth;
+	       (channel->overlap ? channel->n_in_flight : channel->n_started) < channel->depth;
 }
-
-/* For a small block that may exceed the limit: the last head that was looked at. */
-struct search {
-	struct admit *admit;
-	struct admit_head head;
-};
 
 /* One small block of each client with nothing in flight may exceed the limit. */
 static bool is_small_and_first(const struct sched_queue *queue, uint32_t bytes)
 {
 	return !queue->client->blocks_in_flight && bytes <= WINDOW_SMALL_BYTES;
-}
-
-static bool may_pass_limit(const struct sched_queue *queue, void *arg)
-{
-	struct search *search = arg;
-	struct admit *admit = search->admit;
-	struct admit_channel *channel = container_of((struct sched_queue *)(uintptr_t)queue,
-						     struct admit_channel, queue);
-	struct admit_head *head = &search->head;
-
-	if (queue->client->blocks_in_flight)
-		return false;
-	*head = admit->look(channel, admit->arg);
-	return is_small_and_first(queue, head->bytes) && !head->must_defer &&
-	       depth_allows(channel, head) && (!head->needs_page || has_page_for(admit, channel));
 }
 
 /*
@@ -268,7 +232,7 @@ static uint64_t counted_bytes(const struct admit *admit, const struct admit_head
 	return admit->bytes_in_flight - admit->gpu_bytes + limit / 2;
 }
 
-/* May the block whose turn it is start? */
+/* May the next block start? */
 static bool is_admitted(struct admit *admit, const struct sched_queue *queue,
 			const struct admit_head *head, uint64_t now_nsec)
 {
@@ -292,69 +256,94 @@ void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 {
 	update_sharing(admit, now_nsec);
 	admit->guard_end_nsec = 0;
+	admit->is_over_limit = false;
 	waiters_offer(admit, &admit->page_waiters);
 	waiters_offer(admit, &admit->gpu_waiters);
 }
 
-/* The block that may exceed the limit, if any. */
-static struct admit_decision pass_limit(struct admit *admit, uint64_t now_nsec)
-{
-	struct search search = { .admit = admit };
-	struct sched_queue *queue = sched_find(&admit->sched, now_nsec, may_pass_limit, &search);
-
-	if (!queue || (!search.head.is_unlimited && !search.head.has_room))
-		return (struct admit_decision){ ADMIT_NOTHING, NULL, admit->guard_end_nsec };
-	return (struct admit_decision){ ADMIT_START,
-					container_of(queue, struct admit_channel, queue), 0 };
-}
-
-struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec)
+struct admit_channel *admit_candidate(struct admit *admit, uint64_t now_nsec)
 {
 	struct sched_queue *queue;
 
-	while ((queue = sched_next(&admit->sched, now_nsec))) {
-		struct admit_channel *channel = container_of(queue, struct admit_channel, queue);
-		struct admit_head head = admit->look(channel, admit->arg);
-
-		if (!depth_allows(channel, &head)) {
-			sched_remove(&admit->sched, queue);
-			return (struct admit_decision){ ADMIT_FULL, channel, 0 };
-		}
-		if (head.must_defer)
-			return (struct admit_decision){ ADMIT_DEFER, channel, 0 };
-		if (head.needs_page && !has_page_for(admit, channel)) {
-			sched_remove(&admit->sched, queue);
-			wait_start(&admit->page_waiters, &channel->page_wait);
-			continue;
-		}
-		if (head.is_unlimited)
-			return (struct admit_decision){ ADMIT_START, channel, 0 };
-		if (!head.is_gpu)
-			admit->host_nsec = now_nsec;
-		if (!is_admitted(admit, queue, &head, now_nsec)) {
-			if (!head.is_gpu || admit->guard_end_nsec ||
-			    is_small_and_first(queue, head.bytes) ||
-			    !gpu_is_full(admit, queue, head.bytes))
-				return pass_limit(admit, now_nsec);
-			sched_set_aside(&admit->sched, queue); /* others need not wait for that */
-			wait_start(&admit->gpu_waiters, &channel->gpu_wait);
-			continue;
-		}
-		if (!head.has_room)
-			return (struct admit_decision){ ADMIT_NOTHING, NULL, 0 };
-		return (struct admit_decision){ ADMIT_START, channel, 0 };
+	if (admit->is_over_limit) {
+		admit->until_nsec = admit->guard_end_nsec;
+		do
+			queue = sched_walk_next(&admit->sched, &admit->walk, now_nsec);
+		while (queue && queue->client->blocks_in_flight);
+	} else {
+		queue = sched_next(&admit->sched, now_nsec);
+		admit->until_nsec = queue ? 0 : sched_until_nsec(&admit->sched);
 	}
-	return (struct admit_decision){ ADMIT_NOTHING, NULL, sched_until_nsec(&admit->sched) };
+	return queue ? container_of(queue, struct admit_channel, queue) : NULL;
+}
+
+/* May the block pass the limit that others have reached? */
+static enum admit_answer ask_to_pass(struct admit *admit, const struct admit_channel *channel,
+				     const struct admit_head *head)
+{
+	if (!is_small_and_first(&channel->queue, head->bytes) || head->must_defer ||
+	    !depth_allows(channel, head) || (head->needs_page && !has_page_for(admit, channel)))
+		return ADMIT_OTHER;
+	return head->is_unlimited || head->has_room ? ADMIT_START : ADMIT_NOTHING;
+}
+
+/* The block whose turn it is has to wait for bytes in flight: who may go on? */
+static enum admit_answer wait_for_bytes(struct admit *admit, struct admit_channel *channel,
+					const struct admit_head *head)
+{
+	if (head->is_gpu && !admit->guard_end_nsec &&
+	    !is_small_and_first(&channel->queue, head->bytes) &&
+	    gpu_is_full(admit, &channel->queue, head->bytes)) {
+		sched_set_aside(&admit->sched, &channel->queue); /* others need not wait for that */
+		wait_start(&admit->gpu_waiters, &channel->gpu_wait);
+	} else {
+		admit->is_over_limit = true;
+		admit->walk = (struct sched_walk){ 0 };
+	}
+	return ADMIT_OTHER;
+}
+
+static enum admit_answer ask(struct admit *admit, struct admit_channel *channel,
+			     const struct admit_head *head, uint64_t now_nsec)
+{
+	if (!depth_allows(channel, head)) {
+		sched_remove(&admit->sched, &channel->queue);
+		return ADMIT_FULL;
+	}
+	if (head->must_defer)
+		return ADMIT_DEFER;
+	if (head->needs_page && !has_page_for(admit, channel)) {
+		sched_remove(&admit->sched, &channel->queue);
+		wait_start(&admit->page_waiters, &channel->page_wait);
+		return ADMIT_OTHER;
+	}
+	if (head->is_unlimited)
+		return ADMIT_START;
+	if (!head->is_gpu)
+		admit->host_nsec = now_nsec;
+	if (!is_admitted(admit, &channel->queue, head, now_nsec))
+		return wait_for_bytes(admit, channel, head);
+	return head->has_room ? ADMIT_START : ADMIT_NOTHING;
+}
+
+enum admit_answer admit_ask(struct admit *admit, struct admit_channel *channel,
+			    const struct admit_head *head, uint64_t now_nsec)
+{
+	enum admit_answer answer;
+
+	if (!admit->is_over_limit)
+		return ask(admit, channel, head, now_nsec);
+	answer = ask_to_pass(admit, channel, head);
+	admit->is_over_limit = answer == ADMIT_OTHER;
+	return answer;
 }
 
 /* ---- in flight ---- */
 
-void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint32_t bytes,
-		 uint64_t now_nsec)
+void admit_note_start(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
+		      uint64_t now_nsec)
 {
 	waits_stop(admit, channel);
-	channel->lanes[lane].n_in_flight++;
-	channel->lanes[lane].n_started++;
 	sched_charge(&admit->sched, &channel->queue, bytes, now_nsec);
 }
 
@@ -364,34 +353,40 @@ void admit_start_again(struct admit *admit, struct admit_channel *channel, uint6
 	sched_charge(&admit->sched, &channel->queue, 0, now_nsec);
 }
 
-void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint64_t now_nsec)
+void admit_depth_charge(struct admit_channel *channel)
 {
-	channel->lanes[lane].n_in_flight--;
-	if (!channel->lanes[lane].n_in_flight)
-		channel->lanes[lane].n_started = 0;
+	channel->n_in_flight++;
+	channel->n_started++;
+}
+
+void admit_depth_discharge(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec)
+{
+	if (--channel->n_in_flight == 0)
+		channel->n_started = 0;
 	note_active(admit, channel, now_nsec);
 }
 
-void admit_engine_start(struct admit *admit, struct admit_channel *channel, unsigned kind,
-			uint32_t bytes, uint64_t now_nsec, bool *ret_is_guarded)
+bool admit_window_charge(struct admit *admit, struct admit_channel *channel, unsigned kind,
+			 uint32_t bytes, uint64_t now_nsec)
 {
 	struct sched_client *client = channel->queue.client;
-
 	/* A higher class does not wait for the class background. */
-	*ret_is_guarded = admit->is_shared && !client->blocks_in_flight &&
-			  bytes <= WINDOW_SMALL_BYTES &&
-			  !sched_is_throttled(&admit->sched, channel->queue.io_class, now_nsec);
-	if (*ret_is_guarded)
+	const bool is_guarded = admit->is_shared && !client->blocks_in_flight &&
+				bytes <= WINDOW_SMALL_BYTES &&
+				!sched_is_throttled(&admit->sched, channel->queue.io_class,
+						    now_nsec);
+
+	if (is_guarded)
 		window_small_start(&admit->window, &client->small, kind, bytes, now_nsec);
-	client->blocks_in_flight++;
 	admit->n_in_flight++;
 	admit->bytes_in_flight += bytes;
 	if (kind & WINDOW_GPU)
 		admit->gpu_bytes += bytes;
+	return is_guarded;
 }
 
-void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, unsigned kind,
-			  uint32_t bytes, bool is_guarded)
+void admit_window_discharge(struct admit *admit, struct admit_channel *channel, unsigned kind,
+			    uint32_t bytes, bool is_guarded)
 {
 	if (is_guarded)
 		window_small_end(&admit->window, &channel->queue.client->small);
@@ -404,19 +399,12 @@ void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, un
 	}
 }
 
-void admit_engine_end(struct admit *admit, struct admit_channel *channel, unsigned kind,
-		      uint32_t bytes, bool is_guarded, uint64_t now_nsec)
-{
-	admit_engine_give_up(admit, channel, kind, bytes, is_guarded);
-	admit_worker_end(channel, now_nsec);
-}
-
-void admit_worker_start(struct admit_channel *channel)
+void admit_client_charge(struct admit_channel *channel)
 {
 	channel->queue.client->blocks_in_flight++;
 }
 
-void admit_worker_end(struct admit_channel *channel, uint64_t now_nsec)
+void admit_client_discharge(struct admit_channel *channel, uint64_t now_nsec)
 {
 	channel->queue.client->blocks_in_flight--;
 	channel->queue.client->done_nsec = now_nsec;

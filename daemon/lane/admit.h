@@ -1,8 +1,8 @@
 /*
  * Admission decides which channel of a store starts its head block next, and when none may.
  *
- * The scheduler decides the order.  A channel whose turn it is may be at its depth in a lane, or wait
- * for a bounce page.  Then the next channel has its turn.  A block for the device must also fit into the
+ * The scheduler decides the order.  The channel that is next may be at its depth, or wait
+ * for a bounce page.  Then the one after it is next.  A block for the device must also fit into the
  * limit of bytes in flight.  For a client that is alone on the store the limit is what the device moves
  * in 10 ms (window_alone_bytes()).  For clients that share the store it is the window (window.h) less what is
  * reserved for clients that are away (sched.h).  One block of at most 64 KiB of each client with nothing
@@ -13,13 +13,13 @@
  *
  * The latency guard (window.h) stops larger blocks for a short time, whatever the limit.
  *
- * Admission knows a channel as an admit_channel, and its next block as an admit_head, which look()
- * fills in.  It knows no op, file or thread, so a test needs none.
+ * The lane asks for the channel that is next, describes its head block, and asks whether that may start.
+ * Admission knows a channel as an admit_channel, and its next block as an admit_head.  It knows no op, file or
+ * thread, so a test needs none.
  *
- * A block goes through admit_next(), admit_start() and admit_end().  While its bytes are at the device
- * it is also between admit_engine_start() and admit_engine_end(), which count it in the window.
+ * A block that may start is reported by admit_note_start(), and charged with what its state says.
  *
- * Times are the caller's.  Home lane only.
+ * Times are the caller's.  Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_ADMIT_H
 #define DSAIO_DAEMON_LANE_ADMIT_H
@@ -47,12 +47,10 @@ struct admit_wait {
 /* The part of a channel that admission needs. */
 struct admit_channel {
 	struct sched_queue queue;
-	uint32_t depth; /* blocks in flight in a lane */
-	bool overlap;	/* false: a lane's queue is filled, then all its blocks are awaited */
-	struct admit_lane {
-		uint32_t n_in_flight;
-		uint32_t n_started; /* since none was in flight */
-	} * lanes;
+	uint32_t depth; /* blocks in flight */
+	bool overlap;	/* false: the queue is filled, then all its blocks are awaited */
+	uint32_t n_in_flight;
+	uint32_t n_started;	     /* since none was in flight */
 	struct admit_wait page_wait; /* for a bounce page */
 	struct admit_wait gpu_wait;  /* for the end of a block of GPU memory */
 };
@@ -60,26 +58,20 @@ struct admit_channel {
 /* The next block of a channel's head op. */
 struct admit_head {
 	uint32_t bytes;	   /* 0: a sync */
-	uint32_t lane;	   /* of its engine; 0: the home lane */
 	bool is_unlimited; /* outside the limit of bytes in flight, and of the engine's room */
 	bool must_defer;   /* its op has to wait outside of the channel first */
 	bool needs_page;   /* a bounce page */
 	bool is_gpu;	   /* of GPU memory */
-	bool has_room;	   /* its lane's engine takes another block */
+	bool has_room;	   /* its engine takes another block */
 	bool is_counted;   /* it was started before, so it is in the depth already */
 };
 
-enum admit_what {
-	ADMIT_NOTHING, /* until until_nsec, or if that is 0 until something starts or ends */
-	ADMIT_START,   /* channel's head block */
-	ADMIT_DEFER,   /* channel's head op has to wait outside of the channel */
-	ADMIT_FULL,    /* channel is at its limit; it is out of the scheduler until a block ends */
-};
-
-struct admit_decision {
-	enum admit_what what;
-	struct admit_channel *channel;
-	uint64_t until_nsec;
+enum admit_answer {
+	ADMIT_START, /* the channel's head block */
+	ADMIT_DEFER, /* the channel's head op has to wait outside of the channel */
+	ADMIT_FULL, /* the channel is at its limit; it is out of the scheduler until a block ends */
+	ADMIT_OTHER,   /* not this one: the next candidate may */
+	ADMIT_NOTHING, /* no block starts now */
 };
 
 /* Channels whose head block waits for something that comes back, and are out of the scheduler meanwhile. */
@@ -88,14 +80,14 @@ struct admit_waiters {
 	bool is_back;	  /* something came back, and was not yet offered to them */
 };
 
-/* Describes the head block of a channel that is ready. */
-typedef struct admit_head admit_look(struct admit_channel *channel, void *arg);
-
 struct admit {
 	struct sched sched;
 	struct window window;
-	admit_look *look;
-	void *arg;
+	/* The limit of bytes in flight is reached: of the others only a small block may pass it. */
+	bool is_over_limit;
+	struct sched_walk walk; /* over these */
+	uint64_t
+		until_nsec; /* after no candidate or ADMIT_NOTHING: ask again then; 0: when a block starts or ends */
 
 	uint32_t n_in_flight; /* blocks in the engines */
 	uint64_t bytes_in_flight;
@@ -117,21 +109,17 @@ struct admit {
 	uint32_t block_bytes[N_SCHED_CLASSES]; /* the largest block that may start */
 };
 
-/* window_max_bytes: the administrator's limit; 0: none.  n_pages: bounce pages that blocks may take.  look() is
-   called with arg, by admit_next() only. */
-void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages, admit_look *look,
-		void *arg);
+/* window_max_bytes: the administrator's limit; 0: none.  n_pages: bounce pages that blocks may take. */
+void admit_init(struct admit *admit, uint64_t window_max_bytes, uint32_t n_pages);
 
 struct admit_channel_config {
 	struct sched_client *client;
 	enum sched_class io_class;
 	uint32_t weight;
-	uint32_t depth, n_lanes;
+	uint32_t depth;
 	bool overlap;
 };
-/* 0 or -ENOMEM. */
-int admit_channel_init(struct admit_channel *channel, const struct admit_channel_config *config);
-void admit_channel_deinit(struct admit_channel *channel); /* zeroes are fine */
+void admit_channel_init(struct admit_channel *channel, const struct admit_channel_config *config);
 
 void admit_add_channel(struct admit_channel *channel);
 /* The channel has no op open. */
@@ -146,36 +134,36 @@ void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t 
 /* The channel has a block to start, or none.  Its head may have changed. */
 void admit_set_ready(struct admit *admit, struct admit_channel *channel, bool is_ready);
 
-/* Call it before the first admit_next() of a turn.  It updates what depends on time. */
+/* Before the first candidate of a turn.  It updates what depends on time. */
 void admit_begin_turn(struct admit *admit, uint64_t now_nsec);
-/*
- * The next decision.  With ADMIT_START the caller calls admit_start(), with ADMIT_DEFER
- * admit_set_ready().  The last call of look() was for the decision's channel.
- */
-struct admit_decision admit_next(struct admit *admit, uint64_t now_nsec);
+/* The channel whose head block is asked for next; NULL: none. */
+struct admit_channel *admit_candidate(struct admit *admit, uint64_t now_nsec);
+/* May the head block of this candidate start?  After ADMIT_START the caller calls admit_note_start(), after
+   ADMIT_DEFER admit_set_ready(). */
+enum admit_answer admit_ask(struct admit *admit, struct admit_channel *channel,
+			    const struct admit_head *head, uint64_t now_nsec);
 
-/* A block of the channel starts in a lane, or has ended. */
-void admit_start(struct admit *admit, struct admit_channel *channel, uint32_t lane, uint32_t bytes,
-		 uint64_t now_nsec);
-/* A block that is counted (is_counted) starts again.  It has been charged. */
+/* A block of the channel has started: it is charged to the channel's flow. */
+void admit_note_start(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
+		      uint64_t now_nsec);
+/* A block that is counted (is_counted) has started again.  It was charged before. */
 void admit_start_again(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec);
-void admit_end(struct admit *admit, struct admit_channel *channel, uint32_t lane,
-	       uint64_t now_nsec);
 
-/* An engine gets a block of a kind (WINDOW_READ...), or returns it; pass *ret_is_guarded to
-   admit_engine_end(), and the same kind. */
-void admit_engine_start(struct admit *admit, struct admit_channel *channel, unsigned kind,
-			uint32_t bytes, uint64_t now_nsec, bool *ret_is_guarded);
-void admit_engine_end(struct admit *admit, struct admit_channel *channel, unsigned kind,
-		      uint32_t bytes, bool is_guarded, uint64_t now_nsec);
-/* The block does not return.  From now on it counts only for its client, and ends by admit_worker_end(). */
-void admit_engine_give_up(struct admit *admit, struct admit_channel *channel, unsigned kind,
-			  uint32_t bytes, bool is_guarded);
-/* Worker threads as the file's engine get a block, or return it.  It counts only for its client. */
-void admit_worker_start(struct admit_channel *channel);
-void admit_worker_end(struct admit_channel *channel, uint64_t now_nsec);
+/* The charges of blocks that admission counts (block.h).  Each charge has one discharge. */
+/* The depth of the channel. */
+void admit_depth_charge(struct admit_channel *channel);
+void admit_depth_discharge(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec);
+/* The window; of a kind (WINDOW_READ...), the same for both.  Returns whether the latency guard watches the
+   block, for the discharge.  Before the client's charge: the guard watches a client's first block. */
+bool admit_window_charge(struct admit *admit, struct admit_channel *channel, unsigned kind,
+			 uint32_t bytes, uint64_t now_nsec);
+void admit_window_discharge(struct admit *admit, struct admit_channel *channel, unsigned kind,
+			    uint32_t bytes, bool is_guarded);
+/* The client's blocks in flight. */
+void admit_client_charge(struct admit_channel *channel);
+void admit_client_discharge(struct admit_channel *channel, uint64_t now_nsec);
 void admit_take_page(struct admit *admit, struct admit_channel *channel);
-void admit_give_page(struct admit *admit, struct admit_channel *channel);
+void admit_release_page(struct admit *admit, struct admit_channel *channel);
 
 /* A block of the device has ended after nsec: for the window. */
 void admit_note_done(struct admit *admit, unsigned kind, uint32_t bytes, uint64_t nsec,

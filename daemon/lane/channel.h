@@ -2,7 +2,7 @@
  * A channel: a handle's part on one store.  With rings (a memfd that the client maps), or
  * without (entries come by Submit); all but the decoding is the same.
  *
- * The main thread makes it, hands it to the store's home lane with lane_add_channel(), and
+ * The main thread makes it, hands it to the store's lane with lane_add_channel(), and
  * gets it back, idle, through on_removed after lane_remove_channel().  In between the lane has
  * it; the main thread reads only what is marked so.
  */
@@ -13,14 +13,13 @@
 #include "daemon/base/mailbox.h"
 #include "daemon/base/quota.h"
 #include "daemon/lane/admit.h"
-#include "daemon/lane/blocks.h"
+#include "daemon/lane/block.h"
 #include "daemon/lane/deadline.h"
 #include "daemon/lane/lane_store.h"
 #include "daemon/lane/op.h"
 #include "daemon/lane/op_ids.h"
 #include "daemon/lane/order.h"
 #include "daemon/object/objects.h"
-#include "daemon/object/split.h"
 #include "proto/profile.h"
 #include "proto/ring.h"
 
@@ -52,7 +51,7 @@ struct channel {
 	uint32_t id; /* in its session */
 	struct lane_store *lane_store;
 	struct store *store; /* opaque */
-	struct lane *home;
+	struct lane *lane;
 	struct objects *objects; /* the session's */
 	struct sched_client *client;
 	uid_t uid;
@@ -67,7 +66,7 @@ struct channel {
 	struct metrics metrics;			      /* lane writes */
 	struct charge channel_charge, entries_charge; /* main thread */
 
-	/* the home lane's */
+	/* the lane's */
 	struct ring_lane ring;
 	struct op *ops;		    /* one for each entry, set aside */
 	struct op_rare *ops_rare;   /* likewise; touched by the few ops that need it */
@@ -85,10 +84,10 @@ struct channel {
 	uint32_t n_at_workers;	    /* blocks that workers have */
 	uint32_t n_deep_at_workers; /* of them, where workers are the engine */
 	uint32_t n_returned;	    /* blocks that came back, not yet started again: in the depth */
-	struct worker_blocks worker_blocks; /* also for returned ones; behind ops_rare */
-	struct list worker_waiters;	    /* ops, for a worker */
-	struct workers workers;		    /* of uid, for blocks that may block */
-	struct transfer *transfer;	    /* borrowed: for a call of workers */
+	struct block_pool worker_blocks; /* also for returned ones; behind ops_rare */
+	struct list worker_waiters;	 /* ops, for a worker */
+	struct workers workers;		 /* of uid, for blocks that may block */
+	struct transfer *transfer;	 /* borrowed: for a call of workers */
 	struct admit_channel admit;
 	struct list_node awake_node; /* in the lane's list of those awake */
 	struct channel *next_ended;  /* in the lane's list of channels with ended ops */
@@ -107,7 +106,7 @@ struct channel {
 };
 
 struct channel_config {
-	struct lane_store *store; /* its lanes run */
+	struct lane_store *store; /* its lane runs */
 	struct objects *objects;
 	struct sched_client *client;
 	struct quota *quota;
@@ -129,14 +128,6 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 		struct error *error);
 /* Gives the charges back.  Not while a lane has it.  NULL is fine. */
 void channel_free(struct channel *channel);
-
-/*
- * Checks one entry, a private copy, against the session's objects and makes it an op's: file,
- * slab, address, ranges, alignment.  All checks of foreign entries are here.  Returns 0 (op
- * holds file and slab; the end of its growth is the entry's) or a positive errno.  Home lane; the fuzz target.
- */
-int channel_check_entry(const struct channel *channel, const struct ring_entry *entry,
-			struct op *op);
 
 /*
  * Before n_open or n_in_device changes: brings the sums of time up to now.  The time that all
@@ -171,7 +162,7 @@ static inline void op_set_returned(struct op *op, struct block *returned)
 	op_rare(op)->returned = returned;
 }
 
-/* How the middles of ops of this length are cut here, or all of an op whose memory is misaligned. */
-struct split channel_split(const struct channel *channel, const struct op *op);
+/* At its multiples the middle of the op is cut into blocks: a multiple of the file's alignment. */
+uint32_t channel_block_size(const struct channel *channel, const struct op *op);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * The deadlines of one channel's ops: a binary heap of the ops with a deadline.  It has their numbers in
  * the channel's array.  So the next deadline is found at once, and an op costs nothing before it is due.
- * Room for all ops is allocated in advance.  Home lane only.
+ * Room for all ops is allocated in advance.  Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_DEADLINE_H
 #define DSAIO_DAEMON_LANE_DEADLINE_H

@@ -1,7 +1,9 @@
 #include "daemon/lane/intake.h"
 
 #include "daemon/lane/lane.h"
+#include "daemon/lane/transfer_end.h"
 #include "daemon/object/file.h"
+#include "daemon/object/unaligned.h"
 #include "proto/util/cleanup.h"
 
 #include <assert.h>
@@ -82,6 +84,106 @@ void intake_park(struct intake *intake)
 		park_quiet(intake);
 }
 
+/* ---- the check of an entry ---- */
+
+static bool is_zero(const struct ring_entry *entry)
+{
+	return !(entry->zero0[0] | entry->zero0[1] | entry->zero0[2] | entry->zero1);
+}
+
+/*
+ * The alignment of the offset and length of a direct transfer.  The kernel cannot invalidate a page that another
+ * program has made dirty (mode_lock.h), so a direct write fills whole pages if the rest can go by a buffered
+ * description.
+ */
+static uint32_t direct_align(const struct file *file, bool is_write)
+{
+	const struct target *target = &file->target;
+
+	return is_write && !file->facts.is_tmpfs && target_buffered_fd(target) >= 0
+		       ? unaligned_unit(target->offset_align)
+		       : target->offset_align;
+}
+
+int intake_check_entry(const struct channel *channel, const struct ring_entry *entry, struct op *op)
+{
+	const bool is_sync = entry->opcode == RING_OP_FSYNC || entry->opcode == RING_OP_FDATASYNC;
+	const bool is_write = entry->opcode == RING_OP_WRITE;
+	uint64_t file_end, slab_end;
+	struct slab *slab = NULL;
+	struct file *file;
+
+	if (!is_sync && !is_write && entry->opcode != RING_OP_READ)
+		return EOPNOTSUPP;
+	if (!is_zero(entry)) /* meant for a later version: do not guess */
+		return EINVAL;
+
+	if (entry->grow_end && !is_write)
+		return EINVAL;
+
+	file = id_table_get(&channel->objects->files, entry->file);
+	if (!file)
+		return EBADF;
+	if (file->store != channel->store)
+		return EXDEV;
+	if (is_write ? !file->facts.can_write : (!is_sync && !file->facts.can_read))
+		return EBADF;
+
+	if (is_sync) {
+		if (entry->off | entry->len | entry->slab_off | entry->slab)
+			return EINVAL;
+	} else {
+		if (entry->len > RING_LEN_MAX ||
+		    __builtin_add_overflow(entry->off, entry->len, &file_end) ||
+		    file_end > INT64_MAX || entry->grow_end > INT64_MAX)
+			return EOVERFLOW;
+		if (entry->grow_end && entry->grow_end < file_end)
+			return EINVAL;
+		slab = id_table_get(&channel->objects->slabs, entry->slab);
+		if (!slab)
+			return EBADF;
+		if (__builtin_add_overflow(entry->slab_off, entry->len, &slab_end) ||
+		    slab_end > slab->size_bytes)
+			return ERANGE;
+	}
+
+	op->len = entry->len;
+	op->head = op->tail = 0;
+	op->is_misaligned = false;
+	if (slab && entry->len) {
+		struct unaligned_cut cut = unaligned_cut(&(struct unaligned_range){
+			.off = entry->off,
+			.len = entry->len,
+			.slab_off = entry->slab_off,
+			.offset_align = direct_align(file, is_write),
+			/* GPU memory may lie anywhere. */
+			.memory_align = slab->region.kind == REGION_GPU ? 1
+									: file->target.memory_align,
+			.is_write = is_write,
+		});
+
+		if (is_write && (cut.head || cut.tail || cut.is_misaligned) &&
+		    target_buffered_fd(&file->target) < 0)
+			return EOPNOTSUPP;
+		op->head = cut.head;
+		op->tail = cut.tail;
+		op->is_misaligned = cut.is_misaligned;
+	}
+	op->file = file;
+	op->unaligned_left = ((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0)) & 3u;
+	file_ref(file);
+	if (slab)
+		slab_ref(slab);
+	op->slab = slab;
+	op->slab_off = entry->slab_off;
+	op->off = entry->off;
+	/* A write(2) to tmpfs extends at no cost, and a device has the size that it has. */
+	op->may_grow = entry->grow_end && entry->len && !file->facts.is_tmpfs &&
+		       !file->facts.is_block_device;
+	op->end = entry->len;
+	return 0;
+}
+
 /* ---- take ---- */
 
 /* There is one: ring_lane_ready() makes sure of that for rings, the session for Submit. */
@@ -97,13 +199,11 @@ static struct op *op_take(struct channel *channel)
 	return op;
 }
 
-void intake_may_start(struct op *op, void *arg)
+void intake_start(struct intake *intake, struct list *may_start)
 {
-	struct intake *intake = arg;
+	struct op *op;
 
-	if (op->len == 0 && !op_is_sync(op))
-		publish_end(intake->publish, op);
-	else
+	while ((op = op_of_node(list_pop(may_start))))
 		ready_add(intake->ready, op);
 }
 
@@ -129,31 +229,32 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	op->file = NULL;
 	op->slab = NULL;
 	op->len = op->end = 0;
-	op->head = op->tail = 0;
-	op->unaligned_left = 0;
-	op->is_misaligned = op->is_gated = op->is_in_order = false;
+	op->is_gated = op->is_in_order = false;
 	op->has_deadline = op->may_grow = op->has_returned = false;
-	op->next_block = op->next_inner = op->n_in_flight = 0;
+	op->next = op->n_in_flight = 0;
 	op->error = 0;
 	op->cancel_error = 0;
 	op->taken_nsec = intake->turn->now_nsec;
 	metrics_add(&channel->metrics.open_ops, 1);
 	metrics_add(&intake->store->metrics.open_ops, 1);
 
-	r = channel_check_entry(channel, entry, op);
+	r = intake_check_entry(channel, entry, op);
 	if (r) {
-		op->end = 0;
 		op->error = (uint16_t)r;
 		publish_end(intake->publish, op);
 		return;
 	}
 	if (op->may_grow) {
 		op_rare(op)->grow_end = entry->grow_end;
-		op_rare(op)->n_extended = 0;
+		op_rare(op)->extended = 0;
 		extension_add_op(&op->file->extension);
 	}
 	admit_note_op(intake->admit, &channel->admit, op->len, op_is_sync(op),
 		      intake->turn->now_nsec);
+	if (!op->len && !op_is_sync(op)) {
+		publish_end(intake->publish, op);
+		return;
+	}
 	if (entry->timeout_msec) {
 		uint64_t deadline_nsec = intake->turn->now_nsec +
 					 entry->timeout_msec * UINT64_C(1000000);
@@ -165,7 +266,7 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	op->is_in_order = true;
 	if (order_add(&channel->order, op_number(op), op->file->inode, op_order_kind(op), op->off,
 		      op->len))
-		intake_may_start(op, intake);
+		ready_add(intake->ready, op);
 }
 
 static int take_ring(struct intake *intake, struct channel *channel, int n_max)

@@ -6,7 +6,7 @@
  * ops is parked.  No turn polls it until its doorbell is written.  A lane that does not sleep polls
  * the doorbells.  All loops over channels skip parked ones.
  *
- * Home lane only.
+ * Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_INTAKE_H
 #define DSAIO_DAEMON_LANE_INTAKE_H
@@ -37,8 +37,17 @@ struct intake {
 
 void intake_add_channel(struct intake *intake, struct channel *channel);
 void intake_remove_channel(struct intake *intake, struct channel *channel);
-/* The channel's doorbell was written. */
+/* The doorbell of a parked channel was written, or the main thread has a request of it. */
 void intake_wake(struct intake *intake, struct channel *channel);
+
+/*
+ * Checks one entry, a private copy, against the session's objects and makes it an op's: file,
+ * slab, address, ranges, alignment.  All checks of foreign entries are here.  Returns 0 (op
+ * holds file and slab; the end of its growth is the entry's) or a positive errno: then op is of no use but
+ * to end.  Lane only; the fuzz target.
+ */
+int intake_check_entry(const struct channel *channel, const struct ring_entry *entry,
+		       struct op *op);
 
 /* Requests of the main thread. */
 void intake_submit(struct intake *intake, struct batch *batch);
@@ -48,8 +57,8 @@ void intake_cancel(struct intake *intake, struct lane_cancel *cancel);
 int intake_take(struct intake *intake);
 /* Cancels ops whose deadline has passed. */
 void intake_run_deadlines(struct intake *intake);
-/* Publish reports that the op waits for no earlier op any more. */
-void intake_may_start(struct op *op, void *intake);
+/* Ops that wait for no earlier op any more. */
+void intake_start(struct intake *intake, struct list *may_start);
 /* Returns closing channels without open ops to their owner. */
 void intake_remove_idle(struct intake *intake);
 /* Parks quiet channels, if it is time to look for them. */

@@ -24,7 +24,7 @@ struct lane_store {
 	dev_t dev;
 	struct mailbox *main_mailbox; /* borrowed: where lanes report */
 	uint32_t spin_usec;	      /* how long lanes spin before they sleep; 0: not at all */
-	uint64_t window_bytes;	      /* maximum of the window; 0: as large as profiles ask */
+	uint64_t window_max_bytes;    /* maximum of the window; 0: none but its own */
 	uint32_t whole_bytes;	      /* the largest block that its device takes in one request */
 	/*
 	 * Its clients may belong to several users.  A client can block a direct op for any time: another
@@ -32,17 +32,18 @@ struct lane_store {
 	 * not even while one client is alone, because the next client could not be served.
 	 */
 	bool is_multi_user;
-	/* No block of its files needs room in the kernel, so its lanes have none.  Workers do the blocks of another
+	/* No block of its files needs room in the kernel, so its lane has none.  Workers do the blocks of another
 	   file system that gets its device number. */
 	bool is_tmpfs;
 	/* Whether worker threads are its engine, because io_submit would block.  The main thread and
-	   then the probe's thread write it.  Lanes read it; relaxed, because both ways are correct. */
+	   then the probe's thread write it.  The lane reads it; relaxed, because both answers are correct. */
 	_Atomic bool is_blocking;
-	struct lane *home;	 /* main thread; NULL before the first channel */
-	uint64_t channels_depth; /* main thread: blocks in flight in a lane, of all channels */
+	struct lane *lane;	 /* main thread; NULL before the first channel */
+	uint32_t depth;		 /* of its engine, in blocks; main thread; 0 without a lane */
+	uint64_t channels_depth; /* main thread: blocks in flight, of all channels */
 	struct worker_queues worker_queues; /* its users'; main thread */
-	struct metrics metrics;		    /* of all its channels so far; home lane writes */
-	_Atomic uint64_t now_window_bytes;  /* the present window; home lane writes, relaxed */
+	struct metrics metrics;		    /* of all its channels so far; the lane writes */
+	_Atomic uint64_t now_window_bytes;  /* the present window; the lane writes, relaxed */
 };
 
 static inline bool lane_store_is_blocking(const struct lane_store *store)
@@ -60,14 +61,15 @@ static inline uint32_t lane_store_block_bytes(const struct lane_store *store,
 	return store->whole_bytes;
 }
 
-/* Blocks in flight in a lane, of one channel.  Where the store's blocks are smaller than the profile's they are more,
-   so that as many bytes are in flight. */
+/* Blocks in flight of one channel: queue_depth for each of intra_op_parallelism, as DeepNVMe's threads have a queue
+   each.  Where the store's blocks are smaller than the profile's they are more, so that as many bytes are in flight. */
 static inline uint64_t lane_store_blocks(const struct lane_store *store,
 					 const struct profile *profile)
 {
 	const uint32_t bytes = lane_store_block_bytes(store, profile);
 
-	return profile->queue_depth * (((uint64_t)profile->block_size + bytes - 1) / bytes);
+	return (uint64_t)profile->queue_depth * profile->intra_op_parallelism *
+	       (((uint64_t)profile->block_size + bytes - 1) / bytes);
 }
 
 #endif

@@ -25,28 +25,22 @@ bool workers_are_engine(const struct lane_store *store, const struct op *op)
 		(file->no_nowait && (file->facts.is_foreign || store->is_multi_user)));
 }
 
-static struct extend_step next_step(const struct op *op, const struct split *split)
-{
-	return extend_step(split, op->next_block, op->off + op->head, op_rare(op)->grow_end);
-}
-
 struct extend_step next_block_extend_step(const struct op *op)
 {
-	struct split split = channel_split(op->channel, op);
-
-	return next_step(op, &split);
+	return extend_step(op_middle_len(op), channel_block_size(op->channel, op), op->next,
+			   op->off + op->head, op_rare(op)->grow_end);
 }
 
 /* Decides the path of a block that may lie behind the end of the file. */
-static void look_at_extension(struct op *op, const struct split *split, struct next_block *next)
+static void look_at_extension(struct op *op, struct next_block *next)
 {
-	struct extend_step step = next_step(op, split);
+	struct extend_step step = next_block_extend_step(op);
 
 	/* Calls at workers extend the file themselves.  Those of GPU memory are direct: see extend.h. */
 	if (next->is_worker && (!is_of_gpu(op) || op->is_misaligned))
 		return;
 	if (extension_has(&op->file->extension, &step))
-		op_rare(op)->n_extended = step.n_extended;
+		op_rare(op)->extended = step.extended;
 	else if (op->file->no_fallocate || op_rare(op)->grow_end - op->off <= EXTEND_SMALL_BYTES)
 		next->is_worker = true;
 	else
@@ -67,6 +61,17 @@ static struct op *next_op(const struct channel *channel)
 	return op && op->has_returned ? op : head;
 }
 
+/* Bytes from the op's next one to the end of the middle's block: rules may have cut a first part off it. */
+static uint32_t block_left(const struct channel *channel, const struct op *op)
+{
+	const uint64_t left = op_middle_len(op) - op->next;
+	uint32_t len = channel_block_size(channel, op);
+
+	if (op->next) /* most ops: without a division */
+		len -= (uint32_t)(op->next % len);
+	return left < len ? (uint32_t)left : len;
+}
+
 static enum block_operation operation_of(const struct op *op)
 {
 	switch (op->opcode) {
@@ -85,16 +90,12 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 {
 	struct op *op = next_op(channel);
 	const struct file *file = op->file;
-	struct split split = channel_split(channel, op);
 	struct next_block next = { .op = op };
 	const struct region *region = op->slab ? &op->slab->region : NULL;
-	const uint32_t n_lanes = rules->n_lanes;
-	struct split_block block;
 
 	next.returned = op_returned(op);
 	if (next.returned) {
 		next.len = next.returned->counted_bytes;
-		next.lane = next.returned->lane;
 		next.is_worker = true;
 		return next;
 	}
@@ -120,14 +121,10 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 		next.len = op->unaligned_left & OP_HEAD ? op->head : op->tail;
 		return next;
 	}
-	block = split_block(&split, op->next_block);
-	/* Parts may have fewer blocks than others; the op has at least one left. */
-	while (!block.len)
-		block = split_block(&split, ++op->next_block);
-	if (op->may_grow && op->next_block >= op_rare(op)->n_extended)
-		look_at_extension(op, &split, &next);
-	next.op_off = op->head + block.off + op->next_inner;
-	next.len = block.len - op->next_inner;
+	if (op->may_grow && op->next >= op_rare(op)->extended)
+		look_at_extension(op, &next);
+	next.op_off = op->head + op->next;
+	next.len = block_left(channel, op);
 	if (next.len > rules->engine->max_bytes)
 		next.len = rules->engine->max_bytes;
 	/* Its driver makes requests of it that the device takes, so only admission's limit cuts it. */
@@ -146,59 +143,34 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 		if (next.len > max)
 			next.len = max;
 	}
-	/* Ops of one block never leave home. */
-	if (n_lanes > 1 && !op->is_misaligned && split.len > block.len)
-		next.lane = block.part % n_lanes;
 	return next;
 }
 
 void next_block_step_over(const struct next_block *next)
 {
 	struct op *op = next->op;
-	struct split split = channel_split(op->channel, op);
 
-	if (next->is_unaligned) {
+	if (next->is_unaligned)
 		op->unaligned_left = op->unaligned_left & OP_HEAD ? op->unaligned_left & OP_TAIL
 								  : 0;
-	} else if (next->len) {
-		op->next_inner += next->len;
-		if (op->next_inner == split_block(&split, op->next_block).len) {
-			op->next_inner = 0;
-			op->next_block++;
-		}
-	}
-	/* Empty blocks of shorter parts may be all that is left. */
-	while (!op->next_inner && op->next_block < split_n_blocks(&split) &&
-	       !split_block(&split, op->next_block).len)
-		op->next_block++;
+	else
+		op->next += next->len;
 }
 
 bool next_block_is_over(const struct op *op)
 {
-	struct split split = channel_split(op->channel, op);
-
-	return !op->has_returned && !op->unaligned_left && op->next_block == split_n_blocks(&split);
+	return !op->has_returned && !op->unaligned_left && op->next == op_middle_len(op);
 }
 
-/* Done is what stands before the first block of any part that did not start. */
+/* Done is what stands before the first block that did not start. */
 void next_block_stop(struct op *op, int error)
 {
-	struct split split = channel_split(op->channel, op);
-	uint32_t n = split_n_blocks(&split);
-
 	if (op_is_sync(op))
 		op_stop_at(op, 0, error);
 	if (op->unaligned_left & OP_HEAD)
 		op_stop_at(op, 0, error);
 	if (op->unaligned_left & OP_TAIL)
 		op_stop_at(op, op->len - op->tail, error);
-	for (uint32_t i = op->next_block; i < n && i - op->next_block < split.n_parts; i++) {
-		struct split_block block = split_block(&split, i);
-
-		if (block.len)
-			op_stop_at(op,
-				   op->head + block.off +
-					   (i == op->next_block ? op->next_inner : 0),
-				   error);
-	}
+	if (op->next < op_middle_len(op))
+		op_stop_at(op, op->head + op->next, error);
 }

@@ -20,7 +20,6 @@ struct next_block {
 	enum block_operation operation;
 	uint64_t op_off;
 	uint32_t len;	   /* 0: a sync */
-	uint32_t lane;	   /* 0: home */
 	bool is_unaligned; /* the head or tail */
 	bool is_nowait;
 	bool is_worker; /* for a worker, not the engine */
@@ -33,20 +32,19 @@ struct next_block {
 /* The rules for all blocks of a channel in a turn. */
 struct block_rules {
 	const struct lane_store *store;
-	const struct engine_ops *engine; /* of the lanes */
+	const struct engine_ops *engine; /* of the lane */
 	const struct stall_table *stalls;
 	uint64_t now_nsec;
 	bool must_not_wait; /* no block may wait in io_submit */
 	uint32_t max_bytes; /* of a block that may not wait there */
 	uint32_t cut_bytes; /* of a block of GPU memory, which the driver cuts for the device */
 	bool is_throttled;  /* by a higher class (sched.h): cut_bytes is for any block */
-	uint32_t n_lanes;
 };
 
 /* Whether worker threads are the engine for the blocks of this op: by its file, or for GPU memory. */
 bool workers_are_engine(const struct lane_store *store, const struct op *op);
 
-/* Describes the next block; steps over empty ones.  The channel must have a ready op with a block left. */
+/* Describes the next block.  The channel must have a ready op with a block left. */
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules);
 /* The block has started: advances the op's counters. */
 void next_block_step_over(const struct next_block *next);
@@ -54,7 +52,7 @@ void next_block_step_over(const struct next_block *next);
 bool next_block_is_over(const struct op *op);
 /* The extension step that the next block of the head op needs. */
 struct extend_step next_block_extend_step(const struct op *op);
-/* Ends the op before the first block of each part that has not started. */
+/* Ends the op before the first block that has not started. */
 void next_block_stop(struct op *op, int error);
 
 #endif

@@ -3,7 +3,7 @@
  * completion is shown.  It ends exactly once.
  *
  * Slots are set aside for all entries of a channel when that is made; nothing is allocated on
- * the way.  Home lane only.
+ * the way.  Lane only.
  *
  * enum op_state says in which list an op is and what follows; op_set_state() alone moves it.
  */
@@ -60,8 +60,7 @@ struct op {
 	uint64_t end; /* first byte of the range that is known not to be done */
 	uint64_t taken_nsec;
 	uint32_t head, tail; /* bytes of its unaligned ends: unaligned.h */
-	uint32_t next_block; /* split_block()'s counter; of the middle */
-	uint32_t next_inner; /* bytes of that block already started */
+	uint64_t next;	     /* bytes of the middle that have started: blocks follow each other */
 	uint32_t n_in_flight;
 	uint16_t id_next, id_prev; /* op_ids.h */
 	uint16_t error;		   /* positive errno of the failure with the lowest offset */
@@ -74,7 +73,7 @@ struct op {
 	bool is_in_order : 1;	/* in the channel's order */
 	/* These say which fields of its struct op_rare are valid. */
 	bool is_submitted : 1; /* by Submit: batch, batch_index; else it came by the ring */
-	bool may_grow : 1;     /* it may lie behind the end of the file: grow_end, n_extended */
+	bool may_grow : 1;     /* it may lie behind the end of the file: grow_end, extended */
 	bool has_returned : 1; /* returned */
 	bool has_deadline : 1; /* deadline_nsec, deadline_at */
 };
@@ -91,7 +90,7 @@ struct op_rare {
 	struct batch *batch;
 	uint64_t deadline_nsec;
 	uint64_t grow_end;    /* the file may become this long for it */
-	uint32_t n_extended;  /* blocks with lower numbers may start: extend.h */
+	uint64_t extended;    /* so many bytes of its middle may start: extend.h */
 	uint16_t batch_index; /* 16 bits, as its neighbour: below RING_ENTRIES_MAX */
 	uint16_t deadline_at; /* its place among the channel's: deadline.h */
 };
@@ -113,6 +112,12 @@ static inline bool op_is_sync(const struct op *op)
 static inline enum order_kind op_order_kind(const struct op *op)
 {
 	return op_is_sync(op) ? ORDER_SYNC : op->opcode == RING_OP_WRITE ? ORDER_WRITE : ORDER_READ;
+}
+
+/* The bytes between its unaligned ends, or all of an op whose memory is misaligned; 0: a sync. */
+static inline uint64_t op_middle_len(const struct op *op)
+{
+	return op->len - op->head - op->tail;
 }
 
 /* The mode of its next write. */

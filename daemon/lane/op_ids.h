@@ -3,7 +3,7 @@
  *
  * A hash table of lists.  A client chooses its ids, and several ops may have the same.  So the hash has
  * a secret multiplier for each channel, and adding and removing look at no other op.  Room for all ops
- * is set aside.  Home lane only.
+ * is set aside.  Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_OP_IDS_H
 #define DSAIO_DAEMON_LANE_OP_IDS_H

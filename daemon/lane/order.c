@@ -10,10 +10,8 @@
 #define KINDS 2 /* with ranges: ORDER_READ and ORDER_WRITE */
 /* A place is a file and a page: the pages of a file have 51 bits, and the files the others. */
 #define PAGE_BITS 51
-static_assert((INT64_MAX >> 12) >> PAGE_BITS == 0, "pages");
+static_assert((INT64_MAX >> RING_PAGE_BITS) >> PAGE_BITS == 0, "pages");
 static_assert(ORDER_OPS_MAX < UINT64_C(1) << (64 - PAGE_BITS), "files");
-/* Ops that the end of one hands to ready(): bounds the work for it.  Each of them hands on as many. */
-#define READY_MAX 16
 
 /* The unit test counts what the order looks at. */
 #ifndef ORDER_STEP
@@ -281,22 +279,24 @@ void order_cancel(struct order *order, uint16_t op)
 	take(order, QUEUE, op);
 }
 
-void order_end(struct order *order, uint16_t op, void (*ready)(uint16_t op, void *arg), void *arg)
+unsigned order_end(struct order *order, uint16_t op, uint16_t *ret_ready)
 {
 	const struct order_node *node = &order->nodes[op];
 	const struct order_file *file = &order->files[node->file];
+	unsigned n = 0;
 	uint16_t next;
 
 	ranges_remove(order, node);
 	if (node->kind == ORDER_WRITE || (node->kind == ORDER_SYNC && !node->has_started))
 		take(order, WRITES, op);
-	for (unsigned n = 0; n < READY_MAX && (next = file->lists[QUEUE].first) != NONE; n++) {
+	while (n < ORDER_READY_MAX && (next = file->lists[QUEUE].first) != NONE) {
 		if (!may_start(order, &order->nodes[next]))
 			break;
 		take(order, QUEUE, next);
 		ranges_remove(order, &order->nodes[next]);
 		start(order, next);
-		ready(next, arg);
+		ret_ready[n++] = next;
 	}
 	file_put(order, node->file);
+	return n;
 }

@@ -14,7 +14,7 @@
  * others, whatever their number and places are.  An op that comes or goes moves at most 8 bytes of each array
  * for each op of its kind: with 4096 open ops that takes less than a microsecond.
  *
- * All memory is set aside by order_init().  Home lane only.
+ * All memory is set aside by order_init().  Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_ORDER_H
 #define DSAIO_DAEMON_LANE_ORDER_H
@@ -23,6 +23,8 @@
 #include <stdint.h>
 
 #define ORDER_OPS_MAX 4096u /* bounds the work for one op, and the numbers of files */
+/* Ops that the end of one lets start: bounds the work for it.  The end of each of them lets as many start. */
+#define ORDER_READY_MAX 16u
 
 enum order_kind { ORDER_READ, ORDER_WRITE, ORDER_SYNC };
 
@@ -53,18 +55,16 @@ void order_deinit(struct order *order); /* zeroes are fine */
 
 /*
  * Adds an op behind all others of the channel; file stands for its inode.  True: the op may start.
- * False: ready() of an order_end() gets it when it may.
+ * False: an order_end() returns it when it may.
  */
 bool order_add(struct order *order, uint16_t op, const void *file, enum order_kind kind,
 	       uint64_t off, uint64_t len);
 
-/* The op waits, and ends without a start: ready() does not get it.  order_end() is still to come. */
+/* The op waits, and ends without a start: no order_end() returns it.  Its own order_end() is still to come. */
 void order_cancel(struct order *order, uint16_t op);
 
-/*
- * The op has ended and its completion is in the ring.  Ops that may start now are handed to ready(), which
- * does not call the order again.
- */
-void order_end(struct order *order, uint16_t op, void (*ready)(uint16_t op, void *arg), void *arg);
+/* The op has ended and its completion is in the ring.  Returns how many ops may start now, at most
+   ORDER_READY_MAX: the numbers in ret_ready. */
+unsigned order_end(struct order *order, uint16_t op, uint16_t *ret_ready);
 
 #endif

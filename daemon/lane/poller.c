@@ -148,7 +148,8 @@ static void act_on(struct poller *poller, const struct epoll_event *events, int 
 		if (!channel)
 			continue;
 		note_idle_doorbell(poller, channel);
-		poller->config.on_doorbell(channel, poller->config.arg);
+		if (!channel->is_awake) /* else it tells nothing new */
+			poller->config.on_doorbell(poller->config.intake, channel);
 	}
 	poller->polled_nsec = n < EVENTS_MAX ? poller->config.turn->now_nsec
 					     : 0; /* 0: there may be more */
@@ -183,7 +184,7 @@ void poller_sleep(struct poller *poller, uint64_t until_nsec)
 }
 
 /* With completions just published their owner's next ops come first, else the device. */
-bool poller_may_spin(struct poller *poller, const struct poller_turn *turn)
+bool poller_may_spin(struct poller *poller, const struct poller_activity *activity)
 {
 	const uint64_t now_nsec = poller->config.turn->now_nsec;
 	const uint64_t allowed = poller->config.spin_nsec;
@@ -191,12 +192,13 @@ bool poller_may_spin(struct poller *poller, const struct poller_turn *turn)
 
 	if (poller->spun_nsec)
 		spin_note_look(&poller->rests_until_nsec, poller->spun_nsec, now_nsec);
-	if (turn->did) {
+	if (activity->did) {
 		if (poller->was_idle && gap >= GAP_MIN_NSEC)
 			spin_note_wait(&poller->mean_gap_nsec[poller->waits_for], gap,
 				       GAP_MAX_NSEC);
-		poller->waits_for = !turn->has_published && turn->is_device_busy ? WAITS_FOR_DEVICE
-										 : WAITS_FOR_OP;
+		poller->waits_for = !activity->has_published && activity->is_device_busy
+					    ? WAITS_FOR_DEVICE
+					    : WAITS_FOR_OP;
 		poller->last_did_nsec = now_nsec;
 		poller->spun_nsec = 0;
 		poller->was_idle = false;

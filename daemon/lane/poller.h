@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 struct channel;
+struct intake;
 
 struct poller_config {
 	const char *store_name; /* borrowed, as all pointers here */
@@ -25,13 +26,15 @@ struct poller_config {
 	struct log_limit *log_limit;
 	uint64_t spin_nsec;	     /* how long it may spin */
 	uint32_t idle_doorbells_max; /* of a channel, in a second */
-	void (*on_doorbell)(struct channel *channel, void *arg);
+	/* The doorbell of a channel that is not awake was written. */
+	void (*on_doorbell)(struct intake *intake, struct channel *channel);
+	struct intake *intake;
 	bool (*has_work)(void *arg); /* the check between announcing a sleep and sleeping */
 	void *arg;
 };
 
 /* The lane's activity in a turn. */
-struct poller_turn {
+struct poller_activity {
 	bool did;
 	bool has_published;  /* completions, so that ops may follow */
 	bool is_device_busy; /* it has blocks of the lane in flight */
@@ -41,7 +44,7 @@ struct poller {
 	struct poller_config config;
 	int epoll_fd;
 	int board_fd;
-	struct lane_board *board; /* home: shared with clients; side: with the home lane */
+	struct lane_board *board; /* shared with clients */
 	uint64_t state;		  /* private copy of the board's */
 	uint64_t polled_nsec;	  /* when the doorbells were polled */
 
@@ -62,7 +65,7 @@ int poller_add_channel(struct poller *poller, struct channel *channel);
 void poller_remove_channel(struct poller *poller, struct channel *channel);
 
 /* Call it after each turn.  Returns true: the lane goes on spinning; false: it sleeps. */
-bool poller_may_spin(struct poller *poller, const struct poller_turn *turn);
+bool poller_may_spin(struct poller *poller, const struct poller_activity *activity);
 /* Whether it is time to poll the doorbells of parked channels. */
 bool poller_must_poll(const struct poller *poller, bool did);
 void poller_poll(struct poller *poller);

@@ -72,21 +72,6 @@ static bool wake_client(struct channel *channel)
 	return true;
 }
 
-/* After the fence.  A client that a later run wakes may have seen the completions, and sleep for others: that
-   wake-up is in vain. */
-static void must_wake(struct publish *publish, struct channel *channel)
-{
-	struct sched_client *client = channel->client;
-
-	if (channel->must_wake)
-		return;
-	channel->must_wake = true;
-	if (!client->to_wake.first)
-		list_push(&publish->to_wake, &client->to_wake_node);
-	list_push(&client->to_wake, &channel->wake_node);
-	publish->n_to_wake++;
-}
-
 /* Clients take turns, so one with many channels does not delay the others. */
 static struct channel *next_to_wake(struct publish *publish)
 {
@@ -163,21 +148,19 @@ void publish_batch(struct batch *batch)
 	mailbox_post(batch->channel->lane_store->main_mailbox, &batch->message);
 }
 
-struct ready_arg {
-	struct publish *publish;
-	struct channel *channel;
-};
-
-/* All ops that the op waited for have ended: for the order. */
-static void on_ready(uint16_t number, void *arg)
+/* The op is out of its channel's order: those that waited for it may start. */
+static void end_in_order(struct op *op, struct list *may_start)
 {
-	const struct ready_arg *to = arg;
+	struct channel *channel = op->channel;
+	uint16_t ready[ORDER_READY_MAX];
+	const unsigned n = order_end(&channel->order, op_number(op), ready);
 
-	to->publish->may_start(&to->channel->ops[number], to->publish->arg);
+	for (unsigned i = 0; i < n; i++)
+		list_push(may_start, &channel->ops[ready[i]].waiter.node);
 }
 
-/* Its completion is shown: frees the op, and the ops that waited for it may start. */
-static void free_op(struct publish *publish, struct op *op)
+/* Its completion is shown. */
+static void free_op(struct publish *publish, struct op *op, struct list *may_start)
 {
 	struct channel *channel = op->channel;
 	struct batch *batch = op->is_submitted ? op_rare(op)->batch : NULL;
@@ -187,8 +170,7 @@ static void free_op(struct publish *publish, struct op *op)
 	if (op->may_grow)
 		extension_remove_op(&file->extension);
 	if (op->is_in_order)
-		order_end(&channel->order, op_number(op), on_ready,
-			  &(struct ready_arg){ publish, channel });
+		end_in_order(op, may_start);
 	op_ids_remove(&channel->ids, op);
 	deadlines_remove(&channel->deadlines, op);
 	op_set_state(op, OP_FREE);
@@ -205,25 +187,20 @@ static void free_op(struct publish *publish, struct op *op)
 }
 
 /* Frees the channel's ended ops; returns how many. */
-static int free_ended(struct publish *publish, struct channel *channel)
+static int free_ended(struct publish *publish, struct channel *channel, struct list *may_start)
 {
-	const struct op *last = op_of_node(channel->ended.last);
 	struct op *op;
 	int n = 0;
 
 	channel->has_ended = false;
-	/* Ops that end meanwhile are published in the next turn. */
-	do {
-		op = op_of_node(list_pop(&channel->ended));
-		free_op(publish, op);
+	while ((op = op_of_node(list_pop(&channel->ended)))) {
+		free_op(publish, op, may_start);
 		n++;
-	} while (op != last);
-	if (channel->ended.first)
-		ended_note(publish, channel);
+	}
 	return n;
 }
 
-int publish_run(struct publish *publish)
+int publish_run(struct publish *publish, struct list *may_start)
 {
 	struct channel *channels = publish->first_ended;
 	int n = 0;
@@ -236,17 +213,25 @@ int publish_run(struct publish *publish)
 		if (c->has_rings)
 			(void)ring_lane_publish(&c->ring); /* false: only refused ones before */
 	RING_FENCE_COMPLETE();
-	for (struct channel *c = channels; c; c = c->next_ended)
-		if (c->has_rings)
-			must_wake(publish, c);
+	/* A client that a later run wakes may have seen the completions, and sleep for others: that wake-up is
+	   in vain. */
+	for (struct channel *c = channels; c; c = c->next_ended) {
+		if (!c->has_rings || c->must_wake)
+			continue;
+		c->must_wake = true;
+		if (!c->client->to_wake.first)
+			list_push(&publish->to_wake, &c->client->to_wake_node);
+		list_push(&c->client->to_wake, &c->wake_node);
+		publish->n_to_wake++;
+	}
 	wake_some(publish);
 
 	publish->first_ended = NULL;
 	for (struct channel *c = channels, *next; c; c = next) {
 		next = c->next_ended;
 		c->quiet_nsec = publish->turn->now_nsec;
-		n += free_ended(publish, c);
+		n += free_ended(publish, c, may_start);
 	}
-	/* The lane must not sleep while there are channels with ended ops, or clients to be woken. */
-	return n + (publish->first_ended || publish->n_to_wake);
+	/* The lane must not sleep while there are clients to be woken. */
+	return n + (publish->n_to_wake > 0);
 }

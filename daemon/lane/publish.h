@@ -6,7 +6,7 @@
  * A run wakes a few sleepers only, and the next runs the others; clients take turns.  Waking many takes so
  * long that the device would run out of work.
  *
- * Home lane only.
+ * Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_PUBLISH_H
 #define DSAIO_DAEMON_LANE_PUBLISH_H
@@ -18,9 +18,6 @@ struct publish {
 	struct lane_store *store; /* borrowed, as all pointers here */
 	const struct lane_turn *turn;
 	struct admit *admit;
-	/* The op waits for no earlier op any more. */
-	void (*may_start)(struct op *op, void *arg);
-	void *arg;
 	struct channel *first_ended; /* channels with ended ops */
 	struct list to_wake;	     /* clients with channels whose threads may sleep */
 	uint32_t n_to_wake;	     /* number of these channels */
@@ -28,8 +25,9 @@ struct publish {
 
 /* Writes the completion.  The op must have nothing in flight and nothing left to start. */
 void publish_end(struct publish *publish, struct op *op);
-/* Returns 0 if no op had ended, and no client is left to be woken. */
-int publish_run(struct publish *publish);
+/* Adds the ops to may_start that waited for those that had ended, and wait for no other.  Returns 0 if no op had
+   ended, and no client is left to be woken. */
+int publish_run(struct publish *publish, struct list *may_start);
 /* Reports that all ops of a batch have ended. */
 void publish_batch(struct batch *batch);
 

@@ -38,9 +38,9 @@ static void resume(struct mode_lock_waiter *waiter, void *arg)
 	ready_update(arg, op->channel);
 }
 
-static void turn_mode_lock(struct ready *ready, struct store_inode *inode)
+static void switch_mode_lock(struct ready *ready, struct store_inode *inode)
 {
-	mode_lock_turn(&inode->mode_lock, ready->turn->now_nsec, resume, ready);
+	mode_lock_switch(&inode->mode_lock, ready->turn->now_nsec, resume, ready);
 }
 
 void ready_unreserve(struct ready *ready, struct op *op)
@@ -48,7 +48,7 @@ void ready_unreserve(struct ready *ready, struct op *op)
 	if (!op->waiter.is_reserved)
 		return;
 	mode_lock_unreserve(&op->file->inode->mode_lock, &op->waiter);
-	turn_mode_lock(ready, op->file->inode);
+	switch_mode_lock(ready, op->file->inode);
 }
 
 bool ready_has_lock(const struct ready *ready, const struct op *op)
@@ -79,7 +79,7 @@ void ready_unlock(struct ready *ready, struct op *op)
 	if (!has_mode_lock(op))
 		return;
 	mode_lock_end(&op->file->inode->mode_lock);
-	turn_mode_lock(ready, op->file->inode);
+	switch_mode_lock(ready, op->file->inode);
 }
 
 /* ---- waiting outside ---- */

@@ -6,15 +6,15 @@
 
 /*
  * Deficit round robin, twice: a class has a ring of clients with something to do (struct
- * sched_turn), a turn a ring of queues.  The head of each ring has the turn.  When its turn
- * begins it gets its quantum; while its deficit is positive it may start a block, which may be
- * larger than what is left: the debt is paid in later turns.
+ * sched_flow), a flow a ring of queues.  The head of each ring is served.  When it becomes the
+ * head it gets its quantum; while its deficit is positive it may start a block, which may be
+ * larger than what is left: the debt is paid in later rounds.
  *
  * A client's quantum is that of its heaviest queue there, so that opening more handles gains
  * nothing.
  *
- * A turn without queues that is away stands in the ring like the others, is passed over with its
- * quantum, and leaves the ring when its turn comes and the client has been gone for too long.
+ * A flow without queues that is away stands in the ring like the others, is passed over with its
+ * quantum, and leaves the ring when it is the head and the client has been gone for too long.
  */
 
 #define RING_INSERT_BEFORE(head, item)                        \
@@ -51,7 +51,7 @@ void sched_client_init(struct sched_client *client)
 {
 	memset(client, 0, sizeof(*client));
 	for (unsigned i = 0; i < N_SCHED_CLASSES; i++)
-		client->turns[i].client = client;
+		client->flows[i].client = client;
 }
 
 void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
@@ -68,117 +68,117 @@ static int64_t quantum(uint32_t weight)
 	return (int64_t)SCHED_QUANTUM_BYTES * weight;
 }
 
-static int64_t turn_quantum(const struct sched_turn *turn)
+static int64_t flow_quantum(const struct sched_flow *flow)
 {
-	const struct sched_queue *queue = turn->queues;
+	const struct sched_queue *queue = flow->queues;
 	uint32_t weight = 0;
 
 	do {
 		if (queue->weight > weight)
 			weight = queue->weight;
 		queue = queue->next;
-	} while (queue != turn->queues);
+	} while (queue != flow->queues);
 	return quantum(weight);
 }
 
-static int64_t credit(const struct sched_turn *turn)
+static int64_t credit(const struct sched_flow *flow)
 {
-	return turn->deficit_bytes > 0 ? turn->deficit_bytes : 0;
+	return flow->deficit_bytes > 0 ? flow->deficit_bytes : 0;
 }
 
-static void turn_enter(struct sched *sched, unsigned c, struct sched_turn *turn)
+static void flow_enter(struct sched *sched, unsigned c, struct sched_flow *flow)
 {
 	sched->n_active[c]++;
-	turn->stay_bytes = 0;
-	if (!turn->is_away) {
-		RING_INSERT_BEFORE(sched->turns[c], turn);
+	flow->stay_bytes = 0;
+	if (!flow->is_away) {
+		RING_INSERT_BEFORE(sched->flows[c], flow);
 		return;
 	}
-	turn->is_away = false;
-	sched->owed_bytes[c] -= credit(turn);
-	if (turn->deficit_bytes <= 0)
+	flow->is_away = false;
+	sched->owed_bytes[c] -= credit(flow);
+	if (flow->deficit_bytes <= 0)
 		return;
-	/* Its turn has passed while it was away: it is next, and all others keep their order. */
-	RING_REMOVE(sched->turns[c], turn);
-	RING_INSERT_BEFORE(sched->turns[c], turn);
-	sched->turns[c] = turn;
-	turn->is_charged = true;
+	/* It was passed over while it was away: it is next, and all others keep their order. */
+	RING_REMOVE(sched->flows[c], flow);
+	RING_INSERT_BEFORE(sched->flows[c], flow);
+	sched->flows[c] = flow;
+	flow->is_charged = true;
 }
 
 /* A debt is kept; credit is not saved up by being idle. */
-static void turn_drop(struct sched *sched, unsigned c, struct sched_turn *turn)
+static void flow_drop(struct sched *sched, unsigned c, struct sched_flow *flow)
 {
-	if (sched->turns[c] == turn)
-		turn->is_charged = false;
-	RING_REMOVE(sched->turns[c], turn);
-	if (turn->is_away)
-		sched->owed_bytes[c] -= credit(turn);
-	turn->is_away = false;
-	if (turn->deficit_bytes > 0)
-		turn->deficit_bytes = 0;
+	if (sched->flows[c] == flow)
+		flow->is_charged = false;
+	RING_REMOVE(sched->flows[c], flow);
+	if (flow->is_away)
+		sched->owed_bytes[c] -= credit(flow);
+	flow->is_away = false;
+	if (flow->deficit_bytes > 0)
+		flow->deficit_bytes = 0;
 }
 
 /* It may have at most so much, to have it when it is back. */
-static void turn_credit(struct sched *sched, unsigned c, struct sched_turn *turn, int64_t bytes)
+static void flow_credit(struct sched *sched, unsigned c, struct sched_flow *flow, int64_t bytes)
 {
-	int64_t before = credit(turn);
+	int64_t before = credit(flow);
 
-	turn->deficit_bytes += bytes;
-	if (turn->deficit_bytes > turn->owed_max)
-		turn->deficit_bytes = turn->owed_max;
-	sched->owed_bytes[c] += credit(turn) - before;
+	flow->deficit_bytes += bytes;
+	if (flow->deficit_bytes > flow->owed_max)
+		flow->deficit_bytes = flow->owed_max;
+	sched->owed_bytes[c] += credit(flow) - before;
 }
 
-static void turn_go_away(struct sched *sched, unsigned c, struct sched_turn *turn,
+static void flow_go_away(struct sched *sched, unsigned c, struct sched_flow *flow,
 			 int64_t quantum_bytes)
 {
-	turn->is_away = true;
-	turn->is_charged = false;
-	if (sched->turns[c] == turn)
-		sched->turns[c] = turn->next;
-	turn->quantum_bytes = quantum_bytes;
-	turn->owed_max = turn->stay_bytes < SCHED_OWED_MAX ? turn->stay_bytes : SCHED_OWED_MAX;
-	sched->owed_bytes[c] += credit(turn);
-	turn_credit(sched, c, turn, 0);
+	flow->is_away = true;
+	flow->is_charged = false;
+	if (sched->flows[c] == flow)
+		sched->flows[c] = flow->next;
+	flow->quantum_bytes = quantum_bytes;
+	flow->owed_max = flow->stay_bytes < SCHED_OWED_MAX ? flow->stay_bytes : SCHED_OWED_MAX;
+	sched->owed_bytes[c] += credit(flow);
+	flow_credit(sched, c, flow, 0);
 }
 
 void sched_client_gone(struct sched *sched, struct sched_client *client)
 {
 	for (unsigned c = 0; c < N_SCHED_CLASSES; c++)
-		if (client->turns[c].is_away)
-			turn_drop(sched, c, &client->turns[c]);
+		if (client->flows[c].is_away)
+			flow_drop(sched, c, &client->flows[c]);
 }
 
 void sched_add(struct sched *sched, struct sched_queue *queue)
 {
-	struct sched_turn *turn = &queue->client->turns[queue->io_class];
+	struct sched_flow *flow = &queue->client->flows[queue->io_class];
 
 	if (queue->is_active)
 		return;
 	queue->is_active = true;
-	if (!turn->queues)
-		turn_enter(sched, queue->io_class, turn);
-	RING_INSERT_BEFORE(turn->queues, queue);
+	if (!flow->queues)
+		flow_enter(sched, queue->io_class, flow);
+	RING_INSERT_BEFORE(flow->queues, queue);
 }
 
 static void leave(struct sched *sched, struct sched_queue *queue, bool may_return)
 {
-	struct sched_turn *turn = &queue->client->turns[queue->io_class];
+	struct sched_flow *flow = &queue->client->flows[queue->io_class];
 
 	assert(queue->is_active);
 	queue->is_active = false;
-	if (turn->queues == queue)
-		queue->is_charged = false; /* a new turn, when it comes back */
-	RING_REMOVE(turn->queues, queue);
+	if (flow->queues == queue)
+		queue->is_charged = false; /* it gets a quantum when it comes back */
+	RING_REMOVE(flow->queues, queue);
 	if (queue->deficit_bytes > 0)
 		queue->deficit_bytes = 0;
-	if (turn->queues)
+	if (flow->queues)
 		return;
 	sched->n_active[queue->io_class]--;
 	if (may_return)
-		turn_go_away(sched, queue->io_class, turn, quantum(queue->weight));
+		flow_go_away(sched, queue->io_class, flow, quantum(queue->weight));
 	else
-		turn_drop(sched, queue->io_class, turn);
+		flow_drop(sched, queue->io_class, flow);
 }
 
 void sched_remove(struct sched *sched, struct sched_queue *queue)
@@ -224,7 +224,7 @@ static bool has_credit(struct sched_share *share, uint64_t now_nsec)
 	return share->bytes > 0;
 }
 
-/* The class whose turn it is, or N_SCHED_CLASSES. */
+/* The class that is served now, or N_SCHED_CLASSES. */
 static unsigned next_class(struct sched *sched, uint64_t now_nsec)
 {
 	unsigned first = N_SCHED_CLASSES;
@@ -254,9 +254,9 @@ uint64_t sched_until_nsec(const struct sched *sched)
 	return credit < quiet ? credit : quiet;
 }
 
-static bool is_gone(const struct sched_turn *turn, uint64_t now_nsec)
+static bool is_gone(const struct sched_flow *flow, uint64_t now_nsec)
 {
-	const struct sched_client *client = turn->client;
+	const struct sched_client *client = flow->client;
 
 	/* A call that hangs, of a GPU's driver for example, must not reserve room forever. */
 	if (client->blocks_in_flight)
@@ -264,43 +264,43 @@ static bool is_gone(const struct sched_turn *turn, uint64_t now_nsec)
 	return now_nsec - client->done_nsec >= SCHED_AWAY_NSEC;
 }
 
-/* The class's turn that has it now: one with something to do, of which there is at least one. */
-static struct sched_turn *next_turn(struct sched *sched, unsigned c, uint64_t now_nsec)
+/* The class's flow that is served now: one with something to do, of which there is at least one. */
+static struct sched_flow *next_flow(struct sched *sched, unsigned c, uint64_t now_nsec)
 {
 	/* Each step gives a quantum, so a debt of one block of 64 MiB at weight 1 is paid in 256
 	   rounds at most. */
 	for (;;) {
-		struct sched_turn *turn = sched->turns[c];
+		struct sched_flow *flow = sched->flows[c];
 
-		if (turn->is_away && is_gone(turn, now_nsec)) {
-			turn_drop(sched, c, turn); /* the next has its turn by that */
+		if (flow->is_away && is_gone(flow, now_nsec)) {
+			flow_drop(sched, c, flow); /* the next one is the head by that */
 			continue;
 		}
-		if (turn->is_away) {
-			turn_credit(sched, c, turn, turn->quantum_bytes);
+		if (flow->is_away) {
+			flow_credit(sched, c, flow, flow->quantum_bytes);
 		} else {
-			if (!turn->is_charged) {
-				turn->is_charged = true;
-				turn->deficit_bytes += turn_quantum(turn);
+			if (!flow->is_charged) {
+				flow->is_charged = true;
+				flow->deficit_bytes += flow_quantum(flow);
 			}
-			if (turn->deficit_bytes > 0)
-				return turn;
-			turn->is_charged = false;
+			if (flow->deficit_bytes > 0)
+				return flow;
+			flow->is_charged = false;
 		}
-		sched->turns[c] = turn->next;
+		sched->flows[c] = flow->next;
 	}
 }
 
 struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec)
 {
 	const unsigned c = next_class(sched, now_nsec);
-	struct sched_turn *turn;
+	struct sched_flow *flow;
 
 	if (c == N_SCHED_CLASSES)
 		return NULL;
-	turn = next_turn(sched, c, now_nsec);
+	flow = next_flow(sched, c, now_nsec);
 	for (;;) {
-		struct sched_queue *queue = turn->queues;
+		struct sched_queue *queue = flow->queues;
 
 		if (!queue->is_charged) {
 			queue->is_charged = true;
@@ -309,31 +309,44 @@ struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec)
 		if (queue->deficit_bytes > 0)
 			return queue;
 		queue->is_charged = false;
-		turn->queues = queue->next;
+		flow->queues = queue->next;
 	}
 }
 
-struct sched_queue *sched_find(struct sched *sched, uint64_t now_nsec,
-			       bool (*may)(const struct sched_queue *queue, void *arg), void *arg)
+/* The first flow of the next class that may start blocks; NULL: there is none. */
+static struct sched_flow *walk_class(struct sched *sched, struct sched_walk *walk,
+				     uint64_t now_nsec)
 {
-	for (unsigned c = 0; c < N_SCHED_CLASSES; c++) {
-		struct sched_turn *turn = sched->turns[c];
+	while (walk->n_classes < N_SCHED_CLASSES) {
+		const unsigned c = walk->n_classes++;
 
-		if (!sched->n_active[c] || (sched_is_throttled(sched, c, now_nsec) &&
-					    !has_credit(&sched->shares[c], now_nsec)))
-			continue;
-		do {
-			struct sched_queue *queue = turn->queues;
-
-			while (queue) {
-				if (may(queue, arg))
-					return queue;
-				queue = queue->next != turn->queues ? queue->next : NULL;
-			}
-			turn = turn->next;
-		} while (turn != sched->turns[c]);
+		if (sched->n_active[c] && (!sched_is_throttled(sched, c, now_nsec) ||
+					   has_credit(&sched->shares[c], now_nsec)))
+			return sched->flows[c];
 	}
 	return NULL;
+}
+
+struct sched_queue *sched_walk_next(struct sched *sched, struct sched_walk *walk, uint64_t now_nsec)
+{
+	if (walk->queue) {
+		walk->queue = walk->queue->next;
+		if (walk->queue == walk->flow->queues)
+			walk->queue = NULL;
+	}
+	while (!walk->queue) { /* a flow that is away has none */
+		if (walk->flow) {
+			walk->flow = walk->flow->next;
+			if (walk->flow == sched->flows[walk->n_classes - 1])
+				walk->flow = NULL;
+		}
+		if (!walk->flow)
+			walk->flow = walk_class(sched, walk, now_nsec);
+		if (!walk->flow)
+			return NULL;
+		walk->queue = walk->flow->queues;
+	}
+	return walk->queue;
 }
 
 uint64_t sched_owed_bytes(const struct sched *sched, const struct sched_queue *queue)
@@ -350,11 +363,11 @@ static void owe(int64_t *deficit_bytes, uint64_t bytes)
 
 void sched_charge(struct sched *sched, struct sched_queue *queue, uint64_t bytes, uint64_t now_nsec)
 {
-	struct sched_turn *turn = &queue->client->turns[queue->io_class];
+	struct sched_flow *flow = &queue->client->flows[queue->io_class];
 
 	owe(&queue->deficit_bytes, bytes);
-	owe(&turn->deficit_bytes, bytes);
-	turn->stay_bytes += (int64_t)bytes;
+	owe(&flow->deficit_bytes, bytes);
+	flow->stay_bytes += (int64_t)bytes;
 	queue->client->started_nsec = now_nsec;
 	if (sched_is_throttled(sched, queue->io_class, now_nsec))
 		owe(&sched->shares[queue->io_class].bytes, bytes);

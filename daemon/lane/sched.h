@@ -1,5 +1,5 @@
 /*
- * The scheduler of a store decides which channel's turn it is.  It knows queues (one per channel), not
+ * The scheduler of a store decides which channel is served next.  It knows queues (one per channel), not
  * ops.
  *
  * Classes are served in order.  Within a class it is deficit round robin by bytes: over clients, then
@@ -12,12 +12,12 @@
  * so that a program with one op open seldom finds a block of it at the device.
  *
  * A client with one op open has no block to start while its last block is in flight, and until it
- * submits the next op.  In that time it is "away": it keeps its place and gets its quantum when its
- * turn comes, at most as many bytes as it used before.  When it is back, it is next.  The others
+ * submits the next op.  In that time it is "away": it keeps its place and gets its quantum when it
+ * is the head, at most as many bytes as it used before.  When it is back, it is next.  The others
  * should not fill the device with these owed bytes (sched_owed_bytes()), or the client would wait
  * behind them each time.
  *
- * Home lane only.
+ * Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_SCHED_H
 #define DSAIO_DAEMON_LANE_SCHED_H
@@ -42,7 +42,7 @@ enum sched_class { SCHED_DEMAND, SCHED_NORMAL, SCHED_BACKGROUND, N_SCHED_CLASSES
 /* A higher class is active for so long after its last block or op.  It is also while it has an op open, unless
    that hangs (WINDOW_HUNG_NSEC). */
 #define SCHED_ACTIVE_NSEC 30000000u
-/* The largest block, and the largest debt.  Else a client with blocks out of turn could get a debt that
+/* The largest block, and the largest debt.  Else a client with blocks out of order could get a debt that
    takes minutes to pay. */
 #define SCHED_DEBT_MAX (INT64_C(64) << 20)
 #define SCHED_WEIGHT_MAX 16u
@@ -56,20 +56,20 @@ enum sched_class { SCHED_DEMAND, SCHED_NORMAL, SCHED_BACKGROUND, N_SCHED_CLASSES
 struct sched_queue;
 
 /* A client's share in one class. */
-struct sched_turn {
-	struct sched_turn *next, *prev; /* in the class's ring of clients that are active or away */
+struct sched_flow {
+	struct sched_flow *next, *prev; /* in the class's ring of clients that are active or away */
 	struct sched_queue *queues;	/* ring of its queues with a block to start; NULL: none */
 	int64_t deficit_bytes;
 	int64_t stay_bytes;    /* started since it was last inactive or away */
 	int64_t owed_max;      /* away: the deficit it may have */
 	int64_t quantum_bytes; /* away: as it was */
 	struct sched_client *client;
-	bool is_charged; /* the turn has had its quantum */
+	bool is_charged; /* it has had its quantum as the head */
 	bool is_away;
 };
 
 struct sched_client {
-	struct sched_turn turns[N_SCHED_CLASSES];
+	struct sched_flow flows[N_SCHED_CLASSES];
 	uint64_t started_nsec; /* when its last block started */
 	/* Maintained by the lane, which has no other struct for a client.  The scheduler reads only
 	   blocks_in_flight and done_nsec. */
@@ -100,8 +100,8 @@ struct sched_share {
 };
 
 struct sched {
-	struct sched_turn *turns[N_SCHED_CLASSES]; /* ring; the present turn */
-	uint32_t n_active[N_SCHED_CLASSES];	   /* turns with a block to start */
+	struct sched_flow *flows[N_SCHED_CLASSES]; /* ring; its head is served */
+	uint32_t n_active[N_SCHED_CLASSES];	   /* flows with a block to start */
 	int64_t owed_bytes[N_SCHED_CLASSES];	   /* to those that are away */
 	struct sched_share shares[N_SCHED_CLASSES];
 	/* Maintained by admission: open ops, and the last op or end of a block. */
@@ -126,15 +126,22 @@ void sched_set_aside(struct sched *sched, struct sched_queue *queue);
 
 /* Whether the class may start no more than its share. */
 bool sched_is_throttled(const struct sched *sched, enum sched_class io_class, uint64_t now_nsec);
-/* The queue whose turn it is, or NULL.  The caller starts its head block and calls sched_charge(), or
+/* The queue that is served next, or NULL.  The caller starts its head block and calls sched_charge(), or
    calls sched_remove(), or does not ask again until something changes. */
 struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec);
 /* After sched_next() returned NULL: when to ask again although nothing changes; 0: never. */
 uint64_t sched_until_nsec(const struct sched *sched);
-/* The first queue, in the order of turns, for which may() is true: for a block that need not
-   wait for its turn.  A throttled class has credit, or is left out. */
-struct sched_queue *sched_find(struct sched *sched, uint64_t now_nsec,
-			       bool (*may)(const struct sched_queue *queue, void *arg), void *arg);
+/*
+ * All queues in the order of service, for a block that need not wait until its queue is served.  A throttled class
+ * has credit, or is left out.  Begins with zeroes; NULL ends it.  Nothing changes meanwhile.
+ */
+struct sched_walk {
+	unsigned n_classes; /* seen */
+	struct sched_flow *flow;
+	struct sched_queue *queue;
+};
+struct sched_queue *sched_walk_next(struct sched *sched, struct sched_walk *walk,
+				    uint64_t now_nsec);
 /* The bytes owed to clients of the queue's class that are away. */
 uint64_t sched_owed_bytes(const struct sched *sched, const struct sched_queue *queue);
 /* A block of so many bytes of that queue was started. */

@@ -3,20 +3,20 @@
  * short ones, and adds their results to their op.
  *
  *     transfer_start.h   the next block of an op starts, or the op waits outside of its channel
- *     in_flight.h        the counts that a block is part of, and its mode lock
+ *     block.h            the states of a block, and what it is charged with in each
  *     transfer_end.h     a block is back: it is continued, goes to the workers, or ends
  *
- * Blocks go to the home lane's own engine, or through a queue to a side lane.  A lane must not block, so
- * blocks that may block go to the engine `threads`, to the workers of their user.  Blocks that the kernel
- * returned because they would block (RWF_NOWAIT) do so too.  One exception: in a user's own daemon,
- * blocks of a client that is alone on the store may wait.
+ * Blocks go to the lane's own engine.  A lane must not block, so blocks that may block go to the engine
+ * `threads`, to the workers of their user.  Blocks that the kernel returned because they would block
+ * (RWF_NOWAIT) do so too.  One exception: in a user's own daemon, blocks of a client that is alone on the
+ * store may wait.
  *
  * A block for workers starts only if a worker begins with it.  Until then its op waits outside of the
  * channel and holds no mode lock, because the user's other calls may hang and must not delay other
  * users.
  *
  * Such a block counts in its op and in the depth of its channel, but not in the engine's depth, and in the
- * store's window only if it is of GPU memory, whose bytes are at the device (in_flight.h).  Worker threads
+ * store's window only if it is of GPU memory, whose bytes are at the device (block.h).  Worker threads
  * are the engine on a store where io_submit itself does the work (probe.h), and for files without
  * RWF_NOWAIT while another client would have to wait.  Then all blocks go to workers.  No window limits
  * these, because a hung file would fill it for all clients.  Only the depth of each channel does.
@@ -24,20 +24,22 @@
  * A worker extends a file before direct writes behind its end (extend.h).  A short write goes to a
  * worker instead, and extends the file itself.
  *
- * Home lane only.
+ * Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_TRANSFER_H
 #define DSAIO_DAEMON_LANE_TRANSFER_H
 
 #include "daemon/base/log.h"
 #include "daemon/base/stall.h"
-#include "daemon/lane/blocks.h"
-#include "daemon/lane/engine_queue.h"
+#include "daemon/engine/engine.h"
+#include "daemon/lane/block.h"
 #include "daemon/lane/next_block.h"
 #include "daemon/lane/publish.h"
 #include "daemon/lane/ready.h"
-#include "daemon/lane/side_lane.h"
 #include "daemon/object/unaligned.h"
+
+/* Blocks handled by one call of an engine: bounds the arrays, not the depth. */
+#define TRANSFER_BATCH 128
 
 /* The lane sets the pointers before transfer_init(); the others start as zeroes. */
 struct transfer {
@@ -46,40 +48,36 @@ struct transfer {
 	struct admit *admit;
 	struct ready *ready;
 	struct publish *publish;
-	struct engine_queue *engine;
+	struct engine *engine; /* the lane's own */
 	struct engine *threads;
 	struct log_limit *log_limit;
 	struct stall_table stalls; /* of clients' memory on this store */
 
-	struct transfer_side {
-		struct side_lane *side;
-		uint32_t depth, n_given; /* blocks that it takes, and has */
-		struct lane_doorbell doorbell;
-	} sides[STORE_LANES_MAX];
-	uint32_t n_sides;
-	struct blocks blocks;
+	struct block_pool blocks; /* for the engine: as many as it holds */
 	struct bounces bounces;
-	struct list windowed_at_workers; /* struct worker_block, by age */
-	struct next_block next;		 /* the last that admission looked at */
+	struct list windowed_at_workers; /* struct lane_block, by age */
 	uint64_t until_nsec;		 /* when a block may start that may not now; 0: not known */
 	uint64_t published_window_bytes;
 	uint64_t blocks_timed_nsec; /* the store's blocks_nsec is of then */
+
+	/* For the engine: new ones, in their order, and those that are back from it and to be continued. */
+	struct block *waiting[TRANSFER_BATCH], *again;
+	int n_waiting;
+	uint32_t n_again;
 };
 
 int transfer_init(struct transfer *transfer);	 /* 0, -errno */
 void transfer_deinit(struct transfer *transfer); /* zeroes are fine */
 
-/* Main thread: sets blocks aside for a further side lane, number index from 1.  0 or -ENOMEM. */
-int transfer_prepare_side(struct transfer *transfer, uint32_t index);
-/* The home lane: the next side lane may be given blocks. */
-void transfer_add_side(struct transfer *transfer, struct side_lane *side, uint32_t depth,
-		       const struct lane_doorbell *doorbell);
-
 /* Before the first op of the channel. */
 void transfer_add_channel(struct transfer *transfer, struct channel *channel);
 /* A closing channel with no op open.  False: a message about it is on its way; try again later. */
 bool transfer_remove_channel(struct channel *channel);
-/* Starts nothing more of the op; it ends now, or when its blocks are back. */
-void transfer_cancel(struct transfer *transfer, struct op *op, int error);
+
+/* Blocks wait, and nothing wakes the lane when there is room for them. */
+static inline bool transfer_has_waiting(const struct transfer *transfer)
+{
+	return transfer->n_waiting || transfer->n_again;
+}
 
 #endif

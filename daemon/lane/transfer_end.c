@@ -1,7 +1,6 @@
 #include "daemon/lane/transfer_end.h"
 
 #include "daemon/base/stall.h"
-#include "daemon/lane/in_flight.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 
@@ -31,12 +30,12 @@ static void note_stall(struct transfer *transfer, const struct op *op)
 }
 
 /* Whether the block goes to a bounce page, from which the lane copies. */
-static bool is_on_page(const struct transfer *transfer, const struct block *block)
+static bool is_on_page(const struct block *block)
 {
-	return block->region == &transfer->bounces.region;
+	return lane_block_of((struct block *)(uintptr_t)block)->charges & CHARGE_PAGE;
 }
 
-/* The block becomes the part of its op's range that its bounce page is for, and gives the page back. */
+/* The block becomes the part of its op's range that its bounce page is for. */
 static void leave_page(struct transfer *transfer, struct block *block, bool must_copy)
 {
 	const struct block cover = *block;
@@ -56,8 +55,6 @@ static void leave_page(struct transfer *transfer, struct block *block, bool must
 		if (stall_end(since_nsec, block->result < 0))
 			note_stall(transfer, op);
 	}
-	bounce_give(&transfer->bounces, cover.region_off - cover.before);
-	admit_give_page(transfer->admit, &op->channel->admit);
 }
 
 /* ---- the end of a block ---- */
@@ -85,7 +82,47 @@ static void settle(struct transfer *transfer, struct block *block)
 	op_stop_at(op, block_start(block) - op->off + block->best, error);
 }
 
-/* The same for a step of an extension: all ops of the file that wait may look again. */
+/* Ends the blocks of the op that the kernel returned and that no worker has begun. */
+static void drop_returned(struct transfer *transfer, struct op *op, int error)
+{
+	struct block *block;
+
+	while ((block = op_returned(op))) {
+		block->result = -error;
+		settle(transfer, block);
+		block_move(transfer, lane_block_of(block), BLOCK_FREE);
+	}
+}
+
+void transfer_cancel(struct transfer *transfer, struct op *op, int error)
+{
+	switch ((enum op_state)op->state) {
+	case OP_FREE:
+	case OP_ENDED:
+	case N_OP_STATES:
+		return;
+	case OP_WAITS_ORDER:
+		order_cancel(&op->channel->order, op_number(op));
+		op_stop_at(op, 0, error);
+		publish_end(transfer->publish, op);
+		return;
+	case OP_READY:
+	case OP_DEFERRED:
+		next_block_stop(op, error);
+		op->cancel_error = (uint8_t)error;
+		ready_end(transfer->ready, op);
+		if (op->has_returned)
+			drop_returned(transfer, op, error);
+		else if (!op->n_in_flight)
+			publish_end(transfer->publish, op);
+		return;
+	case OP_RUNNING:
+		op->cancel_error = (uint8_t)error; /* all of it is in flight: awaited */
+		return;
+	}
+}
+
+/* The result of a step of an extension reaches its op: all ops of the file that wait may look again. */
 static void settle_step(struct transfer *transfer, struct block *block)
 {
 	struct op *op = block->op;
@@ -98,151 +135,104 @@ static void settle_step(struct transfer *transfer, struct block *block)
 		error = 0;
 	} else if (!error) {
 		extension_note(extension, &extension->step);
-		op_rare(op)->n_extended = extension->step.n_extended;
+		op_rare(op)->extended = extension->step.extended;
 	}
 	ready_resume(transfer->ready, &extension->waiting);
 	if (error && op->state == OP_READY) /* else it was cancelled meanwhile */
 		transfer_cancel(transfer, op, error);
 }
 
-static void give_back(struct transfer *transfer, struct block *block)
-{
-	if (block->is_for_workers)
-		worker_block_give(&block->op->channel->worker_blocks, block);
-	else
-		block_give(&transfer->blocks, block);
-}
-
 /*
  * Is its latency the device's?  The end of a file and holes are read without a request to it.  A block that
  * is done in the turn after its start was such a read, or took less than a turn can measure.
  */
-static bool is_of_device(const struct transfer *transfer, const struct block *block)
+static bool is_of_device(const struct transfer *transfer, struct block *block)
 {
-	return block->is_in_window && block->result == (int64_t)block->bytes &&
+	return lane_block_of(block)->charges & CHARGE_WINDOW &&
+	       block->result == (int64_t)block->bytes &&
 	       block->started_nsec != transfer->turn->before_nsec;
 }
 
 /* Before the block leaves its engine. */
-static void note_done(struct transfer *transfer, const struct block *block)
+static void note_done(struct transfer *transfer, struct block *block)
 {
 	if (is_of_device(transfer, block))
-		admit_note_done(transfer->admit, in_flight_kind(block), block->bytes,
+		admit_note_done(transfer->admit, block_window_kind(block), block->bytes,
 				transfer->turn->now_nsec - block->started_nsec,
 				transfer->turn->now_nsec);
 }
 
-static void end_at_engine(struct transfer *transfer, struct block *block)
-{
-	note_done(transfer, block);
-	if (is_on_page(transfer, block))
-		leave_page(transfer, block, true);
-	settle(transfer, block);
-	in_flight_leave(transfer, block);
-	in_flight_end(transfer, block);
-	give_back(transfer, block);
-}
-
 static void end_at_workers(struct transfer *transfer, struct block *block)
 {
-	struct channel *channel = block->op->channel;
+	const bool is_step = block->operation == BLOCK_EXTEND;
 
-	channel->n_at_workers--;
-	channel->n_deep_at_workers -=
-		container_of(block, struct worker_block, block)->work.may_exceed_max;
-	if (block->operation == BLOCK_EXTEND) {
-		in_flight_end_op(transfer, block->op);
-		settle_step(transfer, block);
-	} else {
+	if (!is_step) {
 		note_done(transfer, block);
 		settle(transfer, block);
-		in_flight_leave(transfer, block);
-		in_flight_end(transfer, block);
 	}
-	give_back(transfer, block);
-	ready_resume(transfer->ready, &channel->worker_waiters);
+	block_move(transfer, lane_block_of(block), BLOCK_FREE);
+	if (is_step)
+		settle_step(transfer, block); /* its op may end now: it counts it no more */
 }
 
 /* ---- blocks that the kernel returned ---- */
 
-void transfer_drop_returned(struct transfer *transfer, struct op *op, int error)
-{
-	struct block *block;
-
-	while ((block = op_returned(op))) {
-		op_set_returned(op, block->next);
-		op->channel->n_returned--;
-		block->result = -error;
-		settle(transfer, block);
-		in_flight_end(transfer, block);
-		give_back(transfer, block);
-	}
-}
-
-/* The kernel would have had to wait: a worker may.  Until one begins, the mode lock is given back. */
+/* The kernel would have had to wait: a worker may.  Until one begins, the mode lock is released. */
 static void hand_over(struct transfer *transfer, struct block *block)
 {
 	struct op *op = block->op;
-	struct block *returned = worker_block_take(&op->channel->worker_blocks);
+	struct lane_block *returned = block_take(&op->channel->worker_blocks);
+	struct block *request = &returned->at_worker.block;
 
 	if (block->result == -EOPNOTSUPP)
 		op->file->no_nowait = true;
-	in_flight_leave(transfer, block);
-	*returned = *block;
-	returned->is_for_workers = true;
-	returned->is_nowait = false;
-	returned->n_retries = 0;
-	if (is_on_page(transfer, block)) {
-		leave_page(transfer, returned, false);
-		returned->is_bounced = true;
+	block_pass_on(transfer, lane_block_of(block), returned);
+	request->is_nowait = false;
+	request->n_retries = 0;
+	if (is_on_page(request)) {
+		leave_page(transfer, request, false);
+		request->is_bounced = true;
 	}
-	give_back(transfer, block);
-	returned->next = op_returned(op);
-	op_set_returned(op, returned);
-	op->channel->n_returned++;
+	block_move(transfer, returned, BLOCK_RETURNED);
 	if (op->cancel_error)
-		transfer_drop_returned(transfer, op, op->cancel_error);
+		drop_returned(transfer, op, op->cancel_error);
 	else
 		ready_again(transfer->ready, op);
 }
 
 /* ---- reap ---- */
 
-/* A block is back from an engine of the store's kind: all of it, or it goes there again. */
+/* A block is back from an engine of the store's kind: it ends, or a worker has to do it, or it goes there again. */
 static void block_back(struct transfer *transfer, struct block *block)
 {
-	struct transfer_side *side = block->lane ? &transfer->sides[block->lane - 1] : NULL;
-	const bool is_returned = block->is_nowait &&
-				 (block->result == -EAGAIN || block->result == -EOPNOTSUPP);
-
 	if (block->has_stalled)
 		note_stall(transfer, block->op);
 	block->has_stalled = false;
-	if (!is_returned && block_must_continue(block)) {
-		if (side) {
-			block_queue_push(&side->side->from_home, block);
-			lane_doorbell_ring(&side->doorbell);
-		} else {
-			engine_queue_add_again(transfer->engine, block);
-		}
+	if (block->is_nowait && (block->result == -EAGAIN || block->result == -EOPNOTSUPP)) {
+		hand_over(transfer, block);
 		return;
 	}
-	if (side)
-		side->n_given--;
-	if (is_returned)
-		hand_over(transfer, block);
-	else
-		end_at_engine(transfer, block);
+	if (block_must_continue(block)) {
+		block->next = transfer->again;
+		transfer->again = block;
+		transfer->n_again++;
+		return;
+	}
+	note_done(transfer, block);
+	if (is_on_page(block))
+		leave_page(transfer, block, true);
+	settle(transfer, block);
+	block_move(transfer, lane_block_of(block), BLOCK_FREE);
 }
 
 static int reap_workers(struct transfer *transfer)
 {
 	const struct engine_ops *ops = transfer->threads->ops;
-	struct block *blocks[ENGINE_QUEUE_BATCH];
+	struct block *blocks[TRANSFER_BATCH];
 	int n = 0, r;
 
 	while (ops->is_ready(transfer->threads)) {
-		r = ops->reap(transfer->threads, blocks, ENGINE_QUEUE_BATCH);
+		r = ops->reap(transfer->threads, blocks, TRANSFER_BATCH);
 		for (int i = 0; i < r; i++)
 			end_at_workers(transfer, blocks[i]);
 		n += r;
@@ -252,32 +242,23 @@ static int reap_workers(struct transfer *transfer)
 
 int transfer_reap(struct transfer *transfer)
 {
-	struct block *blocks[ENGINE_QUEUE_BATCH];
-	struct block *block;
+	struct engine *engine = transfer->engine;
+	struct block *blocks[TRANSFER_BATCH];
 	int n = reap_workers(transfer), r;
 
 	do {
-		r = engine_queue_reap(transfer->engine, blocks, ENGINE_QUEUE_BATCH);
+		r = engine->n_in_flight ? engine->ops->reap(engine, blocks, TRANSFER_BATCH) : 0;
 		for (int i = 0; i < r; i++)
 			block_back(transfer, blocks[i]);
 		n += r;
-	} while (r == ENGINE_QUEUE_BATCH);
-	for (uint32_t i = 0; i < transfer->n_sides; i++) {
-		while ((block = block_queue_pop(&transfer->sides[i].side->to_home))) {
-			block_back(transfer, block);
-			n++;
-		}
-	}
+	} while (r == TRANSFER_BATCH);
 	return n;
 }
 
 bool transfer_is_ready(const struct transfer *transfer)
 {
-	if (engine_queue_is_ready(transfer->engine) ||
-	    transfer->threads->ops->is_ready(transfer->threads))
-		return true;
-	for (uint32_t i = 0; i < transfer->n_sides; i++)
-		if (block_queue_has_any(&transfer->sides[i].side->to_home))
-			return true;
-	return false;
+	const struct engine *engine = transfer->engine, *threads = transfer->threads;
+
+	return (engine->n_in_flight && engine->ops->is_ready(engine)) ||
+	       threads->ops->is_ready(threads);
 }

@@ -5,7 +5,7 @@
  * would block becomes a block for workers, and waits for one without the mode lock.  All others end, and
  * their result reaches their op.
  *
- * Home lane only.
+ * Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_TRANSFER_END_H
 #define DSAIO_DAEMON_LANE_TRANSFER_END_H
@@ -14,8 +14,8 @@
 
 /* Takes blocks back that engines have done; returns how many. */
 int transfer_reap(struct transfer *transfer);
-/* Ends the blocks of the op that the kernel returned and that no worker has begun. */
-void transfer_drop_returned(struct transfer *transfer, struct op *op, int error);
+/* Starts nothing more of the op; it ends now, or when its blocks are back. */
+void transfer_cancel(struct transfer *transfer, struct op *op, int error);
 /* transfer_reap() would find something: the look before a sleep. */
 bool transfer_is_ready(const struct transfer *transfer);
 

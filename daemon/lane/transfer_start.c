@@ -1,8 +1,9 @@
 #include "daemon/lane/transfer_start.h"
 
-#include "daemon/lane/in_flight.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
+
+#include <string.h>
 
 /* Blocks of one channel at workers: half of a user's threads, so that a client whose calls hang does not
    block the user's other clients.  Where worker threads are the engine the limit is the profile's queue
@@ -18,6 +19,43 @@
    of the lane's. */
 #define STARTS_PER_TURN_SMALL 16
 #define SMALL_BYTES_PER_TURN (64u << 10)
+
+/* ---- the engine ---- */
+
+static bool is_full(const struct transfer *transfer)
+{
+	return transfer->n_waiting == TRANSFER_BATCH;
+}
+
+/* Blocks in flight, or to be handed to the engine, leave room for another. */
+static bool has_room(const struct transfer *transfer)
+{
+	const struct engine *engine = transfer->engine;
+
+	return !is_full(transfer) &&
+	       engine->n_in_flight + (uint32_t)transfer->n_waiting + transfer->n_again <
+		       engine->depth;
+}
+
+/* Gives the engine what waits.  Returns how many blocks it took. */
+static int submit(struct transfer *transfer)
+{
+	int n;
+
+	while (transfer->again && !is_full(transfer)) {
+		transfer->waiting[transfer->n_waiting++] = transfer->again;
+		transfer->again = transfer->again->next;
+		transfer->n_again--;
+	}
+	if (!transfer->n_waiting)
+		return 0;
+	n = transfer->engine->ops->submit(transfer->engine, transfer->waiting, transfer->n_waiting);
+	transfer->n_waiting -= n;
+	if (n && transfer->n_waiting)
+		memmove(transfer->waiting, transfer->waiting + n,
+			(size_t)transfer->n_waiting * sizeof(*transfer->waiting));
+	return n;
+}
 
 /* ---- workers ---- */
 
@@ -41,17 +79,18 @@ static void wait_for_worker(struct transfer *transfer, struct op *op)
 }
 
 /* False: no worker is free. */
-static bool submit_to_workers(struct transfer *transfer, struct block *block)
+static bool submit_to_workers(struct transfer *transfer, struct lane_block *block)
 {
-	struct channel *channel = block->op->channel;
-	struct worker_block *worker_block = container_of(block, struct worker_block, block);
+	struct worker_block *worker_block = &block->at_worker;
+	struct block *request = &worker_block->block;
 
-	worker_block->workers = &channel->workers;
-	worker_block->work.may_exceed_max = workers_are_engine(transfer->store, block->op);
-	if (transfer->threads->ops->submit(transfer->threads, &block, 1) < 1)
+	worker_block->workers = &request->op->channel->workers;
+	worker_block->work.may_exceed_max = workers_are_engine(transfer->store, request->op);
+	block->conditions = worker_block->work.may_exceed_max ? CHARGE_DEEP : 0;
+	if (transfer->threads->ops->submit(transfer->threads, &request, 1) < 1)
 		return false;
-	channel->n_at_workers++;
-	channel->n_deep_at_workers += worker_block->work.may_exceed_max;
+	/* It alone takes the block back, and not before that. */
+	block_move(transfer, block, BLOCK_AT_WORKER);
 	return true;
 }
 
@@ -65,11 +104,11 @@ static void end_if_over(struct transfer *transfer, struct op *op)
 }
 
 /* The block is with its engine: the next one of its op may follow. */
-static void note_started(struct transfer *transfer, struct block *block,
+static void note_started(struct transfer *transfer, const struct block *block,
 			 const struct next_block *next)
 {
-	in_flight_enter(transfer, block);
-	in_flight_begin(transfer, block);
+	admit_note_start(transfer->admit, &block->op->channel->admit, block->counted_bytes,
+			 transfer->turn->now_nsec);
 	next_block_step_over(next);
 	end_if_over(transfer, next->op);
 }
@@ -87,7 +126,6 @@ static struct block describe(const struct transfer *transfer, const struct next_
 			       .len = next->len,
 			       .bytes = next->len,
 			       .counted_bytes = next->len,
-			       .lane = (uint16_t)next->lane,
 			       .operation = (uint8_t)next->operation,
 			       .is_buffered = is_unaligned && next->operation == BLOCK_WRITE,
 			       .is_bounced = is_unaligned && next->operation == BLOCK_READ,
@@ -98,48 +136,51 @@ static struct block describe(const struct transfer *transfer, const struct next_
 static bool start_returned(struct transfer *transfer, const struct next_block *next)
 {
 	struct op *op = next->op;
-	struct block *after = next->returned->next;
 
-	if (!submit_to_workers(transfer, next->returned)) {
+	if (!submit_to_workers(transfer, lane_block_of(next->returned))) {
 		wait_for_worker(transfer, op);
 		return false;
 	}
-	op_set_returned(op, after);
-	op->channel->n_returned--;
-	in_flight_enter(transfer, next->returned);
 	admit_start_again(transfer->admit, &op->channel->admit, transfer->turn->now_nsec);
 	end_if_over(transfer, op);
 	return true;
+}
+
+static enum block_kind kind_at_workers(const struct transfer *transfer,
+				       const struct next_block *next, const struct block *request)
+{
+	if (engine_has_window(transfer->threads->ops, request->region))
+		return BLOCK_OF_GPU;
+	return next->workers_are_engine ? BLOCK_OF_WORKERS_ENGINE : BLOCK_OF_WORKERS;
 }
 
 /* False: no worker is free. */
 static bool start_at_workers(struct transfer *transfer, struct channel *channel,
 			     const struct next_block *next)
 {
-	struct block *block = worker_block_take(&channel->worker_blocks);
+	struct lane_block *block = block_take(&channel->worker_blocks);
+	const struct block request = describe(transfer, next);
 
-	*block = describe(transfer, next);
-	block->is_for_workers = true;
-	block->workers_are_engine = next->workers_are_engine;
-	/* The lane counts after that: it alone takes the block back, and not before. */
+	block_prepare(block, kind_at_workers(transfer, next, &request), &request);
 	if (!submit_to_workers(transfer, block)) {
-		worker_block_give(&channel->worker_blocks, block);
+		block_release(block);
 		wait_for_worker(transfer, next->op);
 		return false;
 	}
-	note_started(transfer, block, next);
+	note_started(transfer, &request, next);
 	return true;
 }
 
 /* The block becomes one of whole units, to a bounce page. */
-static void cover_units(struct transfer *transfer, struct block *block)
+static void cover_units(struct transfer *transfer, struct lane_block *lane_block)
 {
+	struct block *block = &lane_block->at_worker.block;
 	const struct unaligned_cover cover = unaligned_cover(
 		block->off, block->bytes, unaligned_unit(block->target->offset_align));
 
 	block->region = &transfer->bounces.region;
-	block->region_off = bounce_take(&transfer->bounces);
-	admit_take_page(transfer->admit, &block->op->channel->admit);
+	block->region_off = lane_block->page_off = bounce_take(&transfer->bounces);
+	lane_block->conditions = CHARGE_PAGE;
 	block->off = cover.off;
 	block->len = block->bytes = block->counted_bytes = (uint32_t)cover.len;
 }
@@ -147,31 +188,28 @@ static void cover_units(struct transfer *transfer, struct block *block)
 static void start_at_engine(struct transfer *transfer, struct channel *channel,
 			    const struct next_block *next)
 {
-	struct block *block = block_take(&transfer->blocks);
+	struct lane_block *block = block_take(&transfer->blocks);
+	struct block request = describe(transfer, next);
 
-	*block = describe(transfer, next);
-	block->is_single = channel->profile.single_submit;
-	block->is_nowait = next->is_nowait;
+	request.is_single = channel->profile.single_submit;
+	request.is_nowait = next->is_nowait;
+	block_prepare(block,
+		      engine_has_window(transfer->engine->ops, request.region)
+			      ? BLOCK_OF_ENGINE
+			      : BLOCK_OUTSIDE_WINDOW,
+		      &request);
 	if (next->is_bounce)
 		cover_units(transfer, block);
-	note_started(transfer, block, next);
-	if (next->lane) {
-		struct transfer_side *side = &transfer->sides[next->lane - 1];
-
-		side->n_given++;
-		block_queue_push(&side->side->from_home, block);
-		lane_doorbell_ring(&side->doorbell);
-	} else {
-		engine_queue_add(transfer->engine, block);
-	}
+	block_move(transfer, block, BLOCK_AT_ENGINE);
+	note_started(transfer, &block->at_worker.block, next);
+	transfer->waiting[transfer->n_waiting++] = &block->at_worker.block;
 }
 
 /* The head op of its channel waits for its file's extension; if none runs, its step is started. */
 static void extend(struct transfer *transfer, struct op *op)
 {
 	struct extension *extension = &op->file->extension;
-	struct channel *channel = op->channel;
-	struct block *block;
+	struct lane_block *block;
 
 	ready_unreserve(transfer->ready, op); /* it may take long */
 	if (extension->is_running) {
@@ -185,20 +223,19 @@ static void extend(struct transfer *transfer, struct op *op)
 	if (!ready_defer(transfer->ready, op, &extension->waiting))
 		return;
 	extension->step = next_block_extend_step(op);
-	block = worker_block_take(&channel->worker_blocks);
-	*block = (struct block){ .op = op,
-				 .target = &op->file->target,
-				 .step = &extension->step,
-				 .operation = BLOCK_EXTEND,
-				 .is_for_workers = true };
+	block = block_take(&op->channel->worker_blocks);
+	block_prepare(block, BLOCK_OF_EXTENSION,
+		      &(struct block){ .op = op,
+				       .target = &op->file->target,
+				       .step = &extension->step,
+				       .operation = BLOCK_EXTEND });
 	if (!submit_to_workers(transfer, block)) {
-		worker_block_give(&channel->worker_blocks, block);
+		block_release(block);
 		ready_resume(transfer->ready, &extension->waiting);
 		wait_for_worker(transfer, op);
 		return;
 	}
 	extension->is_running = true;
-	in_flight_begin_op(transfer, op);
 }
 
 /* ---- admission ---- */
@@ -221,15 +258,7 @@ static struct block_rules rules(const struct transfer *transfer, const struct ch
 				     .must_not_wait = must_not_wait(transfer),
 				     .max_bytes = whole < most ? whole : most,
 				     .cut_bytes = most,
-				     .is_throttled = most <= SCHED_SHARE_BYTES,
-				     .n_lanes = 1 + transfer->n_sides };
-}
-
-static bool lane_has_room(const struct transfer *transfer, uint32_t index)
-{
-	if (index)
-		return transfer->sides[index - 1].n_given < transfer->sides[index - 1].depth;
-	return engine_queue_has_room(transfer->engine);
+				     .is_throttled = most <= SCHED_SHARE_BYTES };
 }
 
 static enum next_needs needs(const struct transfer *transfer, const struct next_block *next)
@@ -243,26 +272,27 @@ static enum next_needs needs(const struct transfer *transfer, const struct next_
 	return NEXT_NEEDS_NOTHING;
 }
 
-struct admit_head transfer_look(struct admit_channel *admit, void *arg)
+struct next_block transfer_look(const struct transfer *transfer, const struct channel *channel)
 {
-	struct transfer *transfer = arg;
-	struct channel *channel = container_of(admit, struct channel, admit);
 	const struct block_rules block_rules = rules(transfer, channel);
-	const struct next_block *next = &transfer->next;
-	const struct region *region;
+	struct next_block next = next_block_look(channel, &block_rules);
 
-	transfer->next = next_block_look(channel, &block_rules);
-	transfer->next.needs = needs(transfer, next);
-	region = next->op->slab ? &next->op->slab->region : NULL;
+	next.needs = needs(transfer, &next);
+	return next;
+}
+
+struct admit_head transfer_head(const struct transfer *transfer, const struct next_block *next)
+{
+	const struct region *region = next->op->slab ? &next->op->slab->region : NULL;
+
 	return (struct admit_head){
 		.bytes = next->len,
-		.lane = next->lane,
 		.is_unlimited = next->is_worker &&
 				!engine_has_window(transfer->threads->ops, region),
 		.must_defer = next->needs != NEXT_NEEDS_NOTHING,
 		.needs_page = next->is_bounce,
 		.is_gpu = region && region->kind == REGION_GPU,
-		.has_room = next->is_worker || lane_has_room(transfer, next->lane),
+		.has_room = next->is_worker || has_room(transfer),
 		.is_counted = next->returned,
 	};
 }
@@ -288,17 +318,37 @@ static int defer(struct transfer *transfer, const struct next_block *next)
 	return 0;
 }
 
-/* Starts the block that admission looked at last; returns 0 if no worker was free. */
-static int start(struct transfer *transfer, struct channel *channel)
+/* Does what admission says of the candidate's next block.  Returns how many blocks started, with ops that were
+   deferred for their file's extension, or -1: no other may start now. */
+static int consider(struct transfer *transfer, struct channel *channel)
 {
-	const struct next_block *next = &transfer->next;
+	const struct next_block next = transfer_look(transfer, channel);
+	const struct admit_head head = transfer_head(transfer, &next);
 
-	if (next->returned)
-		return start_returned(transfer, next);
-	if (next->is_worker)
-		return start_at_workers(transfer, channel, next);
-	start_at_engine(transfer, channel, next);
-	return 1;
+	switch (admit_ask(transfer->admit, &channel->admit, &head, transfer->turn->now_nsec)) {
+	case ADMIT_START:
+		if (next.returned)
+			return start_returned(transfer, &next);
+		if (next.is_worker)
+			return start_at_workers(transfer, channel, &next);
+		start_at_engine(transfer, channel, &next);
+		return 1;
+	case ADMIT_DEFER:
+		return defer(transfer, &next);
+	case ADMIT_FULL:
+		/*
+		 * Blocks that workers have may never end, and returned ones may wait for
+		 * the lock that is reserved for an op behind them.
+		 */
+		if (channel->n_at_workers || channel->n_returned)
+			ready_unreserve_all(transfer->ready, channel);
+		return 0;
+	case ADMIT_OTHER:
+		return 0;
+	case ADMIT_NOTHING:
+		break;
+	}
+	return -1;
 }
 
 static void publish_window(struct transfer *transfer)
@@ -315,41 +365,27 @@ static void publish_window(struct transfer *transfer)
 int transfer_start(struct transfer *transfer)
 {
 	uint64_t bytes_before = transfer->admit->bytes_in_flight;
-	int n = engine_queue_submit(transfer->engine);
+	int n = submit(transfer);
 
-	in_flight_give_up_hung(transfer);
+	blocks_give_up_hung(transfer);
 	admit_begin_turn(transfer->admit, transfer->turn->now_nsec);
 	while (n < STARTS_PER_TURN ||
 	       (n < STARTS_PER_TURN_SMALL &&
 		transfer->admit->bytes_in_flight - bytes_before < SMALL_BYTES_PER_TURN)) {
-		struct admit_decision decision = admit_next(transfer->admit,
-							    transfer->turn->now_nsec);
-		struct channel *channel;
+		struct admit_channel *admit = admit_candidate(transfer->admit,
+							      transfer->turn->now_nsec);
+		int did = admit ? consider(transfer, container_of(admit, struct channel, admit))
+				: -1;
 
-		transfer->until_nsec = decision.until_nsec;
-		if (decision.what == ADMIT_NOTHING)
+		transfer->until_nsec = transfer->admit->until_nsec;
+		if (did < 0)
 			break;
-		channel = container_of(decision.channel, struct channel, admit);
-		if (decision.what == ADMIT_DEFER) {
-			n += defer(transfer, &transfer->next);
-			continue;
-		}
-		if (decision.what == ADMIT_FULL) {
-			/*
-			 * Blocks that workers have may never end, and returned ones may wait for
-			 * the lock that is reserved for an op behind them.
-			 */
-			if (channel->n_at_workers || channel->n_returned)
-				ready_unreserve_all(transfer->ready, channel);
-			continue;
-		}
-		n += start(transfer, channel);
-		if (engine_queue_is_full(transfer->engine) &&
-		    engine_queue_submit(transfer->engine) == 0)
+		n += did;
+		if (is_full(transfer) && submit(transfer) == 0)
 			break;
 	}
 	/* A later turn tries what the engine does not take. */
-	(void)engine_queue_submit(transfer->engine);
+	(void)submit(transfer);
 	publish_window(transfer);
 	return n;
 }

@@ -15,7 +15,7 @@
  * block is late, no large block starts.  This has a time limit, because the block may be late for
  * another reason; after it the guard rests for as long as it was active.
  *
- * The caller passes all times.  Home lane only.
+ * The caller passes all times.  Lane only.
  */
 #ifndef DSAIO_DAEMON_LANE_WINDOW_H
 #define DSAIO_DAEMON_LANE_WINDOW_H

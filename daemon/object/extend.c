@@ -8,30 +8,23 @@ static uint64_t min(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-struct extend_step extend_step(const struct split *split, uint32_t block, uint64_t off,
+struct extend_step extend_step(uint64_t len, uint32_t block_bytes, uint64_t next, uint64_t off,
 			       uint64_t grow_end)
 {
-	const uint64_t part_bytes = split_part_bytes(split);
-	uint64_t row = block / split->n_parts, from = row * split->block_size;
-	uint64_t rows = EXTEND_BYTES / split->block_size / split->n_parts, next_block;
-	struct extend_step step = { .off = off, .n_ranges = 1, .n_extended = UINT32_MAX };
+	const uint64_t n_blocks = EXTEND_BYTES / block_bytes;
+	const uint64_t start = next - next % block_bytes;
+	const uint64_t end = start + (n_blocks ? n_blocks : 1) * block_bytes;
+	struct extend_step step = { .off = off, .extended = UINT64_MAX };
 
-	if (split->len <= EXTEND_BYTES) {
+	if (len <= EXTEND_BYTES) {
 		step.len = min(grow_end - off, EXTEND_BYTES);
-		step.own_len = split->len;
-		step.end = off + step.len;
+		step.own_len = len;
 		return step;
 	}
-	rows = rows ? rows : 1;
-	step.off = off + from;
-	step.end = off + split->len;
-	step.len = min(min(rows * split->block_size, part_bytes - from), step.end - step.off);
-	step.own_len = step.len;
-	step.stride = part_bytes;
-	step.n_ranges = split->n_parts;
-	next_block = (row + rows) * split->n_parts;
-	if (next_block < split_n_blocks(split))
-		step.n_extended = (uint32_t)next_block;
+	step.off = off + start;
+	step.len = step.own_len = min(end, len) - start;
+	if (end < len)
+		step.extended = end;
 	return step;
 }
 
@@ -52,15 +45,8 @@ static bool is_for_want_of_room(int error)
 
 int extend_step_do(int fd, struct extend_step *step)
 {
-	int r = 0;
+	int r = allocate(fd, step->off, step->len);
 
-	for (uint32_t i = 0; r == 0 && i < step->n_ranges; i++) {
-		uint64_t start = step->off + i * step->stride;
-
-		if (start >= step->end)
-			break;
-		r = allocate(fd, start, min(step->len, step->end - start));
-	}
 	if (is_for_want_of_room(r) && step->own_len < step->len) {
 		step->len = step->own_len;
 		r = allocate(fd, step->off, step->len);
@@ -70,16 +56,13 @@ int extend_step_do(int fd, struct extend_step *step)
 
 bool extension_has(const struct extension *extension, const struct extend_step *step)
 {
-	return step->n_ranges == 1 && step->off >= extension->from &&
-	       step->off + step->own_len <= extension->to;
+	return step->off >= extension->from && step->off + step->own_len <= extension->to;
 }
 
 void extension_note(struct extension *extension, const struct extend_step *step)
 {
 	const uint64_t end = step->off + step->len;
 
-	if (step->n_ranges > 1)
-		return;
 	if (step->off < extension->from || step->off > extension->to) {
 		extension->from = step->off;
 		extension->to = end;

@@ -5,11 +5,10 @@
  * run one at a time, and io_submit would block.  So a worker thread allocates the range first:
  * fallocate(2) moves the size and reserves blocks.  Then the engine moves the blocks like others.
  *
- * It advances in steps of at most EXTEND_BYTES (or a block of each part) for all parts of an op
- * together.  A step starts when all blocks of the previous step have started.  So a write that is too
- * large for the file system never allocates more than one step beyond its data.  A step does not start
- * earlier, because fallocate(2) waits for the inode's direct I/O in flight, and delays direct I/O that
- * starts meanwhile.
+ * It advances in steps of at most EXTEND_BYTES, or of a block.  A step starts when all blocks of the previous
+ * step have started.  So a write that is too large for the file system never allocates more than one step
+ * beyond its data.  A step does not start earlier, because fallocate(2) waits for the inode's direct I/O
+ * in flight, and delays direct I/O that starts meanwhile.
  *
  * Neither the daemon nor the client library shrinks a file after a failure: only the kernel knows
  * whether another process has written behind the end by then.  After the first step that fails the
@@ -24,12 +23,11 @@
  * An op may be a part of a larger write (ring_entry.grow_end): its step extends to that end, and
  * the extension remembers the range for the parts that follow.
  *
- * extend_step_do(): any thread; struct extension: home lane; the rest are pure functions.
+ * extend_step_do(): any thread; struct extension: lane; the rest are pure functions.
  */
 #ifndef DSAIO_DAEMON_OBJECT_EXTEND_H
 #define DSAIO_DAEMON_OBJECT_EXTEND_H
 
-#include "daemon/object/split.h"
 #include "proto/util/list.h"
 
 #include <stdbool.h>
@@ -38,23 +36,20 @@
 #define EXTEND_BYTES ((uint64_t)64 << 20)
 
 struct extend_step {
-	uint64_t off, len;   /* the first range, in the file */
-	uint64_t own_len;    /* the part of len that the op itself needs */
-	uint64_t stride;     /* from the start of a range to that of the next */
-	uint64_t end;	     /* no range goes beyond */
-	uint32_t n_ranges;   /* one, or one for each part */
-	uint32_t n_extended; /* blocks with lower numbers may start after it */
+	uint64_t off, len; /* the range, in the file */
+	uint64_t own_len;  /* the part of len that the op itself needs */
+	uint64_t extended; /* so many bytes of the op may start after it; UINT64_MAX: all */
 };
 
 /*
- * The step that block number `block` needs.  off: where the split's first byte lies in the file;
- * grow_end: where the file may end, at least the op's end.
+ * The step that the block of byte `next` needs, in an op of len bytes which is cut at multiples of block_bytes.
+ * off: where its first byte lies in the file; grow_end: where the file may end, at least the op's end.
  */
-struct extend_step extend_step(const struct split *split, uint32_t block, uint64_t off,
+struct extend_step extend_step(uint64_t len, uint32_t block_bytes, uint64_t next, uint64_t off,
 			       uint64_t grow_end);
 
 /*
- * Allocates the step's ranges.  If there is no room for all of it, allocates only the op's own part and
+ * Allocates the step's range.  If there is no room for all of it, allocates only the op's own part and
  * cuts the step.  May block.  Returns 0 or a positive errno.
  */
 int extend_step_do(int fd, struct extend_step *step);

@@ -39,7 +39,7 @@ static int inodes_take(struct inodes *inodes, dev_t dev, ino_t ino, struct store
 	return 0;
 }
 
-static void inodes_give(struct inodes *inodes, struct store_inode *inode)
+static void inodes_release(struct inodes *inodes, struct store_inode *inode)
 {
 	if (--inode->n_files)
 		return;
@@ -356,7 +356,7 @@ static void file_freed_main(struct job *job)
 	quota_discharge(&file->charge);
 	quota_discharge(&file->buffered_charge);
 	if (file->inode)
-		inodes_give(file->inodes, file->inode);
+		inodes_release(file->inodes, file->inode);
 	if (file->on_closed)
 		file->on_closed(file->share);
 	if (file->on_freed)

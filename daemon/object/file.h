@@ -33,7 +33,7 @@ struct store;
 struct store_inode {
 	struct inode_id id;	    /* first: the tree's key */
 	uint32_t n_files;	    /* that are this inode */
-	struct mode_lock mode_lock; /* the home lane's; all else: main thread */
+	struct mode_lock mode_lock; /* the lane's; all else: main thread */
 };
 
 /* The inodes of one store.  Main thread. */
@@ -77,9 +77,9 @@ struct file {
 	struct file_facts facts;
 	struct store *store;
 	struct store_inode *inode;
-	bool no_nowait;		    /* home lane: the file system has no RWF_NOWAIT */
-	bool no_fallocate;	    /* home lane: it has no fallocate(2) */
-	struct extension extension; /* home lane */
+	bool no_nowait;		    /* lane: the file system has no RWF_NOWAIT */
+	bool no_fallocate;	    /* lane: it has no fallocate(2) */
+	struct extension extension; /* the lane's */
 	struct inodes *inodes;	    /* borrowed: the store's */
 	struct charge charge, buffered_charge;
 	_Atomic uint32_t n_refs;			/* as in struct slab */
@@ -88,6 +88,8 @@ struct file {
 	struct error error;
 	int result;
 	void (*on_checked)(struct file *file, int result, const struct error *error, void *arg);
+	uint32_t idle_word; /* idle_files.c: the word of the file board that a look found, ... */
+	uint64_t idle_since_nsec; /* ... and when one found it first */
 	struct share *
 		share; /* the session's share of the store; on_closed() gets it when the file is closed */
 	void (*on_closed)(struct share *share);

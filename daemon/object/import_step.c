@@ -27,13 +27,13 @@ static struct {
 
 /* Calls on slabs. */
 static struct {
-	pthread_mutex_t turn; /* before lock: who waits next of those on large ones */
-	pthread_mutex_t lock; /* of: */
+	pthread_mutex_t large; /* before lock: held by the call on a large slab that may run next */
+	pthread_mutex_t lock;  /* of: */
 	pthread_cond_t change;
 	unsigned n_running;
 	unsigned n_waiting[2]; /* on large slabs, one at a time; on small ones */
 	bool was_first;	       /* the last that began */
-} slab_calls = { .turn = PTHREAD_MUTEX_INITIALIZER,
+} slab_calls = { .large = PTHREAD_MUTEX_INITIALIZER,
 		 .lock = PTHREAD_MUTEX_INITIALIZER,
 		 .change = PTHREAD_COND_INITIALIZER };
 
@@ -49,7 +49,7 @@ static bool may_run(bool is_first)
 void import_step_hold(bool is_first)
 {
 	if (!is_first)
-		(void)pthread_mutex_lock(&slab_calls.turn);
+		(void)pthread_mutex_lock(&slab_calls.large);
 	(void)pthread_mutex_lock(&slab_calls.lock);
 	slab_calls.n_waiting[is_first]++;
 	while (!may_run(is_first))
@@ -59,7 +59,7 @@ void import_step_hold(bool is_first)
 	slab_calls.n_running++;
 	(void)pthread_mutex_unlock(&slab_calls.lock);
 	if (!is_first)
-		(void)pthread_mutex_unlock(&slab_calls.turn);
+		(void)pthread_mutex_unlock(&slab_calls.large);
 	(void)pthread_rwlock_rdlock(&steps.calls); /* fewer threads than it counts: cannot fail */
 }
 

@@ -5,10 +5,11 @@
  * waits for the walk over all of these mappings.  It holds the lock of the daemon's mappings meanwhile, for which all
  * threads wait that map memory.  No check before the call prevents that.
  *
- * So such calls are short steps that run one at a time, and one that lasts is a stall of the memory (stall.h).  The calls
- * on slabs that take long are not made meanwhile: with the lock of the mappings held, they would make others' steps last.
- * Imports of memory that is banned for its stalls are refused to all clients.  Its frees go on, but pause after each
- * call that stalls, so that such frees of all users take a small part of the time.
+ * So such calls are short steps that run one at a time, and one that lasts is a stall of the memory
+ * (stall.h).  The calls on slabs that take long are not made meanwhile: with the lock of the mappings
+ * held, they would make others' steps last.  Imports of memory that is banned for its stalls are refused to
+ * all clients.  Its frees go on, but pause after each call that stalls, so that such frees of all users
+ * take a small part of the time.
  *
  * Worker threads.
  */
@@ -39,7 +40,7 @@ void import_step_end(struct import_step *step);
 /*
  * Brackets such a call on a slab.  It holds the lock on the process's mappings, also while its thread waits for a
  * processor, and then the main thread waits, too.  So at most half as many run as there are cores.  Where calls on
- * small slabs (is_first) and on large ones wait, they take turns.
+ * small slabs (is_first) and on large ones wait, they alternate.
  */
 void import_step_hold(bool is_first);
 void import_step_go_on(void);

@@ -48,8 +48,8 @@ void mode_lock_wait(struct mode_lock *mode_lock, struct mode_lock_waiter *waiter
 	list_push(&mode_lock->waiting, &waiter->node);
 }
 
-void mode_lock_turn(struct mode_lock *mode_lock, uint64_t now_nsec,
-		    void (*on_admitted)(struct mode_lock_waiter *waiter, void *arg), void *arg)
+void mode_lock_switch(struct mode_lock *mode_lock, uint64_t now_nsec,
+		      void (*on_admitted)(struct mode_lock_waiter *waiter, void *arg), void *arg)
 {
 	struct list all = mode_lock->waiting;
 

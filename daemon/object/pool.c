@@ -2,6 +2,7 @@
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/util/map.h"
+#include "proto/util/size.h"
 
 #include "daemon/base/fs_type.h"
 #include "daemon/base/memfd.h"
@@ -213,9 +214,9 @@ static int slab_locked(struct slab *slab, int code)
 	}
 	memory_lock_limit(limit, sizeof(limit));
 	(void)error_set_plain(&slab->error, -ENOMEM,
-			      "slab of %" PRIu64 " bytes: cannot be locked in memory (%s; "
-			      "RLIMIT_MEMLOCK is %s): " MEMORY_LOCK_CURE "%s",
-			      slab->size_bytes, strerrordesc_np(-code), limit,
+			      "slab of %s: cannot be locked in memory (%s; RLIMIT_MEMLOCK is "
+			      "%s): " MEMORY_LOCK_CURE "%s",
+			      SIZE_TEXT(slab->size_bytes), strerrordesc_np(-code), limit,
 			      slab->pool->lock == POOL_LOCK_YES ? ", or configure lock = auto"
 								: "");
 	if (slab->pool->lock == POOL_LOCK_YES)
@@ -233,8 +234,8 @@ static int mapping_make(struct slab *slab, const char *what, bool is_aligned)
 					 slab->fd, (off_t)slab->import_off);
 
 	if (memory == MAP_FAILED)
-		return error_set(&slab->error, -errno, "%s of %" PRIu64 " bytes: mmap", what,
-				 slab->size_bytes);
+		return error_set(&slab->error, -errno, "%s of %s: mmap", what,
+				 SIZE_TEXT(slab->size_bytes));
 	slab->region = (struct region){ .kind = REGION_HOST, .base = memory };
 	/* A core dump would delay the end of file by which clients see the daemon's death. */
 	(void)madvise(memory, slab->map_bytes, MADV_DONTDUMP); /* known since Linux 3.4 */
@@ -465,10 +466,10 @@ static int slab_fail_huge(struct slab *slab)
 
 	return error_set_plain(
 		&slab->error, -ENOMEM,
-		"slab of %" PRIu64 " bytes: no huge pages for it: the kernel has no "
+		"slab of %s: no huge pages for it: the kernel has no "
 		"transparent ones, and %ld of the %zu reserved ones that it needs are "
 		"free%s: raise them with sysctl vm.nr_hugepages%s, or ask for any pages",
-		slab->size_bytes, reserved_free(), n,
+		SIZE_TEXT(slab->size_bytes), reserved_free(), n,
 		may_reserved ? "" : " (huge_pages = auto does not use them)",
 		may_reserved ? "" : " and configure huge_pages = reserved");
 }
@@ -483,15 +484,15 @@ static int slab_do_make(struct slab *slab)
 		return 0;
 	slab->fd = memfd_new_sealed("dsaio-slab", slab->size_bytes, 0);
 	if (slab->fd < 0)
-		return error_set(&slab->error, slab->fd, "slab of %" PRIu64 " bytes: memfd",
-				 slab->size_bytes);
+		return error_set(&slab->error, slab->fd, "slab of %s: memfd",
+				 SIZE_TEXT(slab->size_bytes));
 	r = slab_map(slab);
 	if (r == 0 && lacks_huge(slab))
 		r = slab_fail_huge(slab);
 	return r;
 }
 
-static void slab_give_charges(struct slab *slab)
+static void slab_discharge(struct slab *slab)
 {
 	quota_discharge(&slab->bytes_charge);
 	quota_discharge(&slab->slab_charge);
@@ -503,7 +504,7 @@ static void slab_made_main(struct job *job)
 	struct pool *pool = slab->pool;
 
 	if (slab->result < 0) {
-		slab_give_charges(slab);
+		slab_discharge(slab);
 		slab->on_made(NULL, slab->result, &slab->error, slab->made_arg);
 		free(slab);
 		return;
@@ -529,11 +530,11 @@ static int slab_check_limit(struct slab *slab)
 	if (slab->pool_bytes <= limit.bytes / 2)
 		return 0;
 	return error_set_plain(&slab->error, -ENOMEM,
-			       "slab of %" PRIu64 " bytes: the pool would have %" PRIu64
-			       " bytes, more than half of the daemon's memory limit, %" PRIu64
-			       " (%s): free buffers, raise the limit, or set pool_size in "
-			       "dsaiod.conf",
-			       slab->size_bytes, slab->pool_bytes, limit.bytes, limit.path);
+			       "slab of %s: the pool would have %s, more than half of the daemon's "
+			       "memory limit, %s (%s): free buffers, raise the limit, or set "
+			       "pool_size in dsaiod.conf",
+			       SIZE_TEXT(slab->size_bytes), SIZE_TEXT(slab->pool_bytes),
+			       SIZE_TEXT(limit.bytes), limit.path);
 }
 
 static void slab_make_run(struct job *job)
@@ -572,9 +573,8 @@ int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *q
 	int r;
 
 	if (size_bytes == 0 || size_bytes > SLAB_BYTES_MAX)
-		return error_set_plain(error, -EINVAL,
-				       "slab of %" PRIu64 " bytes: must be from 1 to %" PRIu64,
-				       size_bytes, SLAB_BYTES_MAX);
+		return error_set_plain(error, -EINVAL, "slab of %s: must be from 1 B to %s",
+				       SIZE_TEXT(size_bytes), SIZE_TEXT(SLAB_BYTES_MAX));
 	slab = calloc(1, kind->struct_bytes);
 	if (!slab)
 		return error_set(error, -ENOMEM, "slab");
@@ -589,7 +589,7 @@ int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *q
 	if (r == 0)
 		r = quota_charge(&slab->bytes_charge, quota, kind->quota, map_bytes, error);
 	if (r < 0) {
-		slab_give_charges(slab);
+		slab_discharge(slab);
 		free(slab);
 		return r;
 	}
@@ -673,7 +673,7 @@ static void slab_freed_main(struct job *job)
 
 	if (slab->is_huge)
 		slab->pool->huge_bytes -= slab->size_bytes;
-	slab_give_charges(slab);
+	slab_discharge(slab);
 	if (slab->on_freed)
 		slab->on_freed(slab->freed_arg);
 	free(slab);

@@ -108,7 +108,7 @@ struct slab {
 /*
  * Makes a slab of size_bytes (rounded up to pages), charged to quota; made on the work queue's
  * thread.  who: for reports of calls that hang.  Returns 0 and later calls on_made in the main thread:
- * with 0 and a slab that the callee holds, or a negative errno and a NULL slab (charges are given back).  Or returns
+ * with 0 and a slab that the callee holds, or a negative errno and a NULL slab (charges are released).  Or returns
  * -EINVAL (size 0 or over 2^46), -EOPNOTSUPP (huge pages are wanted, and pool_pages forbids them),
  * -ENOMEM (charge, memory) and calls nothing.
  */

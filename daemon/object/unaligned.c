@@ -78,7 +78,7 @@ uint64_t bounce_take(struct bounces *bounces)
 	return (uint64_t)bounces->free[--bounces->n_free] * BOUNCE_BYTES;
 }
 
-void bounce_give(struct bounces *bounces, uint64_t page_off)
+void bounce_release(struct bounces *bounces, uint64_t page_off)
 {
 	assert(bounces->n_free < BOUNCES);
 	bounces->free[bounces->n_free++] = (uint8_t)(page_off / BOUNCE_BYTES);

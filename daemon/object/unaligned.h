@@ -30,7 +30,7 @@
 
 /* The size of a bounce page: the largest alignment that is probed for.  Unused memory costs nothing. */
 #define BOUNCE_BYTES ((uint32_t)64 << 10)
-/* Bounce pages of a home lane.  One client may use half of them: at 4 KiB each, more than a device needs
+/* Bounce pages of a lane.  One client may use half of them: at 4 KiB each, more than a device needs
    to be busy (a guess). */
 #define BOUNCES 256u
 
@@ -70,7 +70,7 @@ int bounces_init(struct bounces *bounces);    /* 0 or -errno */
 void bounces_deinit(struct bounces *bounces); /* zeroes are fine */
 /* The offset of a page in the region.  One must be free. */
 uint64_t bounce_take(struct bounces *bounces);
-void bounce_give(struct bounces *bounces, uint64_t page_off);
+void bounce_release(struct bounces *bounces, uint64_t page_off);
 
 /*
  * Copies to memory that a client may unmap or shrink at any time, by a system call.  Returns 0 or a

@@ -109,7 +109,7 @@ int registry_get(struct registry *registry, const struct registry_question *ques
 int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error);
 
-/* For store_start_lanes(): the rest of what all automatic stores of the store's user may have.
+/* For store_start_lane(): the rest of what all automatic stores of the store's user may have.
    INT64_MAX: no limit. */
 uint64_t registry_room_left(const struct registry *registry, const struct store *store);
 

@@ -79,7 +79,7 @@ uint64_t registry_room_left(const struct registry *registry, const struct store 
 
 /* ---- the end of a store ---- */
 
-/* A store to be freed on a worker thread: io_destroy(2) of its lanes may take 50 ms. */
+/* A store to be freed on a worker thread: io_destroy(2) of its lane may take 50 ms. */
 struct removal {
 	struct work work;
 	struct store *store;

@@ -1,7 +1,8 @@
 /*
  * The functions that the parts of the registry share:
  *
- *   registry.c		   the list, lookups, configured stores, keys of saved profiles, start and stop
+ *   registry.c		   lookups, configured stores, start and stop
+ *   registry_list.c	   names of stores, and keys of saved profiles
  *   registry_automatic.c  automatic stores, from the first file on a device to the sweep
  *   registry_query.c	   questions about a store that come with a descriptor, and new profiles
  *

@@ -10,7 +10,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,8 +70,7 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 	store->profile = store->given_profile = config->profile;
 	store->profile_source = store->given_source = config->has_profile ? PROFILE_CONFIGURED
 									  : PROFILE_DEFAULTED;
-	store->engine = engine_ops_get(config->engine);
-	store->max_lanes = config->max_lanes;
+	store->engine = engine_ops_get(ENGINE_LIBAIO);
 	store->access = config->access;
 	store->unused_since_nsec = clock_nsec();
 	store->fs_type = fs_type;
@@ -85,7 +83,7 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 						 .dev = dev,
 						 .main_mailbox = main_mailbox,
 						 .spin_usec = config->spin_usec,
-						 .window_bytes = config->window_bytes,
+						 .window_max_bytes = config->window_max,
 						 .whole_bytes = whole_bytes(dev, fs_type),
 						 .is_multi_user = config->is_multi_user,
 						 .is_tmpfs = fs_type->is_tmpfs };
@@ -172,10 +170,9 @@ void store_free(struct store *store)
 	if (!store)
 		return;
 	assert(!store->n_refs);
-	for (uint32_t i = 0; i < store->n_lanes; i++)
-		lane_stop(store->lanes[i]);
-	for (uint32_t i = 0; i < store->n_lanes; i++)
-		lane_free(store->lanes[i]);
+	if (store->lane)
+		lane_stop(store->lane);
+	lane_free(store->lane);
 	assert(!store->inodes.root);
 	free(store->saved_key);
 	free(store->name);
@@ -183,22 +180,9 @@ void store_free(struct store *store)
 	free(store);
 }
 
-/* The default leaves one core to the client: more lanes than cores only compete for them. */
-static uint32_t max_lanes(const struct store *store)
-{
-	cpu_set_t set;
-	long n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
-							      : sysconf(_SC_NPROCESSORS_ONLN);
-
-	if (store->max_lanes)
-		return store->max_lanes < STORE_LANES_MAX ? store->max_lanes : STORE_LANES_MAX;
-	n = n > 1 ? n - 1 : 1;
-	return n < (long)STORE_LANES_MAX ? (uint32_t)n : STORE_LANES_MAX;
-}
-
 /*
- * Whether the lanes need room in the kernel: not if worker threads are the engine.  Only the probe of a configured store
- * may still change that.
+ * Whether the lane needs room in the kernel: not if worker threads are the engine.  Only the probe of a
+ * configured store may still change that.
  */
 static bool needs_room(const struct store *store)
 {
@@ -222,62 +206,24 @@ static uint32_t room_for(uint64_t depth, uint32_t have, uint64_t room_left)
 
 uint64_t store_room(const struct store *store)
 {
-	uint64_t room = 0;
-
-	for (uint32_t i = 0; i < store->n_lanes; i++)
-		room += lane_room(store->lanes[i]);
-	return room;
+	return store->lane ? lane_room(store->lane) : 0;
 }
 
-/* More room for more channels.  Without it their blocks wait for one another: slower, not wrong. */
-static void grow_lanes(struct store *store, uint32_t n_lanes, uint64_t depth, uint64_t most)
-{
-	struct error error;
-
-	for (uint32_t i = 0; i < n_lanes && i < store->n_lanes; i++) {
-		const uint32_t have = lane_room(store->lanes[i]);
-		const uint32_t room = room_for(depth, have, most - store_room(store));
-
-		if (room > have)
-			(void)lane_grow(store->lanes[i], room, &error);
-	}
-}
-
-/* The next lane.  needs: its room has to be LANE_ROOM_MIN at least. */
-static int lane_add(struct store *store, bool needs, uint32_t room, struct error *error)
+/* needs: its room has to be LANE_ROOM_MIN at least. */
+static int start_lane(struct store *store, bool needs, uint32_t room, struct error *error)
 {
 	struct lane_config config = {
 		.store = &store->lane_store,
-		.index = store->n_lanes,
-		.home = store->n_lanes ? store->lanes[0] : NULL,
 		.engine = store->engine,
 		.depth = LANE_DEPTH,
-		.room = needs ? room : 0,
 		.park_nsec = LANE_PARK_NSEC,
 		.idle_doorbells_max = LANE_IDLE_DOORBELLS_MAX,
 	};
-	struct lane *lane;
-	int r;
 
-	/* Any user may open the store first, and all others then depend on its home lane. */
-	if (needs && room < LANE_ROOM_MIN && store->n_lanes == 0)
-		config.room = LANE_ROOM_MIN;
-	else if (needs && room < LANE_ROOM_MIN)
-		return error_set_plain(error, -EAGAIN,
-				       "libaio: no context: the automatic stores of user %u have "
-				       "all that one user's may, a quarter of fs.aio-max-nr: raise "
-				       "it, or name the store in dsaiod.conf",
-				       (unsigned)store->made_for);
-	r = lane_start(&config, &lane, error);
-	if (r < 0)
-		return r;
-	if (config.home && lane_add_side_lane(config.home, lane) < 0) {
-		lane_stop(lane);
-		lane_free(lane);
-		return error_set(error, -ENOMEM, "store %s: lane", store->name);
-	}
-	store->lanes[store->n_lanes++] = lane;
-	return 0;
+	/* Any user may open the store first, and all others then depend on its lane. */
+	if (needs)
+		config.room = room > LANE_ROOM_MIN ? room : LANE_ROOM_MIN;
+	return lane_start(&config, &store->lane, error);
 }
 
 /* There is no context for an automatic store: until the store is freed, worker threads are its engine. */
@@ -292,36 +238,29 @@ static void leave_to_workers(struct store *store, const struct error *error)
 		   error->text);
 }
 
-int store_start_lanes(struct store *store, const struct profile *profile, uint64_t room_left,
-		      struct error *error)
+int store_start_lane(struct store *store, const struct profile *profile, uint64_t room_left,
+		     struct error *error)
 {
 	const uint64_t depth = store->lane_store.channels_depth +
 			       lane_store_blocks(&store->lane_store, profile);
-	const uint64_t most = store_room(store) + room_left;
-	uint32_t want = profile->intra_op_parallelism;
+	const uint32_t have = (uint32_t)store_room(store);
+	const bool needs = needs_room(store);
+	const uint32_t room = room_for(depth, have, room_left);
+	int r = 0;
 
-	if (want > max_lanes(store))
-		want = max_lanes(store);
-	if (needs_room(store))
-		grow_lanes(store, want, depth, most);
-	while (store->n_lanes < want) {
-		const bool needs = needs_room(store);
-		const uint64_t left = most > store_room(store) ? most - store_room(store) : 0;
-		int r = lane_add(store, needs, room_for(depth, 0, left), error);
-
-		if (r == -EAGAIN && needs && store->is_automatic && store->n_lanes == 0) {
+	if (!store->lane) {
+		r = start_lane(store, needs, room, error);
+		if (r == -EAGAIN && needs && store->is_automatic) {
 			leave_to_workers(store, error);
-			continue;
+			r = start_lane(store, false, 0, error);
 		}
-		if (r < 0 && store->n_lanes == 0)
-			return r;
-		if (r < 0) {
-			log_warning("store %s: %u of %u lanes: %s", store->name, store->n_lanes,
-				    want, error->text);
-			return 0;
-		}
+	} else if (needs && room > have) {
+		/* Without more room the blocks wait for one another: slower, not wrong. */
+		struct error ignored;
+
+		(void)lane_grow(store->lane, room, &ignored);
 	}
-	return 0;
+	return r;
 }
 
 uint32_t store_block_bytes(const struct store *store, const struct profile *profile)
@@ -331,5 +270,5 @@ uint32_t store_block_bytes(const struct store *store, const struct profile *prof
 
 uint32_t store_lane_depth(const struct store *store)
 {
-	return store->n_lanes ? lane_depth(store->lanes[0]) : 0;
+	return store->lane_store.depth;
 }

@@ -1,9 +1,6 @@
 /*
  * A store: a file system (named by a directory on it) or a raw block device that the daemon
- * serves, with its own lanes.  A file belongs to the store that has its device number.
- *
- * The first lane is the home lane of all channels and the only one that schedules.  Side lanes start
- * when a handle's profile asks for more parallelism; by default a store has at most cores - 1 lanes.
+ * serves, with its own lane.  A file belongs to the store that has its device number.
  *
  * Main thread.
  */
@@ -49,15 +46,13 @@ struct store {
 	enum profile_source given_source;
 	char *saved_key; /* under which its profile is saved; NULL: the store has no key */
 	const struct engine_ops *engine;
-	uint32_t max_lanes;
 	struct access access; /* borrowed */
 	bool is_automatic;
 	uid_t made_for;		    /* an automatic store: the user of its first file */
 	uint32_t n_refs;	    /* references: files, shares of sessions, queries */
 	uint32_t n_shares;	    /* sessions that have files or channels there */
 	uint64_t unused_since_nsec; /* with n_refs 0 */
-	struct lane *lanes[STORE_LANES_MAX];
-	uint32_t n_lanes; /* running; 0 before the first channel */
+	struct lane *lane;	    /* NULL before the first channel */
 	struct lane_store lane_store;
 	struct store_probe {
 		struct work work;
@@ -69,7 +64,7 @@ struct store {
 };
 
 /*
- * Checks the path and makes the store, without lanes.  Copies config's strings.
+ * Checks the path and makes the store, without its lane.  Copies config's strings.
  * Returns 0, or a negative errno with a message (-ENOENT: no such directory, -ENOTDIR, ...).
  */
 int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,
@@ -78,7 +73,7 @@ int store_new(uint32_t id, const struct store_config *config, struct mailbox *ma
 int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 		 const struct fs_type *fs_type, struct mailbox *main_mailbox,
 		 struct store **ret_store, struct error *error);
-/* Stops the lanes, which must have no channel, and frees the store.  NULL is fine. */
+/* Stops the lane, which must have no channel, and frees the store.  NULL is fine. */
 void store_free(struct store *store);
 
 /*
@@ -86,6 +81,13 @@ void store_free(struct store *store);
  * fails, the kind of file system decides.  Free the work queue before the store.
  */
 void store_probe(struct store *store, struct work_queue *work_queue);
+/* Whether the probe has a file open on the store. */
+static inline bool store_is_probing(const struct store *store)
+{
+	/* acquire: pairs with the release in probe_run(), after the close */
+	return store->probe.work.run &&
+	       !atomic_load_explicit(&store->probe.is_done, memory_order_acquire);
+}
 static inline bool store_is_blocking(const struct store *store)
 {
 	return lane_store_is_blocking(&store->lane_store);
@@ -105,26 +107,20 @@ static inline void store_unref(struct store *store)
 }
 
 /*
- * Starts the lanes that a further channel of this profile needs and that do not run: up to intra_op_parallelism, but
- * no more than the configuration allows.  Makes room in the kernel for its blocks and those of all open channels, at
- * most room_left more than there is.
- * Returns 0 if at least the home lane runs, else -EAGAIN (fs.aio-max-nr is exhausted; worker threads then serve an
+ * Starts the lane, if it does not run.  Makes room in the kernel for the blocks of a further channel of this profile
+ * and those of all open channels, at most room_left more than there is.
+ * Returns 0 if the lane runs, else -EAGAIN (fs.aio-max-nr is exhausted; worker threads then serve an
  * automatic store) or the error of pthread_create(3).
  */
-int store_start_lanes(struct store *store, const struct profile *profile, uint64_t room_left,
-		      struct error *error);
-/* The room in the kernel of all its lanes, in blocks. */
+int store_start_lane(struct store *store, const struct profile *profile, uint64_t room_left,
+		     struct error *error);
+/* The room in the kernel of its lane, in blocks. */
 uint64_t store_room(const struct store *store);
-
-static inline struct lane *store_home(const struct store *store)
-{
-	return store->lanes[0];
-}
 
 /* The block size that the store uses for a profile while one client is active. */
 uint32_t store_block_bytes(const struct store *store, const struct profile *profile);
 
-/* The depth of a lane's engine queue, in blocks; 0 without lanes. */
+/* The depth of the lane's engine queue, in blocks; 0 without a lane. */
 uint32_t store_lane_depth(const struct store *store);
 
 #endif

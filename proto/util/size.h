@@ -16,6 +16,9 @@ int size_parse(const char *text, uint64_t *ret_bytes);
    of a rate. */
 const char *size_format(char *text, double bytes, const char *behind);
 
+/* The same as an argument of a message; valid up to the end of the block. */
+#define SIZE_TEXT(bytes) size_format((char[SIZE_TEXT_BYTES]){ "" }, (double)(bytes), "")
+
 /* The decimals with which a number has three digits that count: 1.23, 12.3, 123. */
 static inline int size_decimals(double value)
 {

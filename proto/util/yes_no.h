@@ -12,10 +12,11 @@
 /* Upper and lower case are the same.  Returns 0 or -EINVAL. */
 static inline int yes_no_parse(const char *text, bool *ret_is_yes)
 {
-	static const char *const words[2][3] = { { "no", "false", "0" }, { "yes", "true", "1" } };
+	static const char *const words[2][4] = { { "no", "off", "false", "0" },
+						 { "yes", "on", "true", "1" } };
 
 	for (unsigned value = 0; value < 2; value++)
-		for (size_t i = 0; i < 3; i++)
+		for (size_t i = 0; i < 4; i++)
 			if (strcasecmp(text, words[value][i]) == 0) {
 				*ret_is_yes = value;
 				return 0;

@@ -300,13 +300,13 @@ int ours_open(struct bench *b, const char *config, const struct dsaio_profile *p
 
 	if (r < 0)
 		return r;
-	if (dsaio_connect(b->daemon.socket_path, &b->client) < 0)
+	if (socket_connect(b->daemon.socket_path, &b->client) < 0)
 		return failed("connect");
-	if (dsaio_handle_open(b->client, profile, &b->handle) < 0)
+	if (profile_open(b->client, profile, &b->handle) < 0)
 		return failed("open a handle");
-	if (dsaio_file_open(b->client, b->path, O_RDWR, &b->file) < 0)
+	if (dsaio_open(b->client, b->path, O_RDWR, NULL, &b->file) < 0)
 		return failed("open the file");
-	if (dsaio_alloc(b->client, memory_bytes, &memory) < 0)
+	if (dsaio_alloc(b->client, memory_bytes, NULL, &memory) < 0)
 		return failed("allocate pinned memory");
 	b->memory = memory;
 	if (dsaio_pread(b->handle, b->file, memory, memory_bytes, 0) != (int64_t)memory_bytes)
@@ -318,8 +318,8 @@ void ours_close(struct bench *b)
 {
 	if (b->file)
 		dsaio_file_close(b->file);
-	dsaio_handle_close(b->handle);
-	dsaio_disconnect(b->client);
+	(void)dsaio_handle_close(b->handle, -1);
+	(void)dsaio_disconnect(b->client);
 	b->file = NULL;
 	b->handle = NULL;
 	b->client = NULL;
@@ -386,7 +386,7 @@ static int take_off(struct bench *b, struct flying *f, struct queue *queue, uint
 				     .off = off,
 				     .user_data = f };
 
-	if (dsaio_submit(b->handle, &io, 1, 0, &f->op) < 0)
+	if (dsaio_submit(b->handle, &io, sizeof(struct dsaio_io), 1, 0, &f->op) < 0)
 		return failed("submit");
 	TAILQ_INSERT_TAIL(queue, f, link);
 	return 0;
@@ -394,7 +394,7 @@ static int take_off(struct bench *b, struct flying *f, struct queue *queue, uint
 
 /*
  * The cheapest way to keep a number of ops in flight: wait for the oldest, then take all that
- * have ended by then and start as many anew.  dsaio_op_wait() sleeps on the futex, dsaio_reap()
+ * have ended by then and start as many anew.  dsaio_op_wait() sleeps on the futex, dsaio_handle_reap()
  * that finds something makes no system call; its descriptor would cost a poll, a byte sent and
  * a byte read each time.
  */
@@ -412,24 +412,24 @@ static int ours_iops(struct bench *b, double *ret_iops)
 			return -EIO;
 	}
 	while (!TAILQ_EMPTY(&queue)) {
-		struct dsaio_op *ended[SMALL_DEPTH];
+		struct dsaio_completion ended[SMALL_DEPTH];
 		int n;
 
 		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1, NULL); /* the result: below */
-		n = dsaio_reap(b->handle, ended, SMALL_DEPTH);
+		n = dsaio_handle_reap(b->handle, ended, sizeof(ended[0]), 0, SMALL_DEPTH, 0);
 		if (n < 0)
 			return failed("reap");
 		is_over = is_over || now_nsec() >= end;
 		for (int i = 0; i < n; i++) {
-			struct flying *f = dsaio_op_data(ended[i]);
+			struct flying *f = ended[i].user_data;
 
-			if (dsaio_op_result(ended[i]) != (int64_t)SMALL_BYTES) {
+			if (ended[i].result != (int64_t)SMALL_BYTES) {
 				fprintf(stderr, "bench: %s: %s\n", b->is_write ? "write" : "read",
-					dsaio_op_error(ended[i]));
+					dsaio_op_error(ended[i].op));
 				return -EIO;
 			}
 			TAILQ_REMOVE(&queue, f, link);
-			dsaio_op_free(ended[i]);
+			dsaio_op_free(ended[i].op);
 			if (!is_over && take_off(b, f, &queue, &seed) < 0)
 				return -EIO;
 		}
@@ -677,13 +677,13 @@ static int fill_handle(struct bench *b, struct dsaio_handle **ret_handle)
 	int64_t n_ended;
 
 	options.entries = HANDLE_ENTRIES;
-	if (dsaio_handle_open_with(b->client, &options, ret_handle) < 0)
+	if (dsaio_handle_open(b->client, &options, ret_handle) < 0)
 		return failed("open a handle");
 	for (unsigned i = 0; i < HANDLE_ENTRIES; i++)
 		if (dsaio_pread_async(*ret_handle, b->file, b->memory, SMALL_BYTES, i * SMALL_BYTES,
 				      NULL) < 0)
 			return failed("read");
-	return dsaio_wait(*ret_handle, -1, &n_ended) == 0 && n_ended == HANDLE_ENTRIES
+	return dsaio_handle_wait(*ret_handle, -1, &n_ended) == 0 && n_ended == HANDLE_ENTRIES
 		       ? 0
 		       : failed("wait");
 }
@@ -705,8 +705,8 @@ static int measure_memory(struct bench *b)
 	if (r == 0)
 		r = process_memory(b->daemon.pid, &one);
 	for (unsigned i = 0; r == 0 && i < FURTHER_CLIENTS; i++)
-		if (dsaio_connect(b->daemon.socket_path, &clients[i]) < 0 ||
-		    dsaio_file_open(clients[i], b->path, O_RDONLY, &files[i]) < 0)
+		if (socket_connect(b->daemon.socket_path, &clients[i]) < 0 ||
+		    dsaio_open(clients[i], b->path, O_RDONLY, NULL, &files[i]) < 0)
 			r = failed("a further client");
 	if (r == 0)
 		r = process_memory(b->daemon.pid, &more);
@@ -716,11 +716,11 @@ static int measure_memory(struct bench *b)
 		r = process_memory(b->daemon.pid, &handled);
 
 	for (unsigned i = 0; i < HANDLES; i++)
-		dsaio_handle_close(handles[i]);
+		(void)dsaio_handle_close(handles[i], -1);
 	for (unsigned i = 0; i < FURTHER_CLIENTS; i++) {
 		if (files[i])
 			dsaio_file_close(files[i]);
-		dsaio_disconnect(clients[i]);
+		(void)dsaio_disconnect(clients[i]);
 	}
 	if (r < 0)
 		return r;
@@ -873,7 +873,8 @@ static int usage(FILE *f, int status)
 			measures[i].on_request ? measures[i].on_request : "");
 	fprintf(f,
 		"environment: BUILD (build): where dsaiod lies; BENCH_DIR (/var/tmp): a directory "
-		"on the\ndisk to measure; BENCH_JSON: a file for the rows as JSON; BENCH_SMALL: a\npattern for the points of small, as \"4K read, 1 x *\"\n");
+		"on the\ndisk to measure; BENCH_JSON: a file for the rows as JSON; BENCH_SMALL: a\n"
+		"pattern for the points of small, as \"4K read, 1 x *\"\n");
 	return status;
 }
 

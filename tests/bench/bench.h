@@ -1,8 +1,9 @@
 /*
  * Shared by the measures: the rows, a private daemon with its open objects, and the course of a
  * comparison.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
- * control.c control calls beside a load of others, everyday.c those of any memory, any file and no configuration, fresh.c the first use of memory,
- * gpu.c those of copies by a GPU, sharing.c those of programs side by side, small.c the matrix of small ops.
+ * control.c control calls beside a load of others, everyday.c those of any memory, any file and no
+ * configuration, fresh.c the first use of memory, gpu.c those of copies by a GPU, sharing.c those of
+ * programs side by side, small.c the matrix of small ops.
  */
 #ifndef DSAIO_TESTS_BENCH_BENCH_H
 #define DSAIO_TESTS_BENCH_BENCH_H
@@ -14,6 +15,7 @@
 #include "tests/bench/process.h"
 #include "tests/bench/report.h"
 #include "tests/bench/small_rows.h"
+#include "tests/calls.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 

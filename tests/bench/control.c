@@ -62,7 +62,7 @@ static int alloc_ours(struct dsaio_client *client, const char *socket_path)
 	void *memory;
 
 	(void)socket_path;
-	return dsaio_alloc(client, ALLOC_BYTES, &memory) < 0 || dsaio_free(client, memory) < 0
+	return dsaio_alloc(client, ALLOC_BYTES, NULL, &memory) < 0 || dsaio_free(client, memory) < 0
 		       ? failed("512 MiB")
 		       : 0;
 }
@@ -94,8 +94,8 @@ static int import_ours(struct dsaio_client *client, const char *socket_path)
 	(void)socket_path;
 	if (memory == MAP_FAILED)
 		return -errno;
-	if (dsaio_import(client, shared_fd, 0, IMPORT_BYTES, memory) < 0 ||
-	    dsaio_unimport(client, memory) < 0)
+	if (fd_register(client, shared_fd, 0, IMPORT_BYTES, memory) < 0 ||
+	    dsaio_memory_unregister(client, memory) < 0)
 		r = failed("an import of 1 GiB");
 	(void)munmap(memory, IMPORT_BYTES); /* whole pages of our own mapping: cannot fail */
 	return r;
@@ -150,11 +150,11 @@ _Noreturn static void load_main(const struct load *load, unsigned side, const ch
 	if (getppid() != parent)
 		_exit(1);
 	if (r == 0 && side == OURS && load->has_client)
-		r = dsaio_connect(socket_path, &client);
+		r = socket_connect(socket_path, &client);
 	while (r == 0 && !atomic_load(must_stop))
 		r = side == OURS ? load->ours(client, socket_path)
 				 : load->reference(listening_path);
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	if (r < 0)
 		fprintf(stderr, "bench: a load of %s: %s\n", load->name, strerror(-r));
 	_exit(r < 0);
@@ -248,11 +248,11 @@ static int calls(const struct bench *b, int status_fd, double *ret_usec)
 	int r = -EIO;
 
 	times[CONNECT] = now_nsec();
-	if (dsaio_connect(b->daemon.socket_path, &client) == 0) {
+	if (socket_connect(b->daemon.socket_path, &client) == 0) {
 		times[OPEN] = now_nsec();
-		r = dsaio_file_open(client, b->path, O_RDONLY, &file);
+		r = dsaio_open(client, b->path, O_RDONLY, NULL, &file);
 		times[ALLOC] = now_nsec();
-		r = r < 0 ? r : dsaio_alloc(client, SMALL_BYTES, &memory);
+		r = r < 0 ? r : dsaio_alloc(client, SMALL_BYTES, NULL, &memory);
 		times[STATUS] = now_nsec();
 		r = r < 0 ? r : status(status_fd);
 		times[N_CALLS] = now_nsec();
@@ -264,7 +264,7 @@ static int calls(const struct bench *b, int status_fd, double *ret_usec)
 			ret_usec[i] = (double)(times[i + 1] - times[i]) / 1e3;
 	if (file)
 		dsaio_file_close(file);
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	return r;
 }
 

@@ -65,12 +65,12 @@ static int ours_files(struct bench *b, double *ret_usec)
 
 	for (unsigned i = 0; i < FILES; i++) {
 		small_path(b, i, path, sizeof(path));
-		if (dsaio_file_open(b->client, path, O_RDONLY, &files[i]) < 0 ||
+		if (dsaio_open(b->client, path, O_RDONLY, NULL, &files[i]) < 0 ||
 		    dsaio_pread_async(b->handle, files[i], b->memory + i * SMALL_FILE_BYTES,
 				      SMALL_FILE_BYTES, 0, NULL) < 0)
 			return failed(path);
 	}
-	if (dsaio_wait(b->handle, -1, &n_ended) < 0 || n_ended != FILES)
+	if (dsaio_handle_wait(b->handle, -1, &n_ended) < 0 || n_ended != FILES)
 		r = failed("wait");
 	for (unsigned i = 0; i < FILES; i++)
 		dsaio_file_close(files[i]);
@@ -189,7 +189,7 @@ static int ours_path(struct bench *b, double *ret_usec)
 	int64_t now, r;
 
 	do {
-		if (dsaio_file_open(b->client, b->path, O_RDONLY, &file) < 0)
+		if (dsaio_open(b->client, b->path, O_RDONLY, NULL, &file) < 0)
 			return failed(b->path);
 		r = dsaio_pread(b->handle, file, b->memory, SMALL_BYTES, small_off(&seed));
 		dsaio_file_close(file);
@@ -406,8 +406,8 @@ static int ours_autostart(struct bench *b, double *ret_msec)
 	if (dsaio_connect(NULL, &b->client) < 0)
 		return failed("connect");
 	if (dsaio_handle_open(b->client, NULL, &b->handle) < 0 ||
-	    dsaio_alloc(b->client, SMALL_BYTES, &memory) < 0 ||
-	    dsaio_file_open(b->client, b->path, O_RDONLY, &b->file) < 0 ||
+	    dsaio_alloc(b->client, SMALL_BYTES, NULL, &memory) < 0 ||
+	    dsaio_open(b->client, b->path, O_RDONLY, NULL, &b->file) < 0 ||
 	    dsaio_pread(b->handle, b->file, memory, SMALL_BYTES, 0) != (int64_t)SMALL_BYTES)
 		r = failed("the first op");
 	*ret_msec = (double)(now_nsec() - start) / 1e6;

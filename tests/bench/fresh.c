@@ -35,15 +35,15 @@ static int ours(const struct bench *b, struct times *ret_times)
 	uint64_t start;
 	void *memory;
 
-	if (dsaio_connect(b->daemon.socket_path, &client) < 0)
+	if (socket_connect(b->daemon.socket_path, &client) < 0)
 		return failed("connect");
 	start = clock_nsec();
-	if (dsaio_alloc(client, FRESH_BYTES, &memory) < 0)
+	if (dsaio_alloc(client, FRESH_BYTES, NULL, &memory) < 0)
 		return failed("1 GiB of pinned memory");
 	*ret_times = written(memory, start, clock_nsec());
 	if (dsaio_free(client, memory) < 0) /* it is in the pool again */
 		return failed("free");
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	return 0;
 }
 

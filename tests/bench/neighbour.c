@@ -18,6 +18,7 @@
 #include "tests/bench/clock.h"
 #include "tests/bench/files.h"
 #include "tests/bench/statistics.h"
+#include "tests/calls.h"
 
 #define BLOCK_BYTES (UINT64_C(1) << 20)
 
@@ -85,10 +86,10 @@ static int client_open(struct work *w)
 	options.weight = w->job->weight;
 	options.io_class = w->job->io_class;
 	options.profile = w->job->profile;
-	if (dsaio_connect(w->job->socket_path, &w->client) < 0 ||
-	    dsaio_handle_open_with(w->client, &options, &w->handle) < 0 ||
-	    dsaio_file_open(w->client, w->job->path, O_RDWR, &w->file) < 0 ||
-	    dsaio_alloc(w->client, w->job->n_queued * len, &memory) < 0)
+	if (socket_connect(w->job->socket_path, &w->client) < 0 ||
+	    dsaio_handle_open(w->client, &options, &w->handle) < 0 ||
+	    dsaio_open(w->client, w->job->path, O_RDWR, NULL, &w->file) < 0 ||
+	    dsaio_alloc(w->client, w->job->n_queued * len, NULL, &memory) < 0)
 		return client_failed();
 	w->memory = memory;
 	for (unsigned i = 0; i < w->job->n_queued; i++)
@@ -107,7 +108,7 @@ static int client_submit(struct work *w, struct queue *queue, struct flying *f)
 				     .user_data = f };
 
 	f->begin = now_nsec();
-	if (dsaio_submit(w->handle, &io, 1, 0, &f->op) < 0)
+	if (dsaio_submit(w->handle, &io, sizeof(struct dsaio_io), 1, 0, &f->op) < 0)
 		return client_failed();
 	TAILQ_INSERT_TAIL(queue, f, link);
 	return 0;
@@ -124,24 +125,25 @@ static int client_run(struct work *w, int64_t end)
 		r = client_submit(w, &queue, &flying[i]);
 	}
 	while (r == 0 && !TAILQ_EMPTY(&queue)) {
-		struct dsaio_op *ended[NEIGHBOUR_QUEUED_MAX];
+		struct dsaio_completion ended[NEIGHBOUR_QUEUED_MAX];
 		int64_t now;
 		int n;
 
 		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1, NULL); /* the result: below */
-		n = dsaio_reap(w->handle, ended, NEIGHBOUR_QUEUED_MAX);
+		n = dsaio_handle_reap(w->handle, ended, sizeof(ended[0]), 0, NEIGHBOUR_QUEUED_MAX,
+				      0);
 		now = now_nsec();
 		r = n < 0 ? n : 0;
 		for (int i = 0; r == 0 && i < n; i++) {
-			struct flying *f = dsaio_op_data(ended[i]);
+			struct flying *f = ended[i].user_data;
 
-			if (dsaio_op_result(ended[i]) != (int64_t)w->job->op_bytes) {
+			if (ended[i].result != (int64_t)w->job->op_bytes) {
 				fprintf(stderr, "bench: a neighbour: %s\n",
-					dsaio_op_error(ended[i]));
+					dsaio_op_error(ended[i].op));
 				return -EIO;
 			}
 			TAILQ_REMOVE(&queue, f, link);
-			dsaio_op_free(ended[i]);
+			dsaio_op_free(ended[i].op);
 			r = note(w, f->begin, now);
 			if (r == 0 && now < end)
 				r = client_submit(w, &queue, f);

@@ -181,10 +181,11 @@ class Library:
             _library.YES if HANDLE[3] else _library.NO,
             HANDLE[4],
         )
-        library.dsaio_handle_open.argtypes = (ctypes.c_void_p,) * 3
-        chosen = None if is_tuned else ctypes.byref(profile)
-        _library.check(library.dsaio_handle_open(connection.pointer, chosen, ctypes.byref(self.handle)))
-        _library.check(_library.file_open(connection.pointer, os.fsencode(path), os.O_RDWR, ctypes.byref(self.file)))
+        options = _library.HandleOptions(ctypes.sizeof(_library.HandleOptions), ctypes.pointer(profile))
+        chosen = None if is_tuned else ctypes.byref(options)
+        _library.check(_library.handle_open(connection.pointer, chosen, ctypes.byref(self.handle)))
+        name = os.fsencode(path)
+        _library.check(_library.file_open(connection.pointer, name, os.O_RDWR, None, ctypes.byref(self.file)))
 
     def run(self, method, tensor):
         result = ctypes.c_int64()

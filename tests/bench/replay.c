@@ -25,6 +25,7 @@
 #include "proto/util/cleanup.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/replay.h"
+#include "tests/calls.h"
 
 #define HANDLES_MAX 64
 #define MEMORIES_MAX 4096
@@ -79,7 +80,7 @@ static int add_handle(struct replay *replay, const char *text, unsigned line)
 	profile.single_submit = single ? DSAIO_YES : DSAIO_NO;
 	profile.overlap_events = overlap ? DSAIO_YES : DSAIO_NO;
 	replay->n_handles++;
-	if (dsaio_handle_open(replay->client, &profile, &handle->handle) < 0)
+	if (profile_open(replay->client, &profile, &handle->handle) < 0)
 		return library_failed("a handle");
 	return 0;
 }
@@ -93,7 +94,7 @@ static int add_memory(struct replay *replay, const char *text, unsigned line)
 		return refuse(line, "too many memories");
 	if (sscanf(text, "%" SCNu64, size) != 1)
 		return refuse(line, "not a memory");
-	if (dsaio_alloc(replay->client, *size, memory) < 0)
+	if (dsaio_alloc(replay->client, *size, NULL, memory) < 0)
 		return library_failed("pinned memory");
 	/* As training has: each page was used before. */
 	memset(*memory, 1, *size);
@@ -185,7 +186,7 @@ static int transfer(struct replay *replay, const struct call *call)
 		.off = call->off,
 	};
 
-	if (dsaio_submit(handle->handle, &io, 1, 0, NULL) != 1)
+	if (dsaio_submit(handle->handle, &io, sizeof(struct dsaio_io), 1, 0, NULL) != 1)
 		return library_failed(io.path);
 	handle->n_open++;
 	return 0;
@@ -197,7 +198,7 @@ static int wait_for_all(struct handle *handle)
 	int64_t n_ended;
 
 	handle->n_open = 0;
-	if (dsaio_wait(handle->handle, -1, &n_ended) < 0 || n_ended != n_open)
+	if (dsaio_handle_wait(handle->handle, -1, &n_ended) < 0 || n_ended != n_open)
 		return library_failed("wait");
 	return 0;
 }
@@ -226,10 +227,10 @@ static int pass(struct replay *replay)
 static void unload(struct replay *replay)
 {
 	for (unsigned i = 0; i < replay->n_handles; i++)
-		dsaio_handle_close(replay->handles[i].handle);
+		(void)dsaio_handle_close(replay->handles[i].handle, -1);
 	for (unsigned i = 0; i < replay->n_files; i++)
 		free(replay->files[i]);
-	dsaio_disconnect(replay->client);
+	(void)dsaio_disconnect(replay->client);
 	free(replay);
 }
 

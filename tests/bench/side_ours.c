@@ -2,7 +2,7 @@
  * Our side: a private daemon whose store is the point's directory, and client processes.
  *
  * A process waits for its oldest op, takes all that have ended by then and starts as many anew:
- * dsaio_op_wait() sleeps on the futex and dsaio_reap() that finds something makes no system call.
+ * dsaio_op_wait() sleeps on the futex and dsaio_handle_reap() that finds something makes no system call.
  * With one op in flight it calls dsaio_pread().  As the other sides do, it reads the clock once for
  * all that it takes and starts in a turn.
  */
@@ -19,6 +19,7 @@
 #include "tests/bench/files.h"
 #include "tests/bench/kinds.h"
 #include "tests/bench/process.h"
+#include "tests/calls.h"
 
 /* Far above a read's time: a wait that may spin so long never sleeps while one is in flight. */
 #define SPIN_USEC 1000
@@ -28,7 +29,7 @@
 struct ours {
 	struct private_daemon daemon;
 	struct crew *crew;
-	int64_t spin_usec; /* of the clients' handles; -1: the default */
+	int64_t spin_usec; /* of the clients' handles; 0: the default */
 };
 
 /* An op that is in flight; the queue holds them in the order of their submission. */
@@ -50,7 +51,7 @@ struct client {
 	uint64_t memory_bytes;
 	struct offsets offsets;
 	struct flying *flying;
-	struct dsaio_op **ended; /* room for dsaio_reap() */
+	struct dsaio_completion *ended; /* room for dsaio_handle_reap() */
 };
 
 /* ---- a client process ---- */
@@ -64,7 +65,7 @@ static int client_failed(int r, const char *what, char *why, size_t size)
 static int client_memory(struct client *c)
 {
 	void *memory;
-	int r = dsaio_alloc(c->client, c->memory_bytes, &memory);
+	int r = dsaio_alloc(c->client, c->memory_bytes, NULL, &memory);
 
 	if (r < 0)
 		return r;
@@ -79,10 +80,10 @@ static void client_close(void *state)
 
 	if (!c)
 		return;
-	dsaio_handle_close(c->handle);
+	(void)dsaio_handle_close(c->handle, -1);
 	if (c->file)
 		dsaio_file_close(c->file);
-	dsaio_disconnect(c->client);
+	(void)dsaio_disconnect(c->client);
 	free(c->flying);
 	free(c->ended);
 	free(c);
@@ -108,7 +109,7 @@ static int client_open(const struct point *point, unsigned index, const void *ar
 	c->point = *point;
 	c->memory_bytes = point_memory_bytes(point);
 	c->flying = calloc(n, sizeof(*c->flying));
-	c->ended = calloc(n, sizeof(struct dsaio_op *));
+	c->ended = calloc(n, sizeof(*c->ended));
 	if (!c->flying || !c->ended)
 		return -ENOMEM;
 	offsets_init(&c->offsets, point);
@@ -116,13 +117,13 @@ static int client_open(const struct point *point, unsigned index, const void *ar
 	options.profile = &c->point.profile;
 	options.spin_usec = ours->spin_usec;
 
-	r = dsaio_connect(ours->daemon.socket_path, &c->client);
+	r = socket_connect(ours->daemon.socket_path, &c->client);
 	if (r < 0)
 		return client_failed(r, "connect", why, size);
-	r = dsaio_handle_open_with(c->client, &options, &c->handle);
+	r = dsaio_handle_open(c->client, &options, &c->handle);
 	if (r < 0)
 		return client_failed(r, "open a handle", why, size);
-	r = dsaio_file_open(c->client, path, O_RDWR, &c->file);
+	r = dsaio_open(c->client, path, O_RDWR, NULL, &c->file);
 	if (r < 0)
 		return client_failed(r, path, why, size);
 	r = client_memory(c);
@@ -145,24 +146,24 @@ static int client_start(struct client *c, struct flying *f, struct queue *queue,
 	int r;
 
 	f->start_nsec = now;
-	r = dsaio_submit(c->handle, &io, 1, 0, &f->op);
+	r = dsaio_submit(c->handle, &io, sizeof(struct dsaio_io), 1, 0, &f->op);
 	if (r < 0)
 		return r;
 	TAILQ_INSERT_TAIL(queue, f, link);
 	return 0;
 }
 
-static int client_end(struct client *c, struct dsaio_op *op, struct queue *queue, int64_t now,
-		      struct work *work)
+static int client_end(struct client *c, const struct dsaio_completion *end, struct queue *queue,
+		      int64_t now, struct work *work)
 {
-	struct flying *f = dsaio_op_data(op);
-	const int64_t n = dsaio_op_result(op);
+	struct flying *f = end->user_data;
+	const int64_t n = end->result;
 
 	TAILQ_REMOVE(queue, f, link);
 	if (n != (int64_t)c->point.op_bytes)
 		(void)snprintf(work->why, sizeof(work->why), "an op ended with %lld: %s",
-			       (long long)n, dsaio_op_error(op));
-	dsaio_op_free(op);
+			       (long long)n, dsaio_op_error(end->op));
+	dsaio_op_free(end->op);
 	histogram_add(&work->histogram, now - f->start_nsec);
 	work->ops++;
 	return n == (int64_t)c->point.op_bytes ? 0 : -EIO;
@@ -191,14 +192,14 @@ static int client_run_many(struct client *c, unsigned n_flying, struct work *wor
 	}
 	while (!TAILQ_EMPTY(&queue)) {
 		(void)dsaio_op_wait(TAILQ_FIRST(&queue)->op, -1, NULL); /* the result: below */
-		n = dsaio_reap(c->handle, c->ended, (int)n_flying);
+		n = dsaio_handle_reap(c->handle, c->ended, sizeof(*c->ended), 0, (int)n_flying, 0);
 		if (n < 0)
 			return client_failed(n, "reap", work->why, sizeof(work->why));
 		now = now_nsec();
 		for (int i = 0; i < n; i++) {
-			struct flying *f = dsaio_op_data(c->ended[i]);
+			struct flying *f = c->ended[i].user_data;
 
-			r = client_end(c, c->ended[i], &queue, now, work);
+			r = client_end(c, &c->ended[i], &queue, now, work);
 			if (r < 0)
 				return r;
 			if (!work_goes_on(c, work, n_started, now))
@@ -270,12 +271,12 @@ static int ours_open(struct side *side, int64_t spin_usec, const char *config)
 
 int ours_pinned_open(struct side *side)
 {
-	return ours_open(side, -1, "");
+	return ours_open(side, 0, "");
 }
 
 int ours_not_spinning_open(struct side *side)
 {
-	return ours_open(side, 0, "");
+	return ours_open(side, -1, "");
 }
 
 int ours_spinning_open(struct side *side)

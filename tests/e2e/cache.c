@@ -33,7 +33,7 @@ TEST(again, "a file that was opened before is opened again without open(2)")
 
 	count_opens();
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, BLOCK, SEED);
 
@@ -73,7 +73,7 @@ TEST(writes, "an idle file that is opened again is written, grows, is cut: all w
 
 	count_opens();
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, 4 * BLOCK, &start));
+	CHECK_CALL(dsaio_alloc(rig.client, 4 * BLOCK, NULL, &start));
 	memory = start;
 	pattern_fill(memory, 4 * BLOCK, SEED, 0);
 	path = daemon_path(rig.daemon, "f");
@@ -103,7 +103,7 @@ TEST(writes, "an idle file that is opened again is written, grows, is cut: all w
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, BLOCK, 0), BLOCK);
 	dsaio_file_close(file);
 	file = open_file(&rig, path, O_RDWR);
-	CHECK_CALL(dsaio_truncate(file, 100));
+	CHECK_CALL(dsaio_file_truncate(file, 100));
 	dsaio_file_close(file);
 	CHECK_EQ(file_size(path), 100);
 	CHECK_EQ(n_opens(path), 1);
@@ -132,7 +132,7 @@ TEST(by_path, "reads and writes by path share one open file, where both are allo
 
 	count_opens();
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	path = daemon_path(rig.daemon, "f");
 	for (unsigned i = 0; i < 3; i++) {
 		write_by_path(&rig, path, memory, SEED + i);
@@ -174,7 +174,7 @@ TEST(by_path_rights, "by path, each op needs the right that it uses, and no othe
 	void *memory;
 
 	obey_modes();
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	path = daemon_path(rig.daemon, "f");
 	write_by_path(&rig, path, memory, SEED);
 	CHECK_SYS(chmod(path, 0400)); /* open for both: a read goes on, a write does not */
@@ -224,7 +224,7 @@ TEST(by_path_seccomp,
 
 	count_opens();
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	path = daemon_path(rig.daemon, "f");
 	write_by_path(&rig, path, memory, SEED);
 	read_by_path(&rig, path, memory, SEED);
@@ -242,7 +242,7 @@ TEST(by_path_immutable, "a file that became immutable is not written by path")
 	void *memory;
 	int flags, r;
 
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	path = daemon_path(rig.daemon, "f");
 	write_by_path(&rig, path, memory, SEED);
 	fd = (int)CHECK_SYS(open(path, O_RDONLY | O_CLOEXEC));
@@ -265,7 +265,7 @@ TEST(no_proc, "without /proc a file is written at odd offsets all the same")
 	const char *path;
 	void *memory;
 
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	pattern_fill(memory, 100, SEED, 7);
 	path = daemon_path(rig.daemon, "f");
 	mounts_private();
@@ -287,11 +287,11 @@ TEST(excl, "O_EXCL never finds what is cached: it fails, or makes a file anew")
 	const char *path;
 	void *memory;
 
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, BLOCK, SEED);
 	old = open_file(&rig, path, O_RDWR);
-	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDWR | O_CREAT | O_EXCL, &file), -EEXIST,
+	CHECK_FAILS(dsaio_open(rig.client, path, O_RDWR | O_CREAT | O_EXCL, NULL, &file), -EEXIST,
 		    path);
 	CHECK_SYS(unlink(path));
 	file = open_file(&rig, path, O_RDWR | O_CREAT | O_EXCL);
@@ -312,7 +312,7 @@ TEST(directory, "the same relative path in another directory is another file")
 	struct dsaio_file *held;
 	void *memory;
 
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	for (int i = 0; i < 2; i++) {
 		const char *dir = daemon_path(rig.daemon, i ? "b" : "a");
 
@@ -339,7 +339,7 @@ TEST(number, "a descriptor's number that is used again for another file is anoth
 	void *memory;
 	int fd;
 
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	for (int i = 0; i < 2; i++) {
 		paths[i] = daemon_path(rig.daemon, i ? "b" : "a");
 		file_make_pattern(paths[i], BLOCK, SEED + (uint64_t)i);
@@ -380,14 +380,14 @@ TEST(child, "a forked child finds nothing in the cache, and the parent is undist
 
 	count_opens();
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, BLOCK, SEED);
 	open_check_close(&rig, path, O_RDONLY, memory, SEED);
 	held = open_file(&rig, path, O_RDWR);
 	pid = (pid_t)CHECK_SYS(fork());
 	if (pid == 0) {
-		CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDONLY, &file), -EPERM, "fork");
+		CHECK_FAILS(dsaio_open(rig.client, path, O_RDONLY, NULL, &file), -EPERM, "fork");
 		CHECK_FAILS(dsaio_file_size(held), -EPERM, "fork");
 		dsaio_file_close(held);
 		_exit(0);

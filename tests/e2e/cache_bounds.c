@@ -37,8 +37,7 @@ static struct daemon *daemon_with_files(unsigned client_files)
 	_cleanup_(fclosep) FILE *file = fopen(path, "we");
 
 	CHECK(file);
-	CHECK(fprintf(file, "[daemon]\nclient_files = %u\nuser_files = %u\n", client_files,
-		      2 * client_files) > 0);
+	CHECK(fprintf(file, "[daemon]\nclient_files = %u\n", client_files) > 0);
 	CHECK(fflush(file) == 0);
 	return daemon_start(DAEMON_ARGS("--config", path));
 }
@@ -80,7 +79,7 @@ TEST(bound, "idle files make room, the longest idle first, and at the bound thos
 	count_opens();
 	rig.daemon = daemon_with_files(max);
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
 	for (unsigned i = 0; i < n; i++)
 		file_make_pattern(numbered(rig.daemon, i), BLOCK, i);
 
@@ -97,7 +96,7 @@ TEST(bound, "idle files make room, the longest idle first, and at the bound thos
 	/* In use there can be as many as the daemon grants; then it says no. */
 	for (unsigned i = 0; i < max; i++)
 		used[i] = open_file(&rig, numbered(rig.daemon, i), O_RDONLY);
-	CHECK_FAILS(dsaio_file_open(rig.client, numbered(rig.daemon, max), O_RDONLY, &file),
+	CHECK_FAILS(dsaio_open(rig.client, numbered(rig.daemon, max), O_RDONLY, NULL, &file),
 		    -EMFILE, "");
 	dsaio_file_close(used[0]);
 	open_check_close(&rig, numbered(rig.daemon, max), O_RDONLY, memory, max);
@@ -118,7 +117,7 @@ static void use_file(struct rig *rig, struct dsaio_file *file, void *memory, uin
 	memset(memory, 0, BLOCK);
 	CHECK_EQ(dsaio_pread(rig->handle, file, memory, BLOCK, BLOCK), BLOCK);
 	pattern_check(memory, BLOCK, seed, BLOCK, "what was written");
-	CHECK_CALL(dsaio_truncate(file, BLOCK));
+	CHECK_CALL(dsaio_file_truncate(file, BLOCK));
 }
 
 TEST(descriptors, "2,000 files are in use at once in a process that may have 256 descriptors")
@@ -133,7 +132,7 @@ TEST(descriptors, "2,000 files are in use at once in a process that may have 256
 
 	CHECK(files);
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, n * BLOCK, &start));
+	CHECK_CALL(dsaio_alloc(rig.client, n * BLOCK, NULL, &start));
 	memory = start;
 	for (unsigned i = 0; i < n; i++)
 		file_make_pattern(numbered(rig.daemon, i), BLOCK, i);
@@ -190,7 +189,7 @@ static void *crowd_run(void *arg)
 	void *memory;
 
 	CHECK_CALL(dsaio_handle_open(rig->client, NULL, &handle));
-	CHECK_CALL(dsaio_alloc(rig->client, BLOCK, &memory));
+	CHECK_CALL(dsaio_alloc(rig->client, BLOCK, NULL, &memory));
 	for (unsigned i = 0; i < N_ROUNDS; i++) {
 		unsigned which = (unsigned)(test_random(&random) % (N_SHARED + 1));
 		bool is_own = which == N_SHARED;
@@ -198,7 +197,7 @@ static void *crowd_run(void *arg)
 		int flags = test_random(&random) % 2 ? O_RDWR : O_RDONLY;
 		struct dsaio_file *file;
 
-		CHECK_CALL(dsaio_file_open(rig->client, path, flags, &file));
+		CHECK_CALL(dsaio_open(rig->client, path, flags, NULL, &file));
 		CHECK_EQ(dsaio_pread(handle, file, memory, BLOCK, 0), BLOCK);
 		if (pattern_compare(memory, BLOCK, which, 0) >= 0)
 			pattern_check(memory, BLOCK, which + 1000, 0, path);
@@ -213,7 +212,7 @@ static void *crowd_run(void *arg)
 			CHECK_SYS(rename(fresh, path));
 		}
 	}
-	dsaio_handle_close(handle);
+	(void)dsaio_handle_close(handle, -1);
 	return NULL;
 }
 
@@ -281,7 +280,7 @@ TEST(space, "the space of a deleted file comes back while the program only sleep
 	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "swapped");
 	open_path = daemon_path(rig.daemon, "open");
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &memory));
 	file_make_pattern(open_path, BLOCK, SEED);
 	open_one = open_file(&rig, open_path, O_RDWR);
 	CHECK_SYS(unlink(open_path)); /* as long as the program has it, it stays */

@@ -77,7 +77,7 @@ static void memory_come_and_go(struct crowd *crowd, unsigned thread, uint64_t *r
 		}
 		len = test_random(random) % 16 ? test_random(random) % 65536 + 1
 					       : test_random(random) % (8 * MIB) + 1;
-		CHECK_CALL(dsaio_alloc(crowd->rig->client, len, &memory));
+		CHECK_CALL(dsaio_alloc(crowd->rig->client, len, NULL, &memory));
 		for (size_t at = 0; at < len; at += 997)
 			CHECK(!((uint8_t *)memory)[at]);
 		if (len >= 16384)
@@ -106,18 +106,18 @@ static void files_come_and_go(struct crowd *crowd, unsigned thread, uint64_t *ra
 	struct dsaio_client *client = crowd->rig->client;
 	void *memory;
 
-	CHECK_CALL(dsaio_alloc(client, 65536, &memory));
+	CHECK_CALL(dsaio_alloc(client, 65536, NULL, &memory));
 	for (unsigned i = 0; i < 300; i++) {
 		struct dsaio_file *file;
 		struct dsaio_op *op;
 
-		CHECK_CALL(dsaio_file_open(client, daemon_path(crowd->rig->daemon, "f"), O_RDONLY,
-					   &file));
+		CHECK_CALL(dsaio_open(client, daemon_path(crowd->rig->daemon, "f"), O_RDONLY, NULL,
+				      &file));
 		check_read(crowd->rig->handle, file, memory, random);
 		dsaio_file_close(file);
 
 		/* Closed with an op in flight, which goes on. */
-		CHECK_CALL(dsaio_file_open(client, own, O_RDWR | O_CREAT | O_TRUNC, &file));
+		CHECK_CALL(dsaio_open(client, own, O_RDWR | O_CREAT | O_TRUNC, NULL, &file));
 		pattern_fill(memory, 65536, i, 0);
 		CHECK_CALL(dsaio_pwrite_async(crowd->rig->handle, file, memory, 65536, 0, &op));
 		dsaio_file_close(file);
@@ -143,14 +143,14 @@ static void handles_come_and_go(struct crowd *crowd, unsigned thread, uint64_t *
 	struct dsaio_client *client = crowd->rig->client;
 	void *memory;
 
-	CHECK_CALL(dsaio_alloc(client, 16 * 65536, &memory));
+	CHECK_CALL(dsaio_alloc(client, 16 * 65536, NULL, &memory));
 	for (unsigned i = 0; i < 100; i++) {
 		struct dsaio_profile profile = DSAIO_PROFILE_INIT;
 		struct dsaio_handle *handle;
 
 		profile.intra_op_parallelism = 1 + thread % 3;
 		profile.block_size = 4096u << test_random(random) % 6;
-		CHECK_CALL(dsaio_handle_open(client, i % 2 ? &profile : NULL, &handle));
+		CHECK_CALL(profile_open(client, i % 2 ? &profile : NULL, &handle));
 		if (i % 3)
 			check_read(handle, crowd->file, memory, random);
 		for (unsigned k = 0; k < 16; k++)
@@ -159,7 +159,7 @@ static void handles_come_and_go(struct crowd *crowd, unsigned thread, uint64_t *
 						     NULL));
 		if (i % 2)
 			CHECK_EQ(handle_wait(handle, -1), 16);
-		dsaio_handle_close(handle); /* else with all of them in flight */
+		(void)dsaio_handle_close(handle, -1); /* else with all of them in flight */
 	}
 	CHECK_CALL(dsaio_free(client, memory)); /* nobody uses it any more */
 }
@@ -184,7 +184,7 @@ static void clients_come_and_go(struct crowd *crowd, unsigned thread, uint64_t *
 		if (i % 4 == 0)
 			continue;
 		rig_file(&mine, "f", O_RDONLY);
-		CHECK_CALL(dsaio_alloc(mine.client, MIB, &memory));
+		CHECK_CALL(dsaio_alloc(mine.client, MIB, NULL, &memory));
 		if (i % 2)
 			check_read(mine.handle, mine.files[0], memory, random);
 		for (unsigned k = 0; k < 16; k++)
@@ -216,7 +216,7 @@ static void cancels(struct crowd *crowd, unsigned thread, uint64_t *random)
 	struct dsaio_op *ops[N];
 	void *memory;
 
-	CHECK_CALL(dsaio_alloc(client, N * len, &memory));
+	CHECK_CALL(dsaio_alloc(client, N * len, NULL, &memory));
 	for (unsigned i = 0; i < 150; i++) {
 		for (unsigned k = 0; k < N; k++)
 			CHECK_CALL(dsaio_pread_async(crowd->rig->handle, crowd->file,
@@ -262,7 +262,7 @@ TEST(grow, "many writes behind the end, last first: the file ends at the last by
 	const char *path;
 	void *memory;
 
-	CHECK_CALL(dsaio_alloc(rig.client, N * 131072, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, N * 131072, NULL, &memory));
 	for (size_t l = 0; l < ARRAY_SIZE(lens); l++) {
 		const size_t len = lens[l];
 
@@ -292,7 +292,7 @@ TEST(grow_cancel,
 	profile.queue_depth = 1;
 	profile.block_size = 64u << 10;
 	rig_open(&rig, &profile);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, len, NULL, &memory));
 	pattern_fill(memory, len, SEED, 4096);
 	path = daemon_path(rig.daemon, "new");
 	rig_file(&rig, "new", O_RDWR | O_CREAT);
@@ -300,15 +300,15 @@ TEST(grow_cancel,
 		struct dsaio_op *op;
 		int64_t r;
 
-		CHECK_EQ(dsaio_truncate(rig.files[0], 4096), 0);
+		CHECK_EQ(dsaio_file_truncate(rig.files[0], 4096), 0);
 		CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, 4096, &op));
 		(void)dsaio_op_wait(op, 5000 * i, NULL); /* so that some of it is done */
 		CHECK_CALL(dsaio_op_cancel(op));
 		r = op_wait(op, -1);
 		CHECK_MSG(r == -ECANCELED || r == (int64_t)len, "%" PRId64, r);
-		CHECK(file_size(path) >= 4096 + dsaio_op_done(op));
-		CHECK(file_size(path) <= 4096 + dsaio_op_done(op) + 64 * MIB + profile.block_size);
-		file_check_pattern(path, 4096, dsaio_op_done(op), SEED, 4096);
+		CHECK(file_size(path) >= 4096 + dsaio_op_bytes(op));
+		CHECK(file_size(path) <= 4096 + dsaio_op_bytes(op) + 64 * MIB + profile.block_size);
+		file_check_pattern(path, 4096, dsaio_op_bytes(op), SEED, 4096);
 		dsaio_op_free(op);
 	}
 }

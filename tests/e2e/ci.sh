@@ -33,7 +33,29 @@ check "an include upward is reported with its line and the rule" includes \
 if command -v python3 >/dev/null; then
 	printf '/* Gr\xfc\xdfe. */\n' >"$tree/daemon/base/log.c"
 	check "a file that is not UTF-8 is reported" words "daemon/base/log.c: byte 5 is not UTF-8" "4 of 5"
+	mkdir -p "$tree/client/lib" "$tree/client/python"
+	printf 'struct place {\n\tint gpu_way; /* the way there */\n};\n' >"$tree/daemon/base/log.c"
+	printf '/* struct\n   place { */\nstruct place {\n};\nvoid slot_give(void);\n' >"$tree/client/lib/slot.h"
+	printf '"""A way."""\nops_ways = "way"\ndef way(self):\n' >"$tree/client/python/op.py"
+	check "identifiers of another term and tags of two structs are reported" words \
+		'daemon/base/log.c:2: "gpu_way": path' 'client/lib/slot.h:5: "slot_give": release' \
+		'client/lib/slot.h:3: struct place: another one is in daemon/base/log.c:1: rename one' \
+		'client/python/op.py:2: "ops_ways": path' "4 of 7"
+	mkdir -p "$tree/proto" "$tree/client/"{lib,ctl} "$tree/client/python/dsaio"
+	calls=(proto/a "void b(void), a(void); void a(void) { b(); }" proto/b "void a(void), b(void); void b(void) { a(); }"
+		daemon/c "int c;" client/lib/d "int d;" client/ctl/e "int e;")
+	for ((i = 0; i < ${#calls[@]}; i += 2)); do
+		echo "${calls[i + 1]}" >"$tree/${calls[i]}.c"
+		mkdir -p "$tree/build/$(dirname "${calls[i]}")"
+		${CC:-gcc} -c -o "$tree/build/${calls[i]}.o" "$tree/${calls[i]}.c"
+	done
+	echo "from . import _b" >"$tree/client/python/dsaio/_a.py"
+	echo "def f(): from ._a import x" >"$tree/client/python/dsaio/_b.py"
+	cd "$tree" || exit 1
+	BUILD=build check "circles of calls and of imports are reported" calls \
+		"these call each other in a circle: proto/a.c, proto/b.c" "proto/a.c uses proto/b.c" \
+		"in a circle: client/python/dsaio/_a.py, client/python/dsaio/_b.py" "3 of 7"
 else
-	echo "skip ci: a file that is not UTF-8 is reported: needs python3"
+	echo "skip ci: .ci/words, .ci/calls: need python3"
 fi
 exit $failed

@@ -1,5 +1,5 @@
 /*
- * dsaio_connect_with: the client's name, and the descriptor that tells of a lost daemon.
+ * dsaio_connect: the client's name, and the descriptor that tells of a lost daemon.
  */
 #include "tests/harness.h"
 
@@ -14,7 +14,7 @@ static struct dsaio_client *connect_as(const struct daemon *daemon, const char *
 
 	options.socket_path = daemon->socket_path;
 	options.name = name;
-	CHECK_CALL(dsaio_connect_with(&options, &client));
+	CHECK_CALL(dsaio_connect(&options, &client));
 	return client;
 }
 
@@ -36,10 +36,10 @@ TEST(name, "status shows the name that a client has chosen, else the program's")
 
 	CHECK(status_has(daemon, "rank 7"));
 	CHECK(!status_has(daemon, "connect"));
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	client = connect_as(daemon, NULL);
 	CHECK(status_has(daemon, "connect"));
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	CHECK(daemon_wait_clients(daemon, 0, 0));
 }
 
@@ -57,7 +57,7 @@ TEST(lost, "the client's descriptor becomes readable when the daemon is lost, un
 	CHECK_EQ(dsaio_client_state(client), DSAIO_LOST);
 	CHECK(!wait_readable(fd, 0));
 	CHECK_EQ(dsaio_client_state(client), DSAIO_LOST);
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 }
 
 TEST(lost_before, "a descriptor that is asked for when the daemon is lost is readable at once")
@@ -73,7 +73,7 @@ TEST(lost_before, "a descriptor that is asked for when the daemon is lost is rea
 	fd = (int)CHECK_CALL(dsaio_client_fd(client));
 	CHECK(wait_readable(fd, 60000000));
 	CHECK_EQ(dsaio_client_state(client), DSAIO_LOST);
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 }
 
 TEST(idle, "traffic on the connection does not make the descriptor readable")
@@ -84,7 +84,7 @@ TEST(idle, "traffic on the connection does not make the descriptor readable")
 
 	fd = (int)CHECK_CALL(dsaio_client_fd(rig.client));
 	for (unsigned i = 0; i < 10; i++) {
-		CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, NULL, &memory));
 		CHECK_CALL(dsaio_free(rig.client, memory));
 	}
 	CHECK(!wait_readable(fd, 0));

@@ -106,7 +106,7 @@ static int64_t read_some(struct rig *rig, bool is_async, void *memory, size_t le
 		return dsaio_pread(rig->handle, rig->files[0], memory, len, off);
 	CHECK_CALL(dsaio_pread_async(rig->handle, rig->files[0], memory, len, off, &op));
 	r = op_wait(op, -1);
-	*ret_done = dsaio_op_done(op);
+	*ret_done = dsaio_op_bytes(op);
 	dsaio_op_free(op);
 	CHECK_EQ(handle_wait(rig->handle, -1), r < 0 ? r : 1);
 	return r;
@@ -139,7 +139,7 @@ TEST_TABLE(threads, modes, "large reads have copiers, never too many, till the c
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], memory, 32 * MIB, 0), 32 * MIB);
 	CHECK_EQ(count_copiers(), 0);
 	read_until_copiers(&rig, modes[row].is_async);
-	dsaio_disconnect(rig.client);
+	(void)dsaio_disconnect(rig.client);
 	rig.client = NULL;
 	rig.handle = NULL;
 	rig.n_files = 0;
@@ -194,7 +194,7 @@ TEST_TABLE(no_threads, modes, "where no thread can be started it goes without")
 			fresh_free(memory, LEN);
 		}
 		CHECK_EQ(count_copiers(), 0);
-		dsaio_disconnect(rig.client);
+		(void)dsaio_disconnect(rig.client);
 		_exit(0);
 	}
 	child_wait_ok(pid);
@@ -322,7 +322,7 @@ TEST_TABLE(crowd, crowds, "many threads with large reads each")
 	}
 	for (unsigned i = 0; i < N_THREADS; i++) {
 		CHECK_EQ(pthread_join(readers[i].thread, NULL), 0);
-		dsaio_handle_close(readers[i].handle);
+		(void)dsaio_handle_close(readers[i].handle, -1);
 	}
 	CHECK(count_copiers() <= copiers_wanted());
 }
@@ -347,7 +347,7 @@ static void ops_start(struct ops *ops, struct rig *rig, struct dsaio_handle *han
 		CHECK_CALL(dsaio_pread_async(handle, rig->files[0], ops->memory + i * LEN, LEN, 0,
 					     &ops->ops[i]));
 	/* Some MiB of the first are there; asked so that it is no data race. */
-	while (!is_there && !dsaio_op_test(ops->ops[0])) {
+	while (!is_there && !op_is_done(ops->ops[0])) {
 		CHECK_SYS(mincore(ops->memory + moment * MIB, 4096, &is_there));
 		(void)sched_yield();
 	}
@@ -362,8 +362,8 @@ static unsigned ops_check(struct ops *ops, int64_t error, bool are_there)
 		int64_t r = dsaio_op_result(ops->ops[i]);
 
 		CHECK(r == (int64_t)LEN || r == error);
-		CHECK(dsaio_op_done(ops->ops[i]) <= LEN);
-		pattern_check(ops->memory + i * LEN, dsaio_op_done(ops->ops[i]), SEED, 0,
+		CHECK(dsaio_op_bytes(ops->ops[i]) <= LEN);
+		pattern_check(ops->memory + i * LEN, dsaio_op_bytes(ops->ops[i]), SEED, 0,
 			      "what was done");
 		n_failed += r < 0;
 	}
@@ -395,7 +395,7 @@ TEST(cancelled, "cancelled with copies under way: each ends once, -ECANCELED or 
 		for (size_t i = 0; i < N_OPS; i++)
 			(void)dsaio_op_wait(ops.ops[i], -1, NULL);
 		n_cancelled += ops_check(&ops, -ECANCELED, true);
-		(void)dsaio_wait(rig.handle, -1, NULL);
+		(void)dsaio_handle_wait(rig.handle, -1, NULL);
 	}
 	CHECK(n_cancelled);
 	read_until_copiers(&rig, true);
@@ -412,7 +412,7 @@ TEST(closed, "a handle is closed with copies under way")
 
 		CHECK_CALL(dsaio_handle_open(rig.client, NULL, &handle));
 		ops_start(&ops, &rig, handle, moment);
-		dsaio_handle_close(handle);
+		(void)dsaio_handle_close(handle, -1);
 		(void)ops_check(&ops, -ECANCELED, true);
 	}
 	read_until_copiers(&rig, true);
@@ -431,7 +431,7 @@ TEST(disconnected, "a client disconnects with copies under way: no thread is lef
 		rig_open(&mine, NULL);
 		rig_file(&mine, "f", O_RDONLY);
 		ops_start(&ops, &mine, mine.handle, moment);
-		dsaio_disconnect(mine.client);
+		(void)dsaio_disconnect(mine.client);
 		(void)ops_check(&ops, 0, false);
 		while (count_copiers() || count_threads("dsaio"))
 			(void)sched_yield();
@@ -469,8 +469,8 @@ TEST(forked, "a fork with copies under way: -EPERM in the child, the parent goes
 			CHECK_FAILS(dsaio_pread(rig.handle, rig.files[0], ops.memory, LEN, 0),
 				    -EPERM, "fork");
 			CHECK_FAILS(dsaio_op_cancel(ops.ops[0]), -EPERM, "fork");
-			dsaio_handle_close(rig.handle);
-			dsaio_disconnect(rig.client);
+			(void)dsaio_handle_close(rig.handle, -1);
+			(void)dsaio_disconnect(rig.client);
 			CHECK_EQ(count_copiers(), 0);
 			_exit(0);
 		}

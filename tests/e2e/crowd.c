@@ -86,15 +86,16 @@ _Noreturn static void member_main(const struct daemon *daemon, unsigned number, 
 	struct member m = { .client = client_open(daemon), .seed = number };
 	char byte;
 
-	CHECK_CALL(dsaio_file_open(m.client, daemon_path(daemon, test_text("f%u", number)),
-				   O_RDWR | O_CREAT, &m.file));
+	CHECK_CALL(dsaio_open(m.client, daemon_path(daemon, test_text("f%u", number)),
+			      O_RDWR | O_CREAT, NULL, &m.file));
 	for (unsigned i = 0; i < N_HANDLES; i++)
 		CHECK_CALL(dsaio_handle_open(m.client, NULL, &m.handles[i]));
 	if (number % 4 == 3) { /* private memory goes by further handles, of the library's */
 		m.memory = malloc(N_HANDLES * HANDLE_BYTES);
 		CHECK(m.memory);
 	} else {
-		CHECK_CALL(dsaio_alloc(m.client, N_HANDLES * HANDLE_BYTES, (void **)&m.memory));
+		CHECK_CALL(
+			dsaio_alloc(m.client, N_HANDLES * HANDLE_BYTES, NULL, (void **)&m.memory));
 	}
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		round_run(&m, i);
@@ -102,7 +103,7 @@ _Noreturn static void member_main(const struct daemon *daemon, unsigned number, 
 		if (i == 0) /* its channels are idle, and parked, until the parent has closed it */
 			CHECK_EQ(read(go_fd, &byte, 1), 0);
 	}
-	dsaio_disconnect(m.client);
+	(void)dsaio_disconnect(m.client);
 	_exit(0);
 }
 

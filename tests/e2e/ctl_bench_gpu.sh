@@ -81,7 +81,7 @@ gds_goes_with_a_gpu() {
 		expect 2 "$ctl" bench io --folder "$store" --io_size 64K --gds && says "$dir/err" "--gds: moves" || return 1
 	expect 2 "$ctl" bench latency --nvme-path "$store" --gds && says "$dir/err" "give --gpu, too" &&
 		expect 2 on_gpus "$ctl" bench io --folder_to_device_mapping "$store:0" --io_size 64K --gpu=1 &&
-		says "$dir/err" "--gpu=N goes with --folder" &&
+		says "$dir/err" "--gpu=N goes with --dir" &&
 		expect 2 on_gpus "$ctl" bench io --folder_to_device_mapping "$store:x" --io_size 64K --gpu &&
 		says "$dir/err" "$store:x" "the number of a GPU"
 }
@@ -133,7 +133,7 @@ daemon_has_gpus() {
 }
 
 the_daemon_moves_the_bytes_where_it_can() {
-	daemon_has_gpus "engine = gds"
+	daemon_has_gpus "gpu = direct"
 	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 1000001 --gpu=1 --gds --validate --json &&
 		says "$dir/out" '"direct"' && says_not "$dir/out" '"copied' &&
 		expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 1000001 --gpu --validate --read &&
@@ -148,9 +148,9 @@ the_daemon_moves_the_bytes_where_it_can() {
 	daemon_has_gpus
 	expect 0 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --loops 20 --json &&
 		says "$dir/out" '"direct"' && says_not "$dir/out" '"copied' || return 1
-	daemon_has_gpus "engine = libaio"
+	daemon_has_gpus "gpu = copy"
 	expect 1 on_gpus "$ctl" bench io --folder "$store" --io_size 64K --gpu --gds &&
-		says "$dir/err" "--gds: the bytes would be copied" "engine = libaio"
+		says "$dir/err" "--gds: the bytes would be copied" "gpu = copy"
 }
 
 start_daemon

@@ -146,7 +146,7 @@ a_row_tells_what_was_served_every_loop_and_where_it_came_from() {
 		return 1
 	why="repetitions: $(grep -c '"at_sec"' "$dir/out")"
 	[ "$(grep -c '"at_sec"' "$dir/out")" = 6 ] &&
-		says "$dir/out" '"served": {' '"lanes": ' '"source": "' '"cpu": ' '"kernel": ' '"memory_bytes": ' \
+		says "$dir/out" '"served": {' '"source": "' '"cpu": ' '"kernel": ' '"memory_bytes": ' \
 			'"fs_type": ' '"device": ' '"profile": {' '"version": ' '"others_bytes": ' '"share": ' '"wall_sec": '
 }
 
@@ -630,7 +630,7 @@ a_space_that_is_none_is_reported_with_line_and_column() {
 	expect 2 sweep --io_size 0 && says "$dir/err" "--io_size 0" &&
 		expect 2 sweep --loops 0 && says "$dir/err" "--loops 0" &&
 		expect 2 sweep --io_size 1P && expect 2 sweep extra && says "$dir/err" "takes no arguments" &&
-		expect 2 "$ctl" bench sweep && says "$dir/err" "--nvme_dir" &&
+		expect 2 "$ctl" bench sweep && says "$dir/err" "--dir" &&
 		expect 2 sweep --sweep_config "$dir/none.json" && says "$dir/err" "$dir/none.json: No such file"
 }
 
@@ -642,7 +642,7 @@ absurd_sizes_are_reported_before_anything_is_made() {
 piped_it_prints_plain_lines_and_a_terminal_gets_one() {
 	two_points
 	expect 0 sweep --verbose && says "$dir/err" "sweep: point 1 of 4: read_block_overlap_ftd1_d8_bs64K_p1 " \
-		" left" "loop 0: task " "served 65536 x 8" || return 1
+		" left" "loop 0: task " "served 64 KiB x 8" || return 1
 	why="no plain lines"
 	! grep -q $'[\r\033]' "$dir/err" || return 1
 	command -v script >/dev/null || return 2

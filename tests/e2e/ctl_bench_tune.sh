@@ -182,7 +182,7 @@ apply_needs_an_administrator_and_says_so_at_once() {
 
 what_can_not_be_is_refused() {
 	rm -rf "$logs"
-	expect 2 tune --gds && says "$dir/err" "--gpu" && expect 2 "$ctl" bench tune && says "$dir/err" "--nvme_dir"
+	expect 2 tune --gds && says "$dir/err" "--gpu" && expect 2 "$ctl" bench tune && says "$dir/err" "--dir"
 }
 
 start_daemon

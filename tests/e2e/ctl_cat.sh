@@ -212,7 +212,7 @@ put_refuses_what_is_no_file() {
 		expect 1 "$ctl" put /dev/full && says "$dir/err" "no regular file" &&
 		expect 1 "$ctl" put "$store/none/f" && says "$dir/err" "No such file" &&
 		expect 2 "$ctl" put && says "$dir/err" "name one file" && expect 2 "$ctl" put a b &&
-		expect 1 "$ctl" put --socket "$dir/none.sock" "$store/fresh" || return 1
+		expect 3 "$ctl" put --socket "$dir/none.sock" "$store/fresh" || return 1
 	why="an empty file was left"
 	[ ! -e "$store/fresh" ] || return 1
 	mkdir -p "$store/d"
@@ -322,7 +322,7 @@ one_ctrl_c_is_enough_while_the_daemon_is_stopped() {
 }
 
 # The daemon has the temporary file open for a while, as the test has here.
-a_failed_put_gives_its_room_back_at_once() {
+a_failed_put_releases_its_room_at_once() {
 	local pid in held blocks
 	rm -f "$dir/fifo" "$store/new"
 	mkfifo "$dir/fifo"
@@ -356,7 +356,7 @@ a_terminal_that_gets_no_output_sees_a_bar() {
 
 without_a_daemon_a_private_one_serves() {
 	random_file "$store/a" 100001
-	DSAIO_SOCKET=$dir/none.sock expect 1 "$ctl" cat "$store/a" && says "$dir/err" "--private" || return 1
+	DSAIO_SOCKET=$dir/none.sock expect 3 "$ctl" cat "$store/a" && says "$dir/err" "--private" || return 1
 	[ ! -s "$dir/out" ] && piped_is "$store/a" "$ctl" cat --private "$store/a"
 }
 
@@ -391,7 +391,7 @@ for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files
 	a_terminated_put_leaves_the_file_as_it_was \
 	a_killed_put_leaves_nothing_that_the_next_one_does_not_remove ctrl_c_ends_a_loop_around_put \
 	one_ctrl_c_is_enough_while_the_daemon_is_stopped \
-	a_failed_put_gives_its_room_back_at_once \
+	a_failed_put_releases_its_room_at_once \
 	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves \
 	private_does_not_advise_itself after_a_restart_the_command_is_to_be_run_again; do
 	run_test $t

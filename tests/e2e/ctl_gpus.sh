@@ -25,28 +25,28 @@ gpus_are_a_table() {
 	[ "$(grep -cE '^GPU-[0-9a-f-]{36} +Stand-in GPU [01] +80 GiB$' "$dir/out")" = 2 ] || return 1
 	expect 0 "$ctl" status --json && says "$dir/out" '"cuda_version": 13020' '"memory_bytes": 85899345920' \
 		'"uuid": "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"' '"problem": null' '"call": null' \
-		'"cufile": "cuFile 1.17 with nvidia-fs 2.24"' '"way": "auto"' \
-		'"why": "cuFile 1.17 with nvidia-fs 2.24"' '"device_bytes": 0'
+		'"cufile": "cuFile 1.17 with nvidia-fs 2.24"' '"path": "auto"' \
+		'"why": "cuFile 1.17 with nvidia-fs 2.24"'
 }
 
-the_way_of_GPU_memory_is_reported() {
+the_path_of_GPU_memory_is_reported() {
 	gpus_are ""
 	status_says "GPU memory is copied through pinned memory: cuFile 1.17 in compatibility mode" || return 1
 	gpus_are "nvfs=2.24"
 	status_says "GPU memory is used directly where cuFile takes the file, else copied: cuFile 1.17 with nvidia-fs" || return 1
-	gpus_are "nvfs=2.24" "engine = libaio"
-	status_says "GPU memory is copied through pinned memory: the daemon's configuration says engine = libaio" ||
+	gpus_are "nvfs=2.24" "gpu = copy"
+	status_says "GPU memory is copied through pinned memory: the daemon's configuration says gpu = copy" ||
 		return 1
-	gpus_are "" "engine = gds"
+	gpus_are "" "gpu = direct"
 	status_says "GPU memory goes through cuFile, or the op fails: cuFile 1.17 in compatibility mode, which copies" &&
-		expect 0 "$ctl" status --json && says "$dir/out" '"way": "direct"'
+		expect 0 "$ctl" status --json && says "$dir/out" '"path": "direct"'
 }
 
 a_host_without_gpus_is_reported_where_they_are_demanded() {
-	gpus_are "cuInit=100" "engine = gds"
+	gpus_are "cuInit=100" "gpu = direct"
 	status_says "or the op fails: the daemon has found no GPU on this host: see whether nvidia-smi" &&
 		says_not "$dir/out" "CUDA" && says_not "$dir/out" "cannot be used" || return 1
-	expect 0 "$ctl" status --json && says "$dir/out" '"cuda_version": 0' '"way": "direct"'
+	expect 0 "$ctl" status --json && says "$dir/out" '"cuda_version": 0' '"path": "direct"'
 }
 
 a_driver_that_hangs_is_named() {
@@ -66,7 +66,7 @@ a_host_without_gpus_shows_none() {
 	expect 0 "$ctl" status --json && says "$dir/out" '"gpus": null'
 }
 
-for t in gpus_are_a_table the_way_of_GPU_memory_is_reported a_driver_that_hangs_is_named a_driver_that_fails_is_named a_host_without_gpus_shows_none \
+for t in gpus_are_a_table the_path_of_GPU_memory_is_reported a_driver_that_hangs_is_named a_driver_that_fails_is_named a_host_without_gpus_shows_none \
 	a_host_without_gpus_is_reported_where_they_are_demanded; do
 	run_test $t
 done

@@ -61,7 +61,7 @@ a_daemon_that_does_not_start_is_reported() {
 	chmod +x "$dir/broken"
 	expect 1 env DSAIOD="$dir/broken" "$ctl" status --private &&
 		says "$dir/err" "dsaioctl: status: --private: " "no luck today" && nothing_is_left &&
-		expect 1 env DSAIOD="$dir/nowhere" "$ctl" status --private &&
+		expect 3 env DSAIOD="$dir/nowhere" "$ctl" status --private &&
 		says "$dir/err" "$dir/nowhere" "DSAIOD" && nothing_is_left
 }
 

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/ctl_common.sh"
 
 # A client of ours that stays, with a handle and memory, until stop_client; the bench itself, which
-# looks at the status, is a second one.
+# looks at the stores, is a second one.
 start_client() {
 	"$ctl" bench io --folder "$store" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
 	client=$!
@@ -55,7 +55,7 @@ clients_show_sums_and_handles() {
 pool_shows_a_bar_for_each_client() {
 	expect 0 "$ctl" pool && says "$dir/out" "pool: " " used, " "SHARE" || return 1
 	why="no bars: $(cat "$dir/out")"
-	[ "$(grep -cE '\[[#.]{40}\]' "$dir/out")" -ge 3 ] || return 1 # all, the client, pool itself
+	[ "$(grep -cE '\[[#.]{40}\]' "$dir/out")" -ge 3 ] || return 1 # all, the two clients
 	expect 0 "$ctl" pool --json && says "$dir/out" '"size_bytes"' '"is_locked"' '"pool_bytes"'
 }
 
@@ -103,13 +103,24 @@ another_user_sees_the_others_as_one_line() {
 	local command
 	for command in status clients; do
 		expect 0 "${nobody[@]}" "$ctl" "$command" &&
-			says "$dir/out" "2 clients of other users: " " of the pool, 1 slab, 1 file, 1 handle" || return 1
+			says "$dir/out" "2 clients of other users: " " of the pool, 1 slab, 1 file, 1 handle" &&
+			says_not "$dir/out" "CLIENT" && says_not "$dir/out" "no clients" || return 1
 		why="$command: a client of root is shown: $(cat "$dir/out")"
 		! grep -qE "^ *[0-9]+ +dsaioctl +[0-9]+ +0 " "$dir/out" || return 1
 	done
 	expect 0 "${nobody[@]}" "$ctl" pool && says "$dir/out" "2 of other users" || return 1
 	expect 0 "${nobody[@]}" "$ctl" status --json && says "$dir/out" '"is_admin": false' '"others": {' || return 1
 	expect 0 "$ctl" status --json && says "$dir/out" '"is_admin": true' '"others": null'
+}
+
+# A count of clients was never 0.
+the_client_that_asks_is_not_shown() {
+	local command
+	for command in status clients pool; do
+		expect 0 "$ctl" $command && says "$dir/out" "no clients" && says_not "$dir/out" "CLIENT" || return 1
+		expect 0 "$ctl" $command --json && says "$dir/out" '"clients": [' '"clients_shown": 0' '"clients_total": 0' &&
+			says_not "$dir/out" '"client": ' || return 1
+	done
 }
 
 # It once said nothing for 30 s.
@@ -156,6 +167,7 @@ an_upgrade_that_left_the_old_daemon_is_reported() {
 }
 
 start_daemon
+run_test the_client_that_asks_is_not_shown
 client=
 start_client || { echo "not ok ctl: a client starts: $why"; failed=1; }
 for t in status_shows_store_pool_and_counters clients_show_where_time_went handles_have_small_numbers clients_show_sums_and_handles \

@@ -39,9 +39,10 @@ tune_explains_loops_once() {
 
 version_is_reported() {
 	local version
-	expect 0 "$ctl" --version || return 1
 	version=$(sed -n 's/^.define DSAIO_VERSION "\(.*\)"/\1/p' client/lib/dsaio.h)
-	says "$dir/out" "dsaioctl $version" && expect 0 "$ctl" --version --json &&
+	expect 0 "$ctl" --version && says "$dir/out" "dsaioctl $version" &&
+		expect 0 "$ctl" -V && says "$dir/out" "dsaioctl $version" &&
+		expect 0 "$ctl" status -V && says "$dir/out" "dsaioctl $version" && expect 0 "$ctl" --version --json &&
 		says "$dir/out" "\"library\": \"$version\""
 }
 
@@ -77,10 +78,48 @@ a_list_option_before_the_command_takes_no_command() {
 }
 
 without_a_daemon_it_says_what_to_do() {
-	expect 1 "$ctl" status --socket "$dir/nobody.sock" &&
+	expect 3 "$ctl" status --socket "$dir/nobody.sock" &&
 		says "$dir/err" "dsaioctl: status: " "$dir/nobody.sock" "--private" &&
-		expect 1 "$ctl" --json status --socket "$dir/nobody.sock" &&
+		expect 3 "$ctl" --json status --socket "$dir/nobody.sock" &&
 		says "$dir/out" '"error": "' "nobody.sock"
+}
+
+no_daemon_ends_with_3() {
+	local command
+	: >"$dir/file"
+	for command in status stores "stores $dir" clients pool "profile show" "profile set t block_size=1M" "profile reset t" \
+		"cp $dir/file $dir/copy" "cat $dir/file" "put $dir/copy" "bench io --folder $dir --io_size 1M" \
+		"bench sweep --nvme_dir $dir --log_dir $dir/log" "bench tune --nvme_dir $dir --log_dir $dir/log" \
+		"bench latency --nvme_path $dir"; do
+		# shellcheck disable=SC2086 # command and what follows
+		expect 3 "$ctl" $command --socket "$dir/nobody.sock" || return 1
+		# shellcheck disable=SC2086
+		expect 0 "$ctl" $command --help || return 1
+		why="$command --help does not say so"
+		tr '\n' ' ' <"$dir/out" | grep -q "3 no daemon answers" || return 1
+	done
+	expect 2 "$ctl" status extra --socket "$dir/nobody.sock" && expect 1 "$ctl" status --socket "$dir/file"
+}
+
+a_daemon_that_cannot_be_started_ends_with_3() {
+	why="this host has a daemon"
+	[ ! -e /run/dsaiod/dsaiod.sock ] || return 2
+	mkdir -m 700 "$dir/starts"
+	: >"$dir/file"
+	expect 3 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/starts" DSAIOD="$dir/nowhere" "$ctl" cat "$dir/file" &&
+		says "$dir/err" "$dir/nowhere" &&
+		expect 3 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/starts" DSAIOD=/bin/true "$ctl" cat "$dir/file" &&
+		says "$dir/err" "ended at once"
+}
+
+# The kernel's answer after 30 s of a full backlog.
+a_connect_that_times_out_ends_with_3() {
+	why="needs strace"
+	strace -qq -e trace=none true 2>/dev/null || return 2
+	# A leak check cannot run while traced.
+	expect 3 env ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" strace -qq -o /dev/null -e trace=connect \
+		-e inject=connect:error=EAGAIN "$ctl" status --socket "$dir/nobody.sock" &&
+		says "$dir/err" "has taken no connection for 30 s"
 }
 
 # Where programs would start a daemon of the user's own.
@@ -89,9 +128,9 @@ looking_starts_no_daemon() {
 	why="this host has a daemon"
 	[ ! -e /run/dsaiod/dsaiod.sock ] || return 2
 	mkdir -m 700 "$dir/runtime"
-	for command in status stores clients pool "profile show"; do
+	for command in status stores clients pool "profile show" "drain t"; do
 		# shellcheck disable=SC2086 # command and what follows
-		expect 1 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/runtime" "$ctl" $command &&
+		expect 3 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/runtime" "$ctl" $command &&
 			says "$dir/err" "no daemon runs, and this command starts none" "--private" || return 1
 	done
 	why="something was started: $(ls "$dir/runtime")"
@@ -109,14 +148,14 @@ a_daemon_in_its_stop_is_named() {
 	echo "$$ $(cut -d ' ' -f 20 <<<"$rest")" >"$lock"
 	exec {fd}<"$lock"
 	flock "$fd" || return 1
-	for command in status stores clients pool "profile show"; do
+	for command in status stores clients pool "profile show" "drain t"; do
 		# shellcheck disable=SC2086 # command and what follows
-		expect 1 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/stopping" "$ctl" $command &&
+		expect 3 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/stopping" "$ctl" $command &&
 			says "$dir/err" "pid $$ holds $dir/stopping/dsaiod/dsaiod.sock.lock" "is stopping" "--private" &&
 			says_not "$dir/err" "no daemon runs" || return 1
 	done
 	exec {fd}<&-
-	expect 1 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/stopping" "$ctl" status &&
+	expect 3 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/stopping" "$ctl" status &&
 		says "$dir/err" "no daemon runs, and this command starts none" || return 1
 	why="something was started: $(ls "$dir/stopping/dsaiod")"
 	[ "$(ls "$dir/stopping/dsaiod")" = dsaiod.sock.lock ]
@@ -140,7 +179,9 @@ torch_only_flags_end_with_2_and_one_message() {
 }
 
 bench_checks_its_options() {
-	expect 2 "$ctl" bench io --io_size 1M && says "$dir/err" "--folder" &&
+	expect 2 "$ctl" bench io --io_size 1M && says "$dir/err" "--dir" "--folder_to_device_mapping" &&
+		expect 2 "$ctl" bench latency && says "$dir/err" "--dir" &&
+		expect 2 "$ctl" bench sweep --dir "$dir" --parallel 65 && says "$dir/err" "--parallel 65" "from 1 to 64" &&
 		expect 2 "$ctl" bench io --folder "$dir" && says "$dir/err" "--io_size" &&
 		expect 2 "$ctl" bench io --folder "$dir" --folder_to_device_mapping "$dir:0" --io_size 1M &&
 		expect 2 "$ctl" bench io --folder_to_device_mapping "$dir" --io_size 1M &&
@@ -156,7 +197,8 @@ bench_checks_its_options() {
 }
 
 for t in help_teaches_by_example the_synopsis_names_all_commands tune_explains_loops_once version_is_reported wrong_usage_ends_with_2 \
-	a_list_option_before_the_command_takes_no_command without_a_daemon_it_says_what_to_do looking_starts_no_daemon \
+	a_list_option_before_the_command_takes_no_command without_a_daemon_it_says_what_to_do \
+	no_daemon_ends_with_3 a_daemon_that_cannot_be_started_ends_with_3 a_connect_that_times_out_ends_with_3 looking_starts_no_daemon \
 	a_daemon_in_its_stop_is_named a_full_standard_output_is_an_error \
 	torch_only_flags_end_with_2_and_one_message bench_checks_its_options; do
 	run_test $t

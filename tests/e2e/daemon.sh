@@ -53,6 +53,7 @@ check "--help" 0 "--store;--config;--socket;--check-config" --help
 check "--sample-config" 0 "[daemon];pool_size = ;intra_op_parallelism = 1" --sample-config
 check "--sample-config of a user's own daemon" 0 ";idle_exit_sec = 60" --sample-config --user
 check "--version" 0 "dsaiod" --version
+check "-V" 0 "dsaiod" -V
 check "an unknown option" 2 "--frobnicate" --frobnicate
 check "--socket without a value" 2 "--socket: needs a value" --socket
 check "--user with a value" 2 "--user=1;takes no value" --user=1
@@ -96,9 +97,28 @@ check "--check-config of two stores on one device" 2 \
 
 printf '%s\n' "[daemon]" "socket = $socket" "pool_size = 64M" "client_pool_max = 32M" "lock = auto" \
 	"spin_usec = 0" "$good" "block_size = 256K" "queue_depth = 32" "single_submit = no" \
-	"overlap_events = yes" "intra_op_parallelism = 2" "spin_usec = 20" "window_bytes = 4M" \
+	"overlap_events = yes" "intra_op_parallelism = 2" "spin_usec = 20" "window_max = 4M" \
 	>"$dir/conf"
 check "configuration: all keys" 0 "" --config "$dir/conf" --check-config
+
+mkdir "$dir/conf.d" "$dir/home" "$dir/home/dsaiod" "$dir/home/dsaiod/dsaiod.conf.d"
+printf '%s\n' "[store t]" "queue_depth = 0" >"$dir/conf.d/20.conf"
+printf '%s\n' "[daemon]" "spin_usec = x" >"$dir/conf.d/10.conf"
+printf '%s\n' "[daemon]" "lock = x" >"$dir/conf.d/10.conf.off"
+refuse "files beside it" "conf.d/10.conf:2: [daemon] spin_usec = x;conf.d/20.conf:2: [store t] queue_depth = 0" "$good"
+! grep -qF .off "$dir/said" || { echo "not ok configuration: a file beside it of another name"; failed=1; }
+rm -r "$dir/conf.d"
+cp /dev/null "$dir/conf.d"
+refuse "a directory beside it that is none" "$dir/conf.d: Not a directory" "$good"
+rm "$dir/conf.d"
+printf '%s\n' "$good" >"$dir/home/dsaiod/dsaiod.conf.d/t.conf"
+XDG_CONFIG_HOME=$dir/home
+check "--check-config of a file beside a default configuration that is not there" 0 "right: 1 store" \
+	--user --socket "$socket" --check-config
+printf '%s\n' "lock = auto" >"$dir/home/dsaiod/dsaiod.conf.d/t.conf"
+check "a user's own daemon reads the files beside its configuration" 2 "dsaiod.conf.d/t.conf:1: lock" \
+	--user --socket "$socket"
+XDG_CONFIG_HOME=$dir/none
 
 refuse "no section" "conf:1" "pool_size = 1M"
 refuse "an unknown section" "conf;tables" "[tables]" "x = 1"
@@ -110,7 +130,7 @@ refuse "a size that is too large" "conf:2;pool_size" "[daemon]" "pool_size = 999
 refuse "lock" "conf:2;lock;maybe;auto" "[daemon]" "lock = maybe"
 refuse "block_size below its limit" "conf:3;block_size;512" "[store t]" "path = $dir/store" \
 	"block_size = 256"
-refuse "block_size above its limit" "conf:3;block_size;67108864" "[store t]" "path = $dir/store" \
+refuse "block_size above its limit" "conf:3;block_size;64 MiB" "[store t]" "path = $dir/store" \
 	"block_size = 65M"
 refuse "block_size between steps" "block_size;5000;512" "[store t]" "path = $dir/store" \
 	"block_size = 5000"

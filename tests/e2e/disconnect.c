@@ -31,15 +31,15 @@ static void kit_open(struct kit *kit, const struct daemon *daemon)
 
 	kit->client = client_open(daemon);
 	CHECK_CALL(dsaio_handle_open(kit->client, NULL, &kit->handle));
-	CHECK_CALL(dsaio_file_open(kit->client, path, O_RDWR, &kit->file));
-	CHECK_CALL(dsaio_file_open(kit->client, path, O_RDWR, &again));
+	CHECK_CALL(dsaio_open(kit->client, path, O_RDWR, NULL, &kit->file));
+	CHECK_CALL(dsaio_open(kit->client, path, O_RDWR, NULL, &again));
 	CHECK(again == kit->file); /* open twice */
-	CHECK_CALL(dsaio_alloc(kit->client, LEN, &kit->memory));
+	CHECK_CALL(dsaio_alloc(kit->client, LEN, NULL, &kit->memory));
 	fd = (int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC));
 	CHECK_SYS(ftruncate(fd, LEN));
 	kit->imported = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	CHECK(kit->imported != MAP_FAILED);
-	CHECK_CALL(dsaio_import(kit->client, fd, 0, LEN, kit->imported));
+	CHECK_CALL(fd_register(kit->client, fd, 0, LEN, kit->imported));
 	CHECK_SYS(close(fd));
 	/* The library's thread, and an op that is done or not when the session ends. */
 	CHECK_CALL(dsaio_pread_async(kit->handle, kit->file, private, sizeof(private), 0, NULL));
@@ -51,7 +51,7 @@ static void kit_free(struct kit *kit, char what)
 {
 	switch (what) {
 	case 'h':
-		dsaio_handle_close(kit->handle);
+		(void)dsaio_handle_close(kit->handle, -1);
 		break;
 	case 'f':
 		dsaio_file_close(kit->file);
@@ -63,10 +63,10 @@ static void kit_free(struct kit *kit, char what)
 		CHECK_EQ(dsaio_free(kit->client, kit->memory), 0);
 		break;
 	case 'i':
-		CHECK_EQ(dsaio_unimport(kit->client, kit->imported), 0);
+		CHECK_EQ(dsaio_memory_unregister(kit->client, kit->imported), 0);
 		break;
 	case 'd':
-		dsaio_disconnect(kit->client);
+		(void)dsaio_disconnect(kit->client);
 		break;
 	default:
 		test_fail("%c", what);
@@ -113,7 +113,7 @@ TEST_TABLE(after, orders, "things are closed and freed in this order, d being th
 				CHECK(daemon_wait_clients(daemon, 0, 0));
 				if (strchr(what, 'm'))
 					memset(kit.memory, 1, LEN); /* it is there */
-				has_op_ended |= strchr(what, 'o') && dsaio_op_done(kit.op) == LEN;
+				has_op_ended |= strchr(what, 'o') && dsaio_op_bytes(kit.op) == LEN;
 			}
 		}
 		CHECK_SYS(munmap(kit.imported, LEN));
@@ -151,7 +151,7 @@ TEST(threads, "after the disconnect several threads close and free at once")
 	CHECK_EQ(pthread_barrier_init(&barrier, NULL, ARRAY_SIZE(whats)), 0);
 	for (unsigned round = 0; round < 50; round++) {
 		kit_open(&kit, daemon);
-		dsaio_disconnect(kit.client);
+		(void)dsaio_disconnect(kit.client);
 		for (size_t i = 0; i < ARRAY_SIZE(whats); i++) {
 			freers[i] = (struct freer){ .kit = &kit,
 						    .what = whats[i],
@@ -175,11 +175,11 @@ TEST(idle, "open files and idle ones share the buckets of the cache when the cli
 	for (unsigned i = 0; i < ARRAY_SIZE(files); i++) {
 		const char *path = daemon_path(daemon, test_text("%u", i));
 
-		CHECK_CALL(dsaio_file_open(client, path, O_RDWR | O_CREAT, &files[i]));
+		CHECK_CALL(dsaio_open(client, path, O_RDWR | O_CREAT, NULL, &files[i]));
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(files); i += 2)
 		dsaio_file_close(files[i]);
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	for (unsigned i = 1; i < ARRAY_SIZE(files); i += 2)
 		dsaio_file_close(files[i]);
 	CHECK(daemon_wait_clients(daemon, 0, 0));
@@ -207,7 +207,7 @@ TEST(never, "what is never freed holds nothing of the daemon")
 	file_make_pattern(daemon_path(daemon, "f"), LEN, SEED);
 	for (unsigned round = 0; round < 50; round++) {
 		kit_open(&kit, daemon);
-		dsaio_disconnect(kit.client);
+		(void)dsaio_disconnect(kit.client);
 		if (round == 0) /* lanes are there from now on */
 			before = daemon_usage_settled(daemon);
 	}

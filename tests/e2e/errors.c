@@ -27,17 +27,17 @@ TEST(open_errors, "opening files: errno and a message with the path and the reas
 	const char *path;
 
 	path = daemon_path(rig.daemon, "missing");
-	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDONLY, &file), -ENOENT, path);
+	CHECK_FAILS(dsaio_open(rig.client, path, O_RDONLY, NULL, &file), -ENOENT, path);
 	path = daemon_path(rig.daemon, "f");
 	file_make_pattern(path, 4096, SEED);
-	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDWR | O_CREAT | O_EXCL, &file), -EEXIST,
+	CHECK_FAILS(dsaio_open(rig.client, path, O_RDWR | O_CREAT | O_EXCL, NULL, &file), -EEXIST,
 		    path);
-	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDWR | O_APPEND, &file), -EINVAL,
+	CHECK_FAILS(dsaio_open(rig.client, path, O_RDWR | O_APPEND, NULL, &file), -EINVAL,
 		    test_text("%s;O_APPEND", path));
-	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDWR | O_NONBLOCK, &file), -EINVAL, path);
-	CHECK_FAILS(dsaio_file_open(rig.client, rig.daemon->store_dir, O_RDONLY, &file),
+	CHECK_FAILS(dsaio_open(rig.client, path, O_RDWR | O_NONBLOCK, NULL, &file), -EINVAL, path);
+	CHECK_FAILS(dsaio_open(rig.client, rig.daemon->store_dir, O_RDONLY, NULL, &file),
 		    -EOPNOTSUPP, test_text("%s;regular file", rig.daemon->store_dir));
-	CHECK_FAILS(dsaio_file_open(rig.client, "/dev/null", O_RDONLY, &file), -EOPNOTSUPP,
+	CHECK_FAILS(dsaio_open(rig.client, "/dev/null", O_RDONLY, NULL, &file), -EOPNOTSUPP,
 		    "/dev/null");
 	CHECK_FAILS(dsaio_file_from_fd(rig.client, -1, &file), -EBADF, "-1");
 }
@@ -77,8 +77,8 @@ TEST(argument_errors, "wrong arguments: errno and a message")
 	CHECK_EQ(handle_wait(NULL, -1), -EINVAL);
 	CHECK_EQ(handle_wait(rig.handle, -1), 0); /* none of them was an op */
 	CHECK_EQ(dsaio_pread(rig.handle, read_only, buf, 4096, 0), 4096);
-	dsaio_disconnect(NULL);
-	dsaio_handle_close(NULL);
+	(void)dsaio_disconnect(NULL);
+	(void)dsaio_handle_close(NULL, -1);
 	dsaio_file_close(NULL);
 	dsaio_op_free(NULL);
 }
@@ -88,7 +88,7 @@ TEST(connect_errors, "no daemon: the message says how to start one")
 	struct dsaio_client *client;
 	const char *path = test_text("%s/nobody.sock", test_dir());
 
-	CHECK_FAILS(dsaio_connect(path, &client), -ENOENT, test_text("%s;dsaiod", path));
+	CHECK_FAILS(socket_connect(path, &client), -ENOENT, test_text("%s;dsaiod", path));
 	CHECK_SYS(setenv("DSAIO_SOCKET", path, 1));
 	CHECK_FAILS(dsaio_connect(NULL, &client), -ENOENT, test_text("%s;dsaiod", path));
 }
@@ -100,7 +100,7 @@ TEST(environment, "DSAIO_SOCKET is where dsaio_connect(NULL) looks")
 
 	CHECK_SYS(setenv("DSAIO_SOCKET", daemon->socket_path, 1));
 	CHECK_CALL(dsaio_connect(NULL, &client));
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 }
 
 TEST(no_memory_there, "private memory that cannot be written ends the op with -EFAULT")
@@ -126,7 +126,7 @@ static void *error_of_thread(void *arg)
 	struct dsaio_file *file;
 
 	CHECK(!strcmp(dsaio_error(), ""));
-	CHECK_FAILS(dsaio_file_open(rig->client, "/nowhere/theirs", O_RDONLY, &file), -ENOENT,
+	CHECK_FAILS(dsaio_open(rig->client, "/nowhere/theirs", O_RDONLY, NULL, &file), -ENOENT,
 		    "theirs");
 	return NULL;
 }
@@ -137,7 +137,8 @@ TEST(error_by_thread, "dsaio_error is each thread's own")
 	struct dsaio_file *file;
 	pthread_t thread;
 
-	CHECK_FAILS(dsaio_file_open(rig.client, "/nowhere/mine", O_RDONLY, &file), -ENOENT, "mine");
+	CHECK_FAILS(dsaio_open(rig.client, "/nowhere/mine", O_RDONLY, NULL, &file), -ENOENT,
+		    "mine");
 	CHECK_EQ(pthread_create(&thread, NULL, error_of_thread, &rig), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK(strstr(dsaio_error(), "mine"));
@@ -172,7 +173,7 @@ TEST_TABLE(full_extending, small_stores, "a full disk: a write that extends ends
 	small_rig_open(&rig, row);
 	path = daemon_path(rig.daemon, "big.bin");
 	rig_file(&rig, "big.bin", O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, len, NULL, &memory));
 	pattern_fill(memory, len, SEED, 0);
 
 	CHECK_FAILS(dsaio_pwrite(rig.handle, rig.files[0], memory, len, 0), -ENOSPC,
@@ -180,7 +181,7 @@ TEST_TABLE(full_extending, small_stores, "a full disk: a write that extends ends
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, 0, &op));
 	CHECK_EQ(op_wait(op, -1), -ENOSPC);
 	CHECK(strstr(dsaio_op_error(op), "big.bin"));
-	done = dsaio_op_done(op);
+	done = dsaio_op_bytes(op);
 	CHECK(done < len);
 	test_note("%" PRIu64 " bytes were done", done);
 	CHECK(file_size(path) >= done);
@@ -192,7 +193,7 @@ TEST_TABLE(full_extending, small_stores, "a full disk: a write that extends ends
 	CHECK(strstr(dsaio_error(), "big.bin"));
 
 	/* Space that the failed op took is back. */
-	CHECK_EQ(dsaio_truncate(rig.files[0], 0), 0);
+	CHECK_EQ(dsaio_file_truncate(rig.files[0], 0), 0);
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], memory, 4 * MIB, 0), 4 * MIB);
 	file_check_pattern(path, 0, 4 * MIB, SEED, 0);
 	CHECK_EQ(file_size(path), 4 * MIB);
@@ -215,12 +216,12 @@ TEST_TABLE(full_hole, small_stores, "a full disk: a write into a hole ends with 
 	path = daemon_path(rig.daemon, "big.bin");
 	file_make_sparse(path, len);
 	rig_file(&rig, "big.bin", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, len, NULL, &memory));
 	pattern_fill(memory, len, SEED, 0);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, 0, &op));
 	CHECK_EQ(op_wait(op, -1), -ENOSPC);
 	CHECK(strstr(dsaio_op_error(op), "big.bin"));
-	done = dsaio_op_done(op);
+	done = dsaio_op_bytes(op);
 	CHECK(done < len);
 	test_note("%" PRIu64 " bytes were done", done);
 	file_check_pattern(path, 0, done, SEED, 0);
@@ -241,7 +242,7 @@ TEST_TABLE(full_many, small_stores, "a full disk: of many small writes each tell
 	small_rig_open(&rig, row);
 	path = daemon_path(rig.daemon, "big.bin");
 	rig_file(&rig, "big.bin", O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_alloc(rig.client, N * len, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, N * len, NULL, &memory));
 	pattern_fill(memory, N * len, SEED, 0);
 	for (unsigned i = 0; i < N; i++)
 		CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], (char *)memory + i * len,
@@ -287,13 +288,13 @@ TEST(extending_fails, "a failing write that extends says how long it leaves the 
 	path = daemon_path(rig.daemon, "f");
 	file_make_sparse(path, FILE_LIMIT - MIB);
 	rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, len, NULL, &memory));
 	pattern_fill(memory, len, SEED, FILE_LIMIT - MIB);
 	CHECK_CALL(
 		dsaio_pwrite_async(rig.handle, rig.files[0], memory, len, FILE_LIMIT - MIB, &op));
 	CHECK_EQ(op_wait(op, -1), -EFBIG);
 	CHECK(strstr(dsaio_op_error(op), "f"));
-	done = dsaio_op_done(op);
+	done = dsaio_op_bytes(op);
 	test_note("%" PRIu64 " bytes were done", done);
 	CHECK(done <= MIB);
 	CHECK(file_size(path) >= FILE_LIMIT - MIB + done);
@@ -318,7 +319,7 @@ TEST(extending_fails_beyond, "a failing write does not cut off what another op w
 	path = daemon_path(rig.daemon, "f");
 	file_make_sparse(path, FILE_LIMIT - MIB);
 	rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, 4 * MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 4 * MIB, NULL, &memory));
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, rig.files[0], memory, 4 * MIB, FILE_LIMIT - MIB,
 				      &op));
 	/* Somebody else makes the file longer meanwhile: their bytes stay. */

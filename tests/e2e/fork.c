@@ -28,25 +28,25 @@ static void check_child(struct rig *rig, struct dsaio_op *op, void *memory)
 		    "fork");
 	CHECK_FAILS(dsaio_pwrite_async(rig->handle, rig->files[0], buf, 512, 0, NULL), -EPERM,
 		    "fork");
-	CHECK_FAILS(dsaio_fsync(rig->handle, rig->files[0]), -EPERM, "fork");
-	CHECK_FAILS(dsaio_fsync_async(rig->handle, rig->files[0], &more), -EPERM, "fork");
+	CHECK_FAILS(dsaio_fsync(rig->handle, rig->files[0], 0), -EPERM, "fork");
+	CHECK_FAILS(dsaio_fsync_async(rig->handle, rig->files[0], 0, &more), -EPERM, "fork");
 	CHECK_FAILS(handle_wait(rig->handle, -1), -EPERM, "fork");
-	CHECK_FAILS(dsaio_reap(rig->handle, taken, 1), -EPERM, "fork");
+	CHECK_FAILS(ops_reap(rig->handle, taken, 0, 1, 0), -EPERM, "fork");
 	CHECK_FAILS(dsaio_handle_fd(rig->handle), -EPERM, "fork");
 	CHECK_FAILS(op_wait(op, -1), -EPERM, "fork");
 	CHECK_FAILS(dsaio_op_cancel(op), -EPERM, "fork");
 	CHECK_FAILS(dsaio_client_fd(rig->client), -EPERM, "fork");
 	CHECK_FAILS(dsaio_client_state(rig->client), -EPERM, "fork");
 	CHECK_FAILS(dsaio_handle_open(rig->client, NULL, &handle), -EPERM, "fork");
-	CHECK_FAILS(dsaio_alloc(rig->client, 4096, &other), -EPERM, "fork");
+	CHECK_FAILS(dsaio_alloc(rig->client, 4096, NULL, &other), -EPERM, "fork");
 	CHECK_EQ(dsaio_free(rig->client, memory), 0); /* does nothing, as all that frees */
-	CHECK_FAILS(dsaio_file_open(rig->client, "/etc/passwd", O_RDONLY, &file), -EPERM, "fork");
-	CHECK_FAILS(dsaio_open(rig->client, "/etc/passwd", NULL, &file), -EPERM, "fork");
-	CHECK_FAILS(dsaio_truncate(rig->files[0], 0), -EPERM, "fork");
+	CHECK_FAILS(dsaio_open(rig->client, "/etc/passwd", O_RDONLY, NULL, &file), -EPERM, "fork");
+	CHECK_FAILS(dsaio_file_truncate(rig->files[0], 0), -EPERM, "fork");
+	CHECK_FAILS(dsaio_file_allocate(rig->files[0], 0, 1, 0), -EPERM, "fork");
 	dsaio_op_free(op);
 	dsaio_file_close(rig->files[0]);
-	dsaio_handle_close(rig->handle);
-	dsaio_disconnect(rig->client);
+	(void)dsaio_handle_close(rig->handle, -1);
+	(void)dsaio_disconnect(rig->client);
 }
 
 TEST(child, "in a forked child every call returns -EPERM, the parent is undisturbed")
@@ -59,7 +59,7 @@ TEST(child, "in a forked child every call returns -EPERM, the parent is undistur
 
 	file_make_pattern(daemon_path(rig.daemon, "f"), len, SEED);
 	rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, len, NULL, &memory));
 	for (unsigned round = 0; round < 5; round++) {
 		memset(memory, 0, len);
 		CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], memory, len, 0, &op));
@@ -100,10 +100,10 @@ TEST(own, "a forked child connects for itself, beside its parent")
 					 4096);
 				pattern_check(buf, 4096, SEED, i * 4096, "the child's read");
 			}
-			CHECK_CALL(dsaio_alloc(mine.client, 4096, &kept));
-			CHECK_CALL(dsaio_alloc(mine.client, 4096, &memory));
+			CHECK_CALL(dsaio_alloc(mine.client, 4096, NULL, &kept));
+			CHECK_CALL(dsaio_alloc(mine.client, 4096, NULL, &memory));
 			CHECK_EQ(dsaio_free(mine.client, memory), 0);
-			CHECK_CALL(dsaio_alloc(mine.client, 4096, &again));
+			CHECK_CALL(dsaio_alloc(mine.client, 4096, NULL, &again));
 			CHECK(again == memory); /* it has not forked itself */
 			rig_close(&mine);
 			_exit(0);
@@ -125,7 +125,7 @@ TEST(child_lives, "memory stayed charged after dsaio_disconnect() while a forked
 	char byte;
 
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, 16 * MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 16 * MIB, NULL, &memory));
 	pattern_fill(memory, 16 * MIB, SEED, 0);
 	CHECK_SYS(pipe(to_child));
 	CHECK_SYS(pipe(from_child));
@@ -139,8 +139,8 @@ TEST(child_lives, "memory stayed charged after dsaio_disconnect() while a forked
 		_exit(0);
 	}
 	CHECK_EQ(read(from_child[0], &byte, 1), 1);
-	dsaio_handle_close(rig.handle);
-	dsaio_disconnect(rig.client);
+	(void)dsaio_handle_close(rig.handle, -1);
+	(void)dsaio_disconnect(rig.client);
 	CHECK(daemon_wait_clients(rig.daemon, 0, 0));
 	close(to_child[1]);
 	child_wait_ok(pid);
@@ -157,8 +157,8 @@ TEST(freed, "a forked child saw and changed the parent's new data where it had f
 	pid_t pid;
 	char byte;
 
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &kept)); /* of the same slab */
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &kept)); /* of the same slab */
 	pattern_fill(memory, MIB, SEED, 0);
 	CHECK_SYS(pipe(to_child));
 	CHECK_SYS(pipe(from_child));
@@ -175,7 +175,7 @@ TEST(freed, "a forked child saw and changed the parent's new data where it had f
 	}
 	CHECK_EQ(dsaio_free(rig.client, memory), 0);
 	for (unsigned i = 0; i < ARRAY_SIZE(next); i++) { /* more than the slab has */
-		CHECK_CALL(dsaio_alloc(rig.client, MIB, &next[i]));
+		CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &next[i]));
 		pattern_fill(next[i], MIB, SEED + 1 + i, 0);
 	}
 	CHECK_EQ(write(to_child[1], "x", 1), 1);
@@ -209,8 +209,9 @@ TEST(forked_often, "a parent whose pool is full gets memory again that it had at
 	for (unsigned i = 0; i < 40; i++) {
 		pid_t pid;
 
-		CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
-		CHECK_CALL(dsaio_alloc(rig.client, MIB / 4, &kept)); /* its slab does not go back */
+		CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, MIB / 4, NULL,
+				       &kept)); /* its slab does not go back */
 		pid = (pid_t)CHECK_SYS(fork());
 		if (pid == 0)
 			_exit(0);

@@ -1,5 +1,5 @@
 /*
- * engine = auto: ops on GPU memory go directly where cuFile takes the file without its compatibility mode, else they
+ * gpu = auto: ops on GPU memory go directly where cuFile takes the file without its compatibility mode, else they
  * are copied.  The administrator or the program may demand one of the two.
  */
 #include "tests/gpu/owner.h"
@@ -27,7 +27,8 @@ static struct dsaio_file *gpu_begin(struct rig *rig, const char *standin, const 
 }
 
 /* Runs an op that must succeed.  Returns how its bytes went. */
-static enum dsaio_way path_of(struct rig *rig, struct dsaio_file *file, char *memory, char *ret_why)
+static enum dsaio_path path_of(struct rig *rig, struct dsaio_file *file, char *memory,
+			       char *ret_why)
 {
 	struct dsaio_op *op;
 	int path;
@@ -36,21 +37,21 @@ static enum dsaio_way path_of(struct rig *rig, struct dsaio_file *file, char *me
 	CHECK_CALL(dsaio_pread_async(rig->handle, file, memory, LEN, 0, &op));
 	CHECK_EQ(op_wait(op, -1), LEN);
 	pattern_check(program_bytes(memory), LEN, 1, 0, "GPU memory");
-	path = dsaio_op_way(op);
+	path = dsaio_op_path(op);
 	(void)snprintf(ret_why, 256, "%s", dsaio_op_why(op));
 	dsaio_op_free(op);
-	return (enum dsaio_way)path;
+	return (enum dsaio_path)path;
 }
 
 static const struct {
 	const char *what, *standin, *keys;
-	enum dsaio_way path;
+	enum dsaio_path path;
 	const char *why; /* a part of the reason; "": there is none */
 } hosts[] = {
-	{ "auto with nvidia-fs", "nvfs=2.24", "", DSAIO_WAY_GPU, "" },
-	{ "auto in compatibility mode", "", "", DSAIO_WAY_COPIED, "compatibility mode" },
-	{ "gds in compatibility mode", "", "engine = gds\n", DSAIO_WAY_GPU, "" },
-	{ "libaio", "nvfs=2.24", "engine = libaio\n", DSAIO_WAY_COPIED, "engine = libaio" },
+	{ "auto with nvidia-fs", "nvfs=2.24", "", DSAIO_PATH_GPU, "" },
+	{ "auto in compatibility mode", "", "", DSAIO_PATH_COPIED, "compatibility mode" },
+	{ "direct in compatibility mode", "", "gpu = direct\n", DSAIO_PATH_GPU, "" },
+	{ "copy", "nvfs=2.24", "gpu = copy\n", DSAIO_PATH_COPIED, "gpu = copy" },
 };
 
 TEST_TABLE(host, hosts, "all ops take the path that configuration and cuFile allow")
@@ -84,7 +85,7 @@ TEST(probing,
 	held_wait("cuFileDriverOpen", true);
 	file = client_begin(&next, daemon);
 	words_set("");
-	CHECK_EQ(path_of(&next, file, memory, why), DSAIO_WAY_COPIED);
+	CHECK_EQ(path_of(&next, file, memory, why), DSAIO_PATH_COPIED);
 	CHECK_MSG(strstr(why, "compatibility mode"), "%s", why);
 }
 
@@ -101,17 +102,17 @@ TEST(demanded, "a program that allows no copies goes through cuFile in compatibi
 	(void)gpu_begin(&rig, "", "", &memory);
 	options.flags = DSAIO_GPU_DIRECT;
 	options.socket_path = rig.daemon->socket_path;
-	CHECK_CALL(dsaio_connect_with(&options, &client));
+	CHECK_CALL(dsaio_connect(&options, &client));
 	CHECK_CALL(dsaio_handle_open(client, NULL, &handle));
-	CHECK_CALL(dsaio_file_open(client, daemon_path(rig.daemon, "f"), O_RDONLY, &file));
+	CHECK_CALL(dsaio_open(client, daemon_path(rig.daemon, "f"), O_RDONLY, NULL, &file));
 	CHECK_CALL(dsaio_pread_async(handle, file, memory, LEN, 0, &op));
 	CHECK_EQ(op_wait(op, -1), LEN);
-	CHECK_EQ(dsaio_op_way(op), DSAIO_WAY_GPU);
+	CHECK_EQ(dsaio_op_path(op), DSAIO_PATH_GPU);
 	pattern_check(program_bytes(memory), LEN, 1, 0, "GPU memory");
 	dsaio_op_free(op);
 	dsaio_file_close(file);
-	dsaio_handle_close(handle);
-	dsaio_disconnect(client);
+	(void)dsaio_handle_close(handle, -1);
+	(void)dsaio_disconnect(client);
 }
 
 TEST(asked, "a copied op asks libcuda once whose memory it is")

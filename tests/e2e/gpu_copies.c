@@ -177,7 +177,7 @@ TEST(full_ring, "more copies are over than the ring has room for")
 	pattern_fill(program_bytes(memory), N * 64 * KIB, 2, 0);
 	(void)rig_file(&rig, "f", O_RDWR | O_CREAT);
 	options.entries = 4;
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &handle));
+	CHECK_CALL(dsaio_handle_open(rig.client, &options, &handle));
 	gpu.look.standin_let(0);
 	for (unsigned i = 0; i < N; i++)
 		CHECK_CALL(dsaio_pwrite_async(handle, rig.files[0], memory + i * 64 * KIB, 64 * KIB,
@@ -187,7 +187,7 @@ TEST(full_ring, "more copies are over than the ring has room for")
 	CHECK_CALL(dsaio_op_wait_many(ops, N, -1, NULL));
 	dsaio_op_free_many(ops, N);
 	file_check_pattern(daemon_path(rig.daemon, "f"), 0, N * 64 * KIB, 2, 0);
-	dsaio_handle_close(handle);
+	(void)dsaio_handle_close(handle, -1);
 	rig_gone(&rig);
 }
 
@@ -230,7 +230,7 @@ TEST_TABLE(late, ways, "an op whose time is over ends when its copies are over")
 	int64_t result;
 
 	options.op_timeout_usec = 1000000;
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &call.handle));
+	CHECK_CALL(dsaio_handle_open(rig.client, &options, &call.handle));
 	while (!n_copies) {
 		const uint64_t before = gpu.look.standin_counts().n_copies;
 
@@ -249,7 +249,7 @@ TEST_TABLE(late, ways, "an op whose time is over ends when its copies are over")
 		CHECK(gpu.look.standin_counts().n_copies - before <= PIECES_MAX);
 	}
 	check_after(&rig, path, call.memory);
-	dsaio_handle_close(call.handle);
+	(void)dsaio_handle_close(call.handle, -1);
 	rig_gone(&rig);
 }
 

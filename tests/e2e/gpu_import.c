@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#define DIRECT "engine = gds\n"
+#define DIRECT "gpu = direct\n"
 
 /* ---- the rig ---- */
 
@@ -43,7 +43,7 @@ static void rig_gone(struct rig *rig)
 
 /* An op that takes that path. */
 static void check_read(struct rig *rig, struct dsaio_file *file, char *memory, uint64_t len,
-		       uint64_t off, enum dsaio_way path, const char *why)
+		       uint64_t off, enum dsaio_path path, const char *why)
 {
 	struct dsaio_op *op;
 
@@ -68,7 +68,7 @@ TEST_TABLE(reads, ranges, "a read fills GPU memory, and nothing around it")
 	memory = program_alloc(0, len + 64) + ranges[row].misalign;
 	host = program_bytes(memory);
 	host[len] = 0x5a;
-	check_read(&rig, file, memory, len, off, DSAIO_WAY_GPU, "");
+	check_read(&rig, file, memory, len, off, DSAIO_PATH_GPU, "");
 	CHECK_EQ(host[len], 0x5a);
 	memset(host, 0, len);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, len, off), len);
@@ -96,7 +96,7 @@ TEST_TABLE(writes, ranges, "a write takes the bytes of GPU memory, and changes n
 		pattern_fill(program_bytes(memory), len, seed, off);
 		if (seed == 3) {
 			CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, len, off, &op));
-			check_path(op, (int64_t)len, DSAIO_WAY_GPU, "");
+			check_path(op, (int64_t)len, DSAIO_PATH_GPU, "");
 		} else {
 			CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, len, off), len);
 		}
@@ -120,7 +120,7 @@ TEST(batch, "a batch and a vectored op take GPU memory beside the pool's")
 	file_make_pattern(daemon_path(rig.daemon, "f"), 3 * MIB, 1);
 	memory = program_alloc(1, MIB);
 	other = program_alloc(0, MIB);
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &pool));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &pool));
 	iov[0] = (struct iovec){ pool, 4096 };
 	iov[1] = (struct iovec){ other, 10000 };
 	for (int i = 0; i < 3; i++)
@@ -133,10 +133,10 @@ TEST(batch, "a batch and a vectored op take GPU memory beside the pool's")
 					    .n_iov = i == 2 ? 2 : 0 };
 	ios[2].buf = NULL;
 	ios[1].buf = (char *)pool + 8192;
-	CHECK_EQ(dsaio_submit(rig.handle, ios, 3, 0, ops), 3);
-	check_path(ops[0], 8192, DSAIO_WAY_GPU, "");
-	check_path(ops[1], 8192, DSAIO_WAY_SHARED, "");
-	check_path(ops[2], 14096, DSAIO_WAY_GPU, "");
+	CHECK_EQ(dsaio_submit(rig.handle, ios, sizeof(struct dsaio_io), 3, 0, ops), 3);
+	check_path(ops[0], 8192, DSAIO_PATH_GPU, "");
+	check_path(ops[1], 8192, DSAIO_PATH_SHARED, "");
+	check_path(ops[2], 14096, DSAIO_PATH_GPU, "");
 	pattern_check(program_bytes(memory), 8192, 1, 0, "GPU memory");
 	pattern_check(pool, 4096, 1, 2 * MIB, "pool");
 	pattern_check(program_bytes(other), 10000, 1, 2 * MIB + 4096, "GPU memory");
@@ -164,7 +164,7 @@ static void *user_main(void *arg)
 		uint64_t off = (user->number * N_TURNS + turn) * 4096;
 		char *memory = program_alloc(0, MIB);
 
-		check_read(user->rig, user->file, memory + turn, 4096, off, DSAIO_WAY_GPU, "");
+		check_read(user->rig, user->file, memory + turn, 4096, off, DSAIO_PATH_GPU, "");
 		program_free(0, memory);
 	}
 	return NULL;
@@ -190,7 +190,7 @@ TEST(threads, "threads allocate and free GPU memory at the same addresses, and g
 	rig_gone(&rig);
 }
 
-TEST(freed_copied, "memory that was freed is given back by ops that are copied, too")
+TEST(freed_copied, "memory that was freed is released by ops that are copied, too")
 {
 	enum { N = 16, LEN_COPIED = 4 * KIB };
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
@@ -207,13 +207,13 @@ TEST(freed_copied, "memory that was freed is given back by ops that are copied, 
 	words_set("cuFileHandleRegister=5008");
 	file_make_pattern(daemon_path(rig.daemon, "g"), MIB, 1);
 	file = rig_file(&rig, "g", O_RDONLY);
-	check_read(&rig, file, memory[0], LEN_COPIED, 0, DSAIO_WAY_COPIED,
+	check_read(&rig, file, memory[0], LEN_COPIED, 0, DSAIO_PATH_COPIED,
 		   "CU_FILE_IO_NOT_SUPPORTED");
 	words_set("");
 	for (unsigned i = 0; i < N; i++)
 		program_free(0, memory[i]);
 	do {
-		check_read(&rig, file, other, LEN_COPIED, 0, DSAIO_WAY_COPIED,
+		check_read(&rig, file, other, LEN_COPIED, 0, DSAIO_PATH_COPIED,
 			   "CU_FILE_IO_NOT_SUPPORTED");
 		(void)usleep(10000);
 	} while (n_imported(rig.daemon) && clock_nsec() < end);
@@ -236,9 +236,9 @@ TEST(freed_in_use, "memory that is freed during an op: the op ends, and the next
 	memset(program_bytes(memory), 0x5a, 4096);
 	CHECK_CALL(program_register(&rig, memory, MIB)); /* imports it, while the op is open */
 	words_set("");
-	check_path(op, 4096, DSAIO_WAY_GPU, "");
+	check_path(op, 4096, DSAIO_PATH_GPU, "");
 	CHECK_EQ(program_bytes(memory)[0], 0x5a);
-	check_read(&rig, file, memory, 4096, 4096, DSAIO_WAY_GPU, "");
+	check_read(&rig, file, memory, 4096, 4096, DSAIO_PATH_GPU, "");
 	imported_wait(rig.daemon, 1); /* the op's end gave the other back, at the next one */
 	rig_gone(&rig);
 }
@@ -256,7 +256,7 @@ TEST(mapped,
 	memory = program_reserve(4 * MIB);
 	for (uint64_t i = 0; i < 4; i++) {
 		program_map(memory, 4 * MIB, true);
-		check_read(&rig, file, memory + 12345, MIB, i * MIB, DSAIO_WAY_GPU, "");
+		check_read(&rig, file, memory + 12345, MIB, i * MIB, DSAIO_PATH_GPU, "");
 	}
 	rig_gone(&rig);
 }
@@ -295,18 +295,18 @@ TEST(not_exported, "memory that the driver does not export is copied")
 	rig_gpu(&rig, "nvfs=2.24", "");
 	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
 	file = rig_file(&rig, "f", O_RDONLY);
-	check_read(&rig, file, program_alloc(0, MIB), MIB, 0, DSAIO_WAY_GPU, "");
+	check_read(&rig, file, program_alloc(0, MIB), MIB, 0, DSAIO_PATH_GPU, "");
 	memory = program_reserve(2 * MIB);
 	program_map(memory, 2 * MIB, false);
-	check_read(&rig, file, memory + 7, 5000, 11, DSAIO_WAY_COPIED, why);
+	check_read(&rig, file, memory + 7, 5000, 11, DSAIO_PATH_COPIED, why);
 	CHECK_CALL(program_register(&rig, memory, 4096));
-	check_read(&rig, file, memory, 4096, 0, DSAIO_WAY_COPIED, why);
-	check_read(&rig, file, program_alloc(0, 8192), 4096, 0, DSAIO_WAY_GPU, "");
+	check_read(&rig, file, memory, 4096, 0, DSAIO_PATH_COPIED, why);
+	check_read(&rig, file, program_alloc(0, 8192), 4096, 0, DSAIO_PATH_GPU, "");
 }
 
 TEST(not_exported_strict, "where nothing may be copied, an op on memory that is not exported fails")
 {
-	static const char words[] = "GPU memory at;cuMemExportToShareableHandle();engine = gds";
+	static const char words[] = "GPU memory at;cuMemExportToShareableHandle();gpu = direct";
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_io io = { .opcode = DSAIO_READ, .n_iov = 2 };
 	struct iovec iov[2];
@@ -327,12 +327,12 @@ TEST(not_exported_strict, "where nothing may be copied, an op on memory that is 
 	iov[0] = (struct iovec){ good, 8192 };
 	iov[1] = (struct iovec){ memory, 8192 };
 	io.iov = iov;
-	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
+	CHECK_EQ(dsaio_submit(rig.handle, &io, sizeof(struct dsaio_io), 1, 0, &op), 1);
 	CHECK_EQ(op_wait(op, -1), -EOPNOTSUPP);
-	CHECK_EQ(dsaio_op_done(op), 8192);
-	CHECK_MSG(strstr(dsaio_op_error(op), "engine = gds"), "%s", dsaio_op_error(op));
+	CHECK_EQ(dsaio_op_bytes(op), 8192);
+	CHECK_MSG(strstr(dsaio_op_error(op), "gpu = direct"), "%s", dsaio_op_error(op));
 	dsaio_op_free(op);
-	check_read(&rig, io.file, good, 8192, 0, DSAIO_WAY_GPU, "");
+	check_read(&rig, io.file, good, 8192, 0, DSAIO_PATH_GPU, "");
 	rig_gone(&rig);
 }
 
@@ -341,7 +341,7 @@ static const struct {
 } copied[] = {
 	{ "more than the client may have", "nvfs=2.24", "client_device_max = 64K\n",
 	  "client_device_max" },
-	{ "the configuration says so", "nvfs=2.24", "engine = libaio\n", "engine = libaio" },
+	{ "the configuration says so", "nvfs=2.24", "gpu = copy\n", "gpu = copy" },
 	{ "cuFile takes no imported memory", "nvfs=2.24 buf_imported=no", "",
 	  "CU_FILE_CUDA_MEMORY_TYPE_INVALID" },
 	{ "the handle does not open", "nvfs=2.24 cuIpcOpenMemHandle_v2=400", "",
@@ -357,8 +357,8 @@ TEST_TABLE(refused, copied, "memory that the daemon refuses is copied")
 	char *memory;
 
 	memory = rig_gpu_memory(&rig, copied[row].standin, copied[row].keys, &file);
-	check_read(&rig, file, memory, MIB, 0, DSAIO_WAY_COPIED, copied[row].why);
-	check_read(&rig, file, memory + 7, 5000, 11, DSAIO_WAY_COPIED, copied[row].why);
+	check_read(&rig, file, memory, MIB, 0, DSAIO_PATH_COPIED, copied[row].why);
+	check_read(&rig, file, memory + 7, 5000, 11, DSAIO_PATH_COPIED, copied[row].why);
 	imported_wait(rig.daemon, 0);
 }
 
@@ -374,7 +374,7 @@ static const struct {
 	  -EOPNOTSUPP },
 };
 
-TEST_TABLE(refused_strict, refusals, "engine = gds: the op fails with the message")
+TEST_TABLE(refused_strict, refusals, "gpu = direct: the op fails with the message")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_file *file;
@@ -396,7 +396,7 @@ TEST(refused_transfer, "an op that cuFile refuses names the log, which has the r
 	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 4096, 0), -EOPNOTSUPP, place);
 	daemon_log_wait(rig.daemon, "CU_FILE_IO_NOT_SUPPORTED (5008)");
 	words_set("");
-	check_read(&rig, file, memory, 4096, 0, DSAIO_WAY_GPU, "");
+	check_read(&rig, file, memory, 4096, 0, DSAIO_PATH_GPU, "");
 	rig_gone(&rig);
 }
 
@@ -412,7 +412,7 @@ static struct dsaio_file *file_fresh(struct rig *rig, const char *name)
 	return rig_file(rig, name, O_RDWR);
 }
 
-TEST(refused_file, "engine = gds: an op on a file that cuFile does not take fails, and says why")
+TEST(refused_file, "gpu = direct: an op on a file that cuFile does not take fails, and says why")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_file *file, *good;
@@ -429,23 +429,23 @@ TEST(refused_file, "engine = gds: an op on a file that cuFile does not take fail
 	words_set("");
 	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 4096, 0), -EOPNOTSUPP,
 		    "pread: file ;" REFUSED_WHY
-		    "; the daemon is configured not to have it copied (engine = gds): move the "
-		    "file to ext4 or XFS, or set engine = auto");
+		    "; the daemon is configured not to have it copied (gpu = direct): move the "
+		    "file to ext4 or XFS, or set gpu = auto");
 	CHECK_MSG(!strstr(dsaio_error(), "GPU memory at"), "%s", dsaio_error());
 	file_check_pattern(daemon_path(rig.daemon, "f"), 0, MIB, 1, 0);
 	good = file_fresh(&rig, "g");
-	check_read(&rig, good, memory, 4096, 0, DSAIO_WAY_GPU, "");
+	check_read(&rig, good, memory, 4096, 0, DSAIO_PATH_GPU, "");
 
 	other = program_alloc(0, MIB);
 	program_free(0, memory);
 	do { /* the ops that failed have no reference left, so others give it back */
-		check_read(&rig, good, other, 4096, 0, DSAIO_WAY_GPU, "");
+		check_read(&rig, good, other, 4096, 0, DSAIO_PATH_GPU, "");
 		(void)usleep(10000);
 	} while (n_imported(rig.daemon) != 1);
 	rig_gone(&rig);
 }
 
-TEST(copied_file, "engine = auto: ops on a file that cuFile does not take are copied, and say why")
+TEST(copied_file, "gpu = auto: ops on a file that cuFile does not take are copied, and say why")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_file *file;
@@ -456,18 +456,18 @@ TEST(copied_file, "engine = auto: ops on a file that cuFile does not take are co
 	file = file_fresh(&rig, "f");
 	memory = program_alloc(0, MIB);
 	words_set(REFUSED);
-	check_read(&rig, file, memory, MIB, 0, DSAIO_WAY_COPIED, REFUSED_WHY);
+	check_read(&rig, file, memory, MIB, 0, DSAIO_PATH_COPIED, REFUSED_WHY);
 	words_set(""); /* the answer lasts as long as the file */
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, 5000, 0, &op));
-	check_path(op, 5000, DSAIO_WAY_COPIED, REFUSED_WHY);
+	check_path(op, 5000, DSAIO_PATH_COPIED, REFUSED_WHY);
 	CHECK_EQ(n_imported(rig.daemon), 1);
 	other = program_alloc(0, MIB); /* no op on this file is worth an import */
 	memcpy(program_bytes(other), program_bytes(memory), 5000);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, other, 5000, 0, &op));
-	check_path(op, 5000, DSAIO_WAY_COPIED, REFUSED_WHY);
+	check_path(op, 5000, DSAIO_PATH_COPIED, REFUSED_WHY);
 	CHECK_EQ(n_imported(rig.daemon), 1);
 	file_check_pattern(daemon_path(rig.daemon, "f"), 0, MIB, 1, 0);
-	check_read(&rig, file_fresh(&rig, "g"), memory, MIB, 0, DSAIO_WAY_GPU, "");
+	check_read(&rig, file_fresh(&rig, "g"), memory, MIB, 0, DSAIO_PATH_GPU, "");
 }
 
 /* A thread that reads with a handle of its own. */
@@ -485,8 +485,8 @@ static void *reader_main(void *arg)
 
 	CHECK_CALL(dsaio_handle_open(reader->rig.client, NULL, &reader->rig.handle));
 	check_read(&reader->rig, reader->file, reader->memory + reader->off, 4096, reader->off,
-		   DSAIO_WAY_GPU, "");
-	dsaio_handle_close(reader->rig.handle);
+		   DSAIO_PATH_GPU, "");
+	(void)dsaio_handle_close(reader->rig.handle, -1);
 	return NULL;
 }
 
@@ -505,8 +505,8 @@ TEST(held_file, "ops on a file wait while it is registered, and no other op does
 	char *memory, *host;
 
 	memory = rig_gpu_memory(&rig, "nvfs=2.24", DIRECT, &file);
-	check_read(&rig, file, memory, MIB, 0, DSAIO_WAY_GPU, "");
-	CHECK_CALL(dsaio_alloc(rig.client, 4096, (void **)&host));
+	check_read(&rig, file, memory, MIB, 0, DSAIO_PATH_GPU, "");
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, NULL, (void **)&host));
 	held = file_fresh(&rig, "g");
 	words_set("cuFileHandleRegister=hold");
 	reader_start(&first, &rig, held, memory, 0);
@@ -539,11 +539,11 @@ TEST(two_clients, "two clients of a process use one allocation, and each other's
 	memory = program_alloc(0, MIB);
 	for (uint64_t i = 0; i < 8; i++)
 		check_read(i % 2 ? &second : &rig, files[i % 2], memory + i * 4096, 4096, i * 8192,
-			   DSAIO_WAY_GPU, "");
+			   DSAIO_PATH_GPU, "");
 	CHECK_EQ(n_imported(rig.daemon), 1);
 	rig_close(&second);
 	second = (struct rig)RIG_NONE;
-	check_read(&rig, files[0], memory, MIB, 0, DSAIO_WAY_GPU, "");
+	check_read(&rig, files[0], memory, MIB, 0, DSAIO_PATH_GPU, "");
 	rig_gone(&rig);
 }
 
@@ -581,7 +581,7 @@ TEST(forked, "a child of a fork has nothing of it, and the parent goes on")
 	pid_t pid;
 
 	memory = rig_gpu_memory(&rig, "", DIRECT, &file);
-	check_read(&rig, file, memory, 4096, 0, DSAIO_WAY_GPU, "");
+	check_read(&rig, file, memory, 4096, 0, DSAIO_PATH_GPU, "");
 	CHECK_CALL(program_register(&rig, memory, MIB));
 	pid = (pid_t)CHECK_SYS(fork());
 	if (!pid) {
@@ -590,12 +590,12 @@ TEST(forked, "a child of a fork has nothing of it, and the parent goes on")
 		CHECK_EQ(dsaio_memory_unregister(rig.client, memory), 0);
 		CHECK_EQ(dsaio_memory_kind(rig.client, memory, 1), -EPERM);
 		CHECK_EQ(dsaio_memory_gpu(rig.client, memory), -EPERM);
-		dsaio_disconnect(rig.client);
+		(void)dsaio_disconnect(rig.client);
 		_exit(0);
 	}
 	child_wait_ok(pid);
 	CHECK_EQ(n_imported(rig.daemon), 1);
-	check_read(&rig, file, memory, MIB, 0, DSAIO_WAY_GPU, "");
+	check_read(&rig, file, memory, MIB, 0, DSAIO_PATH_GPU, "");
 	rig_gone(&rig);
 }
 

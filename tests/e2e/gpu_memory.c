@@ -30,7 +30,7 @@ TEST(registered, "ranges of an allocation are registered and unregistered, and o
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 100, 4096), DSAIO_MEMORY_CUDA);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 101, 4096), DSAIO_MEMORY_NONE);
 	CHECK_EQ(dsaio_memory_kind(rig.client, memory + 99, 1), DSAIO_MEMORY_NONE);
-	CHECK(dsaio_is_pinned(rig.client, other + 7, MIB - 7));
+	CHECK(is_registered(rig.client, other + 7, MIB - 7));
 	CHECK_EQ(dsaio_pread(rig.handle, rig_file(&rig, "f", O_RDONLY), other, MIB, 0), MIB);
 	pattern_check(program_bytes(other), MIB, 1, 0, "GPU memory");
 	CHECK_CALL(dsaio_memory_unregister(rig.client, memory + 100));
@@ -100,10 +100,10 @@ TEST(register_left, "registered memory may be unregistered after dsaio_disconnec
 
 	rig_gpu(&rig, "");
 	memory = program_alloc(0, MIB);
-	dsaio_handle_close(TAKE_PTR(rig.handle));
+	(void)dsaio_handle_close(TAKE_PTR(rig.handle), -1);
 	CHECK_CALL(program_register(&rig, memory, 4096));
 	client = TAKE_PTR(rig.client);
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	CHECK_CALL(dsaio_memory_unregister(client, memory));
 }
 
@@ -160,26 +160,26 @@ TEST(paths, "an op tells which path it took, and why GPU memory was copied")
 	rig_gpu(&rig, "");
 	file_make_pattern(daemon_path(rig.daemon, "f"), MIB, 1);
 	file = rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, 4096, &pool));
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, NULL, &pool));
 	memory = program_alloc(0, 4096);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, pool, 4096, 0, &op));
-	check_path(op, 4096, DSAIO_WAY_SHARED, "");
+	check_path(op, 4096, DSAIO_PATH_SHARED, "");
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, private, 4096, 0, &op));
-	check_path(op, 4096, DSAIO_WAY_COPIED, "");
+	check_path(op, 4096, DSAIO_PATH_COPIED, "");
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 4096, 0, &op));
-	check_path(op, 4096, DSAIO_WAY_COPIED, why);
+	check_path(op, 4096, DSAIO_PATH_COPIED, why);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 4096, MIB, &op));
-	check_path(op, 0, DSAIO_WAY_NONE, "");
-	CHECK_CALL(dsaio_fsync_async(rig.handle, file, &op));
-	check_path(op, 0, DSAIO_WAY_NONE, "");
+	check_path(op, 0, DSAIO_PATH_NONE, "");
+	CHECK_CALL(dsaio_fsync_async(rig.handle, file, 0, &op));
+	check_path(op, 0, DSAIO_PATH_NONE, "");
 	iov[0] = (struct iovec){ pool, 4096 };
 	iov[1] = (struct iovec){ memory, 4096 };
 	iov[2] = (struct iovec){ pool, 4096 };
 	io.file = file;
 	io.iov = iov;
-	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
-	check_path(op, 3 * 4096, DSAIO_WAY_COPIED, why);
-	CHECK_EQ(dsaio_op_way(NULL), -EINVAL);
+	CHECK_EQ(dsaio_submit(rig.handle, &io, sizeof(struct dsaio_io), 1, 0, &op), 1);
+	check_path(op, 3 * 4096, DSAIO_PATH_COPIED, why);
+	CHECK_EQ(dsaio_op_path(NULL), -EINVAL);
 }
 
 TEST_MAIN

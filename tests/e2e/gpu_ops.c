@@ -134,7 +134,7 @@ TEST(vector, "a vectored op takes GPU memory and the host's")
 	iov[1] = (struct iovec){ buf, sizeof(buf) };
 	io.file = rig_file(&rig, "f", O_RDONLY);
 	io.iov = iov;
-	CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, &op), 1);
+	CHECK_EQ(dsaio_submit(rig.handle, &io, sizeof(struct dsaio_io), 1, 0, &op), 1);
 	CHECK_EQ(op_wait(op, -1), 5000);
 	dsaio_op_free(op);
 	pattern_check(program_bytes(memory), 4000, 1, 0, "GPU memory");
@@ -210,7 +210,7 @@ TEST(trimmed, "dsaio_alloc() gets the memory that copies went through, which lib
 	memory = program_alloc(0, MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, from, memory, MIB, 0), MIB);
 	CHECK_EQ(gpu.look.standin_counts().n_registered, 1);
-	CHECK_CALL(dsaio_alloc(rig.client, 6 * MIB, &pinned));
+	CHECK_CALL(dsaio_alloc(rig.client, 6 * MIB, NULL, &pinned));
 	CHECK_EQ(gpu.look.standin_counts().n_registered, 0);
 	CHECK_CALL(dsaio_free(rig.client, pinned));
 	memset(program_bytes(memory), 0, MIB);

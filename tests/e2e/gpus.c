@@ -106,7 +106,7 @@ static const struct {
 };
 
 TEST_TABLE(none_demanded, demanded,
-	   "engine = gds on a host without a GPU: a line of the log and of status")
+	   "gpu = direct on a host without a GPU: a line of the log and of status")
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	struct daemon *daemon;
@@ -116,12 +116,12 @@ TEST_TABLE(none_demanded, demanded,
 		test_skip("this host has a driver");
 	daemon = start_with(
 		demanded[row].words,
-		test_text("engine = gds\n%s", demanded[row].has_library ? libraries() : ""));
-	daemon_log_wait(daemon, "engine = gds, and this host has no GPU");
+		test_text("gpu = direct\n%s", demanded[row].has_library ? libraries() : ""));
+	daemon_log_wait(daemon, "gpu = direct, and this host has no GPU");
 	daemon_status(daemon, &answer);
 	CHECK(answer.reply->status->gpus);
 	CHECK_EQ(answer.reply->status->gpus->n_gpus, 0);
-	CHECK(strstr(answer.reply->status->gpus->why, "set engine = auto"));
+	CHECK(strstr(answer.reply->status->gpus->why, "set gpu = auto"));
 }
 
 TEST(hang, "a driver that hangs: the daemon serves, and stops in order")
@@ -214,7 +214,7 @@ TEST(spawned, "a daemon that the library starts gets the paths from the program'
 	CHECK_CALL(dsaio_connect(NULL, &client));
 	while (!places_log_count("1 GPU, CUDA 13.2, cuFile 1.17 in compatibility mode"))
 		CHECK_SYS(usleep(10000));
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	places_stop();
 }
 
@@ -230,7 +230,7 @@ TEST(spawned_file, "the configuration file takes precedence over the environment
 	CHECK_CALL(dsaio_connect(NULL, &client));
 	while (!places_log_count("1 GPU, CUDA 13.2, cuFile 1.17"))
 		CHECK_SYS(usleep(10000));
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	places_stop();
 }
 

@@ -32,7 +32,7 @@ static uint8_t *pinned_new(struct dsaio_client *client)
 {
 	void *memory;
 
-	CHECK_CALL(dsaio_alloc(client, MEMORY_BYTES, &memory));
+	CHECK_CALL(dsaio_alloc(client, MEMORY_BYTES, NULL, &memory));
 	return memory;
 }
 
@@ -43,7 +43,7 @@ static uint8_t *imported_new(struct dsaio_client *client, unsigned flags)
 
 	CHECK_SYS(ftruncate(fd, MEMORY_BYTES));
 	memory = map(fd, MAP_SHARED);
-	CHECK_CALL(dsaio_import(client, fd, 0, MEMORY_BYTES, memory));
+	CHECK_CALL(fd_register(client, fd, 0, MEMORY_BYTES, memory));
 	return memory;
 }
 

@@ -79,11 +79,11 @@ TEST_TABLE(use, kinds, "imported memory is read into and written from without a 
 
 	fd = kinds[row].make(BYTES);
 	memory = map(fd, BYTES, 0, MAP_SHARED);
-	CHECK(!dsaio_is_pinned(rig.client, memory, BYTES));
-	CHECK_CALL(dsaio_import(rig.client, fd, 0, BYTES, memory));
-	CHECK(dsaio_is_pinned(rig.client, memory, BYTES));
-	CHECK(dsaio_is_pinned(rig.client, memory + 1, 100));
-	CHECK(!dsaio_is_pinned(rig.client, memory + 1, BYTES));
+	CHECK(!is_registered(rig.client, memory, BYTES));
+	CHECK_CALL(fd_register(rig.client, fd, 0, BYTES, memory));
+	CHECK(is_registered(rig.client, memory, BYTES));
+	CHECK(is_registered(rig.client, memory + 1, 100));
+	CHECK(!is_registered(rig.client, memory + 1, BYTES));
 	again = map(fd, BYTES, 0, MAP_SHARED);
 	closep(&fd);
 
@@ -106,8 +106,8 @@ TEST_TABLE(use, kinds, "imported memory is read into and written from without a 
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory + 1, BYTES - 1, 100), BYTES - 1);
 	pattern_check(memory + 1, BYTES - 612, SEED + 1, 100, "at another distance");
 
-	CHECK_CALL(dsaio_unimport(rig.client, memory));
-	CHECK(!dsaio_is_pinned(rig.client, memory, 1));
+	CHECK_CALL(dsaio_memory_unregister(rig.client, memory));
+	CHECK(!is_registered(rig.client, memory, 1));
 	pattern_check(memory + 1, BYTES - 612, SEED + 1, 100, "still there");
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, BYTES, 0), BYTES); /* as private memory */
 	pattern_check(memory, BYTES - 512, SEED + 1, 0, "copied");
@@ -128,14 +128,14 @@ TEST(part, "a part of a file, mapped in pieces, in a process that has much mappe
 	all = map(fd, 4 * MIB, 0, MAP_SHARED);
 	memory = map(fd, 2 * MIB, (off_t)off, MAP_SHARED);
 	CHECK_SYS(mprotect(memory + 64 * KIB, 64 * KIB, PROT_READ));
-	CHECK_CALL(dsaio_import(rig.client, fd, off, bytes, memory));
+	CHECK_CALL(fd_register(rig.client, fd, off, bytes, memory));
 	file_make_pattern(daemon_path(rig.daemon, "f"), bytes, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, bytes, 0), bytes);
 	pattern_check(all + off, bytes, SEED, 0, "the file's part");
 	for (size_t i = 0; i < 4096; i++)
 		CHECK(!all[off - 4096 + i] && !all[off + bytes + i]);
-	CHECK_CALL(dsaio_unimport(rig.client, memory));
+	CHECK_CALL(dsaio_memory_unregister(rig.client, memory));
 	closep(&fd);
 }
 
@@ -157,36 +157,36 @@ TEST(refused, "another mapping, or memory of another kind, is refused with the r
 	private = map(fd, BYTES, 0, MAP_PRIVATE);
 	disk_memory = map(disk, BYTES, 0, MAP_SHARED);
 
-	CHECK_FAILS(dsaio_import(NULL, fd, 0, BYTES, memory), -EINVAL, "memory_register: ");
-	CHECK_FAILS(dsaio_import(rig.client, fd, 0, BYTES, NULL), -EINVAL, "NULL");
-	CHECK_FAILS(dsaio_import(rig.client, fd, 0, 0, memory), -EINVAL, "0 bytes");
-	CHECK_FAILS(dsaio_import(rig.client, fd, 0, 4096, memory + 1), -EINVAL, "4096");
-	CHECK_FAILS(dsaio_import(rig.client, fd, 1, 4096, memory), -EINVAL, "4096");
-	CHECK_FAILS(dsaio_import(rig.client, -1, 0, BYTES, memory), -EBADF, "-1");
-	CHECK_FAILS(dsaio_import(rig.client, fd, 0, BYTES + 1, memory), -ERANGE, "8388608");
-	CHECK_FAILS(dsaio_import(rig.client, fd, BYTES + 4096, 1, memory), -ERANGE, "8388608");
-	CHECK_FAILS(dsaio_import(rig.client, fd, 0, BYTES, private), -EINVAL, "MAP_SHARED");
-	CHECK_FAILS(dsaio_import(rig.client, fd, 4096, 4096, memory), -EINVAL, "MAP_SHARED");
-	CHECK_FAILS(dsaio_import(rig.client, other, 0, BYTES, memory), -EINVAL, "MAP_SHARED");
-	CHECK_FAILS(dsaio_import(rig.client, disk, 0, BYTES, disk_memory), -EOPNOTSUPP,
+	CHECK_FAILS(fd_register(NULL, fd, 0, BYTES, memory), -EINVAL, "memory_register: ");
+	CHECK_FAILS(fd_register(rig.client, fd, 0, BYTES, NULL), -EINVAL, "NULL");
+	CHECK_FAILS(fd_register(rig.client, fd, 0, 0, memory), -EINVAL, "0 bytes");
+	CHECK_FAILS(fd_register(rig.client, fd, 0, 4096, memory + 1), -EINVAL, "4096");
+	CHECK_FAILS(fd_register(rig.client, fd, 1, 4096, memory), -EINVAL, "4096");
+	CHECK_FAILS(fd_register(rig.client, -1, 0, BYTES, memory), -EBADF, "-1");
+	CHECK_FAILS(fd_register(rig.client, fd, 0, BYTES + 1, memory), -ERANGE, "8388608");
+	CHECK_FAILS(fd_register(rig.client, fd, BYTES + 4096, 1, memory), -ERANGE, "8388608");
+	CHECK_FAILS(fd_register(rig.client, fd, 0, BYTES, private), -EINVAL, "MAP_SHARED");
+	CHECK_FAILS(fd_register(rig.client, fd, 4096, 4096, memory), -EINVAL, "MAP_SHARED");
+	CHECK_FAILS(fd_register(rig.client, other, 0, BYTES, memory), -EINVAL, "MAP_SHARED");
+	CHECK_FAILS(fd_register(rig.client, disk, 0, BYTES, disk_memory), -EOPNOTSUPP,
 		    "shared memory: ;tmpfs");
-	CHECK_FAILS(dsaio_import(rig.client, read_only, 0, BYTES, memory), -EACCES, "");
-	CHECK_FAILS(dsaio_import(rig.client, sealed, 0, 4096, sealed_memory), -EACCES, "SEAL");
-	CHECK_FAILS(dsaio_unimport(rig.client, memory), -EINVAL, "memory_unregister: ");
+	CHECK_FAILS(fd_register(rig.client, read_only, 0, BYTES, memory), -EACCES, "");
+	CHECK_FAILS(fd_register(rig.client, sealed, 0, 4096, sealed_memory), -EACCES, "SEAL");
+	CHECK_FAILS(dsaio_memory_unregister(rig.client, memory), -EINVAL, "memory_unregister: ");
 
-	CHECK_CALL(dsaio_import(rig.client, fd, 0, MIB, memory));
-	CHECK_FAILS(dsaio_import(rig.client, fd, 0, MIB, memory), -EEXIST, "already");
-	CHECK_FAILS(dsaio_import(rig.client, fd, MIB - 4096, MIB, memory + MIB - 4096), -EEXIST,
+	CHECK_CALL(fd_register(rig.client, fd, 0, MIB, memory));
+	CHECK_FAILS(fd_register(rig.client, fd, 0, MIB, memory), -EEXIST, "already");
+	CHECK_FAILS(fd_register(rig.client, fd, MIB - 4096, MIB, memory + MIB - 4096), -EEXIST,
 		    "already");
-	CHECK_CALL(dsaio_import(rig.client, fd, MIB, MIB, memory + MIB)); /* beside it */
-	CHECK_FAILS(dsaio_unimport(rig.client, memory + 4096), -EINVAL, "start");
+	CHECK_CALL(fd_register(rig.client, fd, MIB, MIB, memory + MIB)); /* beside it */
+	CHECK_FAILS(dsaio_memory_unregister(rig.client, memory + 4096), -EINVAL, "start");
 	CHECK_FAILS(dsaio_free(rig.client, memory), -EINVAL, "dsaio_alloc");
-	CHECK_CALL(dsaio_alloc(rig.client, 4096, &pinned));
-	CHECK_FAILS(dsaio_unimport(rig.client, pinned), -EINVAL, "registered memory");
-	CHECK_CALL(dsaio_unimport(rig.client, memory));
-	CHECK_CALL(dsaio_unimport(rig.client, NULL));
-	CHECK_FAILS(dsaio_unimport(rig.client, memory), -EINVAL, "before");
-	CHECK_CALL(dsaio_import(rig.client, fd, 0, MIB, memory)); /* and again */
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, NULL, &pinned));
+	CHECK_FAILS(dsaio_memory_unregister(rig.client, pinned), -EINVAL, "registered memory");
+	CHECK_CALL(dsaio_memory_unregister(rig.client, memory));
+	CHECK_CALL(dsaio_memory_unregister(rig.client, NULL));
+	CHECK_FAILS(dsaio_memory_unregister(rig.client, memory), -EINVAL, "before");
+	CHECK_CALL(fd_register(rig.client, fd, 0, MIB, memory)); /* and again */
 }
 
 TEST(busy, "memory that an open op uses is not forgotten")
@@ -200,15 +200,15 @@ TEST(busy, "memory that an open op uses is not forgotten")
 	file_make_pattern(daemon_path(rig.daemon, "f"), BYTES, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	memory = map(fd, BYTES, 0, MAP_SHARED);
-	CHECK_CALL(dsaio_import(rig.client, fd, 0, BYTES, memory));
+	CHECK_CALL(fd_register(rig.client, fd, 0, BYTES, memory));
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 4096, 0), 4096);
 	process_stop(rig.daemon->pid);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, BYTES, 0, &op));
-	CHECK_FAILS(dsaio_unimport(rig.client, memory), -EBUSY, "open op");
+	CHECK_FAILS(dsaio_memory_unregister(rig.client, memory), -EBUSY, "open op");
 	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
 	CHECK_EQ(op_wait(op, -1), BYTES);
 	dsaio_op_free(op);
-	CHECK_CALL(dsaio_unimport(rig.client, memory));
+	CHECK_CALL(dsaio_memory_unregister(rig.client, memory));
 }
 
 TEST_MAIN

@@ -30,7 +30,7 @@ static void lanes_start(struct daemon *daemon)
 	profile.intra_op_parallelism = PARALLELISM_MAX;
 	rig_open(&rig, &profile);
 	rig_file(&rig, "lanes", O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, NULL, &memory));
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], memory, 4096, 0), 4096);
 }
 
@@ -48,7 +48,7 @@ _Noreturn static void client_main(const struct daemon *daemon, uint64_t seed)
 	profile.intra_op_parallelism = 1 + (uint32_t)(seed % PARALLELISM_MAX);
 	rig_open(&rig, &profile);
 	rig_file(&rig, test_text("f%" PRIu64, seed % AT_ONCE), O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, len, NULL, &memory));
 	for (;;) {
 		size_t n = (test_random(&random) % 256 + 1) * 4096;
 		uint64_t off = test_random(&random) % 1024 * 4096;
@@ -58,12 +58,13 @@ _Noreturn static void client_main(const struct daemon *daemon, uint64_t seed)
 		case 0: {
 			void *more;
 
-			CHECK_CALL(dsaio_alloc(rig.client, MIB, &more));
+			CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &more));
 			CHECK_CALL(dsaio_free(rig.client, more));
 			break;
 		}
 		case 1:
-			CHECK_CALL(dsaio_fdatasync_async(rig.handle, rig.files[0], NULL));
+			CHECK_CALL(
+				dsaio_fsync_async(rig.handle, rig.files[0], DSAIO_DATASYNC, NULL));
 			break;
 		case 2: /* through private memory, at an odd address */
 			CHECK_CALL(
@@ -198,7 +199,7 @@ TEST(child_lives, "the memory of a killed client is back although its forked chi
 		void *memory;
 
 		rig_open(&rig, NULL);
-		CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &memory));
 		CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory,
 				      MIB, 0),
 			 MIB);
@@ -214,7 +215,7 @@ TEST(child_lives, "the memory of a killed client is back although its forked chi
 		void *memory;
 
 		rig_open(&rig, NULL);
-		CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, NULL, &memory));
 		memset(memory, 0xaa, 64 * MIB);
 		rig_file(&rig, "g", O_RDWR | O_CREAT);
 		for (unsigned i = 0; i < 64; i++)

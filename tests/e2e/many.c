@@ -26,7 +26,7 @@ TEST(hundred_thousand, "100,000 async ops on one handle before one wait")
 
 	file_make_pattern(daemon_path(rig.daemon, "f"), n_blocks * 4096, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig.client, n_blocks * 4096, &start));
+	CHECK_CALL(dsaio_alloc(rig.client, n_blocks * 4096, NULL, &start));
 	memory = start;
 	for (unsigned i = 0; i < n; i++)
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + i % n_blocks * 4096, 4096,
@@ -48,13 +48,13 @@ TEST(hundred_thousand_kept, "100,000 ops that the caller keeps, each with its re
 	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096 + 100, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, 2 * 4096, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 2 * 4096, NULL, &memory));
 	for (unsigned i = 0; i < n; i++) /* one in two ends at the end of the file */
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, (char *)memory + i % 2 * 4096, 4096,
 					     i % 2 * 4096, &ops[i]));
 	CHECK_EQ(handle_wait(rig.handle, -1), n);
 	for (unsigned i = 0; i < n; i++) {
-		CHECK_EQ(dsaio_op_test(ops[i]), 1);
+		CHECK_EQ(op_is_done(ops[i]), 1);
 		CHECK_EQ(dsaio_op_result(ops[i]), i % 2 ? 100 : 4096);
 		dsaio_op_free(ops[i]);
 	}
@@ -70,14 +70,14 @@ static uint8_t *memory_new(struct rig *rig, bool pinned, size_t len)
 	void *memory;
 
 	if (pinned)
-		CHECK_CALL(dsaio_alloc(rig->client, len, &memory));
+		CHECK_CALL(dsaio_alloc(rig->client, len, NULL, &memory));
 	else
 		memory = test_text("%*s", (int)len, ""); /* lives to the end, at no good address */
 	return memory;
 }
 
 TEST_TABLE(count, memories,
-	   "dsaio_wait counts async ops that ended since the last, not blocking ones")
+	   "dsaio_handle_wait counts async ops that ended since the last, not blocking ones")
 {
 	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *op, *taken[4];
@@ -102,25 +102,27 @@ TEST_TABLE(count, memories,
 	CHECK_EQ(handle_wait(rig.handle, -1), 1);
 	dsaio_op_free(op);
 
-	/* An op that dsaio_reap() has returned does not. */
+	/* An op that dsaio_handle_reap() has returned does not. */
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, buf, 4096, 0, &op));
 	CHECK_EQ(op_wait(op, -1), 4096);
-	CHECK_EQ(dsaio_reap(rig.handle, taken, 4), 1);
+	CHECK_EQ(ops_reap(rig.handle, taken, 0, 4, 0), 1);
 	CHECK(taken[0] == op);
 	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 	dsaio_op_free(op);
 
-	CHECK_CALL(dsaio_fsync_async(rig.handle, file, NULL));
-	CHECK_CALL(dsaio_fdatasync_async(rig.handle, file, NULL));
+	CHECK_CALL(dsaio_fsync_async(rig.handle, file, 0, NULL));
+	CHECK_CALL(dsaio_fsync_async(rig.handle, file, DSAIO_DATASYNC, NULL));
 	CHECK_EQ(handle_wait(rig.handle, -1), 2);
 }
 
-TEST(reap, "dsaio_reap tells of each op once, with its data, also of those submitted with NULL")
+TEST(reap,
+     "dsaio_handle_reap tells of each op once, with its data, also of those submitted with NULL")
 {
 	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	enum { N = 64 };
-	struct dsaio_op *ops[N], *taken[16];
-	unsigned n_nameless = 0, n_seen = 0;
+	struct dsaio_op *ops[N];
+	struct dsaio_completion taken[16];
+	unsigned n_nameless = 0, n_seen = 0, n_held = 0;
 	bool seen[N] = { false };
 	struct dsaio_file *file;
 	uint8_t *memory;
@@ -129,7 +131,7 @@ TEST(reap, "dsaio_reap tells of each op once, with its data, also of those submi
 
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig.client, N * 512, &start));
+	CHECK_CALL(dsaio_alloc(rig.client, N * 512, NULL, &start));
 	memory = start;
 	fd = (int)CHECK_CALL(dsaio_handle_fd(rig.handle));
 	for (unsigned i = 0; i < N; i++) {
@@ -144,32 +146,39 @@ TEST(reap, "dsaio_reap tells of each op once, with its data, also of those submi
 			CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + i * 512, 512,
 						     512 * i, NULL));
 		else
-			CHECK_EQ(dsaio_submit(rig.handle, &io, 1, 0, i % 4 == 1 ? NULL : &ops[i]),
+			CHECK_EQ(dsaio_submit(rig.handle, &io, sizeof(struct dsaio_io), 1, 0,
+					      i % 4 == 1 ? NULL : &ops[i]),
 				 1);
 	}
 	while (n_seen < N) {
-		int n = (int)CHECK_CALL(dsaio_reap(rig.handle, taken, ARRAY_SIZE(taken)));
+		int n = (int)CHECK_CALL(dsaio_handle_reap(rig.handle, taken, sizeof(taken[0]), 0,
+							  ARRAY_SIZE(taken), 0));
 
 		CHECK(n <= (int)ARRAY_SIZE(taken));
 		for (int i = 0; i < n; i++) {
-			bool *data = dsaio_op_data(taken[i]);
+			bool *data = taken[i].user_data;
 
-			CHECK_EQ(dsaio_op_result(taken[i]), 512);
+			CHECK_EQ(taken[i].result, 512);
+			CHECK_EQ(taken[i].bytes, 512);
+			CHECK_EQ(taken[i].flags, 0);
 			if (data) {
 				CHECK(!*data);
 				*data = true;
 			} else
 				n_nameless++;
-			dsaio_op_free(taken[i]);
+			n_held += !!taken[i].op;
+			dsaio_op_free(taken[i].op);
 			n_seen++;
 		}
 		if (!n && n_seen < N)
 			CHECK(wait_readable(fd, 60000000));
 	}
 	CHECK_EQ(n_nameless, N / 4);
+	CHECK_EQ(n_held, N / 2); /* the others are detached */
 	for (unsigned i = 0; i < N; i++)
 		CHECK(seen[i] || i % 4 == 0);
-	CHECK_EQ(dsaio_reap(rig.handle, taken, ARRAY_SIZE(taken)), 0);
+	CHECK_EQ(dsaio_handle_reap(rig.handle, taken, sizeof(taken[0]), 0, ARRAY_SIZE(taken), 0),
+		 0);
 	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 	pattern_check(memory, N * 512, SEED, 0, "read");
 }
@@ -183,21 +192,21 @@ TEST(freed, "ops whose owner freed them early still end, are counted, and are no
 
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig.client, 65536, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 65536, NULL, &memory));
 	for (unsigned i = 0; i < 16; i++) {
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, (char *)memory + 4096 * i, 4096,
 					     4096 * i, &op));
 		dsaio_op_free(op);
 	}
 	CHECK_EQ(handle_wait(rig.handle, -1), 16);
-	CHECK_EQ(dsaio_reap(rig.handle, taken, 4), 0);
+	CHECK_EQ(ops_reap(rig.handle, taken, 0, 4, 0), 0);
 	pattern_check(memory, 65536, SEED, 0, "read");
 }
 
 TEST_TABLE(handle_fd, memories, "dsaio_handle_fd stays the same and wakes poll for each op")
 {
 	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
-	struct dsaio_op *taken[8];
+	struct dsaio_completion taken[8];
 	struct dsaio_file *file;
 	uint8_t *buf;
 	int fd;
@@ -210,31 +219,32 @@ TEST_TABLE(handle_fd, memories, "dsaio_handle_fd stays the same and wakes poll f
 		int n;
 
 		CHECK_EQ(dsaio_handle_fd(rig.handle), fd);
-		CHECK_EQ(dsaio_reap(rig.handle, taken, 8), 0); /* arms */
+		CHECK_EQ(dsaio_handle_reap(rig.handle, taken, sizeof(taken[0]), 0, 8, 0),
+			 0); /* arms */
 		CHECK_CALL(
 			dsaio_pread_async(rig.handle, file, buf, 4096, 4096 * (round % 16), NULL));
-		/* By poll alone: what dsaio_reap() would say now does not count. */
+		/* By poll alone: what dsaio_handle_reap() would say now does not count. */
 		CHECK_MSG(wait_readable(fd, 60000000), "round %u: no wake-up", round);
-		while (!(n = (int)CHECK_CALL(dsaio_reap(rig.handle, taken, 8))))
+		while (!(n = (int)CHECK_CALL(
+				 dsaio_handle_reap(rig.handle, taken, sizeof(taken[0]), 0, 8, 0))))
 			CHECK_MSG(wait_readable(fd, 60000000), "round %u: no wake-up", round);
 		CHECK_EQ(n, 1);
-		CHECK_EQ(dsaio_op_result(taken[0]), 4096);
-		dsaio_op_free(taken[0]);
+		CHECK_EQ(taken[0].result, 4096);
 		pattern_check(buf, 4096, SEED, 4096 * (round % 16), "read");
 	}
 }
 
 /*
  * The wake-up for an op may come after its completion was consumed, and after the next arming: once,
- * and dsaio_reap() then says 0 again.
+ * and dsaio_handle_reap() then says 0 again.
  */
 static void quiet_after_reap(struct dsaio_handle *handle, struct pollfd *pollfd)
 {
 	struct dsaio_op *taken[8];
 
-	CHECK_EQ(dsaio_reap(handle, taken, 8), 0);
+	CHECK_EQ(ops_reap(handle, taken, 0, 8, 0), 0);
 	if (poll(pollfd, 1, 100)) {
-		CHECK_EQ(dsaio_reap(handle, taken, 8), 0);
+		CHECK_EQ(ops_reap(handle, taken, 0, 8, 0), 0);
 		CHECK_EQ(poll(pollfd, 1, 100), 0);
 	}
 }
@@ -315,13 +325,13 @@ TEST(wait_timeout, "a time-out of a wait ends the wait, not the op")
 
 	file_make_pattern(daemon_path(rig.daemon, "f"), len, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, len, NULL, &memory));
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 4096, 0), 4096); /* the channel is open */
 	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 	process_stop(rig.daemon->pid);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, len, 0, &op));
 	CHECK_EQ(op_wait(op, 0), -ETIMEDOUT);
-	CHECK_EQ(dsaio_op_test(op), 0);
+	CHECK_EQ(op_is_done(op), 0);
 	CHECK_EQ(dsaio_op_result(op), -EINPROGRESS);
 	CHECK_EQ(op_wait(op, 1000), -ETIMEDOUT);
 	CHECK_EQ(handle_wait(rig.handle, 1000), -ETIMEDOUT);
@@ -353,17 +363,17 @@ TEST_TABLE(op_timeout, memories,
 	options.profile = &profile;
 	options.op_timeout_usec = 20000;
 	rig_open(&rig, NULL);
-	dsaio_handle_close(rig.handle);
+	(void)dsaio_handle_close(rig.handle, -1);
 	rig.handle = NULL;
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));
+	CHECK_CALL(dsaio_handle_open(rig.client, &options, &rig.handle));
 	file_make_pattern(daemon_path(rig.daemon, "f"), len, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
 	memory = memory_new(&rig, memories[row].pinned, len);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, len, 0, &op));
 	CHECK_EQ(op_wait(op, -1), -ETIMEDOUT);
-	CHECK_EQ(dsaio_op_test(op), 1);
+	CHECK_EQ(op_is_done(op), 1);
 	CHECK(strstr(dsaio_op_error(op), "f"));
-	CHECK(dsaio_op_done(op) < len);
+	CHECK(dsaio_op_bytes(op) < len);
 	dsaio_op_free(op);
 	CHECK_EQ(handle_wait(rig.handle, -1), -ETIMEDOUT);
 	do /* the next is fine, unless the machine is so busy that it takes as long */
@@ -424,7 +434,7 @@ static void workers_run(struct rig *rig, struct worker *workers, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		void *memory;
 
-		CHECK_CALL(dsaio_alloc(rig->client, WORKER_SLOTS * WORKER_BYTES, &memory));
+		CHECK_CALL(dsaio_alloc(rig->client, WORKER_SLOTS * WORKER_BYTES, NULL, &memory));
 		workers[i].memory = memory;
 		workers[i].seed = i;
 		workers[i].rig = rig;
@@ -454,10 +464,10 @@ TEST(threads_small_ring, "eight threads share a ring of four entries")
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 	struct worker workers[8] = { 0 };
 
-	dsaio_handle_close(rig.handle);
+	(void)dsaio_handle_close(rig.handle, -1);
 	rig.handle = NULL;
 	options.entries = 4;
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &rig.handle));
+	CHECK_CALL(dsaio_handle_open(rig.client, &options, &rig.handle));
 	rig_file(&rig, "f", O_RDWR | O_CREAT);
 	for (unsigned i = 0; i < 8; i++) {
 		workers[i].handle = rig.handle;
@@ -480,7 +490,7 @@ TEST(handles, "a handle for each thread")
 	workers_run(&rig, workers, 8);
 	for (unsigned i = 0; i < 8; i++) {
 		CHECK_EQ(handle_wait(workers[i].handle, -1), WORKER_ROUNDS * WORKER_SLOTS);
-		dsaio_handle_close(workers[i].handle);
+		(void)dsaio_handle_close(workers[i].handle, -1);
 	}
 }
 
@@ -500,7 +510,7 @@ static void *waiter_run(void *arg)
 	return NULL;
 }
 
-TEST(waiters, "two threads in dsaio_wait: each op is counted by one of them")
+TEST(waiters, "two threads in dsaio_handle_wait: each op is counted by one of them")
 {
 	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct waiter waiters[2] = { 0 };
@@ -511,7 +521,7 @@ TEST(waiters, "two threads in dsaio_wait: each op is counted by one of them")
 
 	file_make_pattern(daemon_path(rig.daemon, "f"), 65536, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig.client, 65536, &start));
+	CHECK_CALL(dsaio_alloc(rig.client, 65536, NULL, &start));
 	memory = start;
 	for (unsigned i = 0; i < 2; i++) {
 		waiters[i].handle = rig.handle;
@@ -532,7 +542,7 @@ TEST(stores, "one handle over two stores: one wait for both, one fd for both")
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	const char *dir = test_dir_in("/dev/shm");
 	struct dsaio_file *files[2];
-	struct dsaio_op *taken[8];
+	struct dsaio_completion taken[8];
 	uint8_t *memory;
 	struct stat st;
 	unsigned seen;
@@ -545,7 +555,7 @@ TEST(stores, "one handle over two stores: one wait for both, one fd for both")
 	files[0] = rig_file(&rig, "f", O_RDWR | O_CREAT);
 	files[1] = rig_file(&rig, test_text("%s/f", dir), O_RDWR | O_CREAT);
 	fd = (int)CHECK_CALL(dsaio_handle_fd(rig.handle));
-	CHECK_CALL(dsaio_alloc(rig.client, 64 * 4096, &start));
+	CHECK_CALL(dsaio_alloc(rig.client, 64 * 4096, NULL, &start));
 	memory = start;
 	pattern_fill(memory, 64 * 4096, SEED, 0);
 	for (unsigned i = 0; i < 64; i++)
@@ -560,17 +570,16 @@ TEST(stores, "one handle over two stores: one wait for both, one fd for both")
 	pattern_check(memory, 64 * 4096, SEED, 0, "two stores");
 
 	for (unsigned round = 0; round < 500; round++) {
-		CHECK_EQ(dsaio_reap(rig.handle, taken, 8), 0);
+		CHECK_EQ(dsaio_handle_reap(rig.handle, taken, sizeof(taken[0]), 0, 8, 0), 0);
 		for (unsigned i = 0; i < 2; i++)
 			CHECK_CALL(dsaio_pread_async(rig.handle, files[i], memory + i * 4096, 4096,
 						     0, NULL));
 		for (seen = 0; seen < 2;) {
-			int n = (int)CHECK_CALL(dsaio_reap(rig.handle, taken, 8));
+			int n = (int)CHECK_CALL(
+				dsaio_handle_reap(rig.handle, taken, sizeof(taken[0]), 0, 8, 0));
 
-			for (int i = 0; i < n; i++) {
-				CHECK_EQ(dsaio_op_result(taken[i]), 4096);
-				dsaio_op_free(taken[i]);
-			}
+			for (int i = 0; i < n; i++)
+				CHECK_EQ(taken[i].result, 4096);
 			seen += (unsigned)n;
 			if (!n)
 				CHECK_MSG(wait_readable(fd, 60000000), "round %u", round);
@@ -588,7 +597,7 @@ TEST(clients, "twenty clients come and go, each with its own memory")
 
 		rig.daemon = daemon;
 		rig_open(&rig, NULL);
-		CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &memory));
 		for (size_t k = 0; k < MIB; k++) /* not what another client had in it */
 			CHECK(!((uint8_t *)memory)[k]);
 		pattern_fill(memory, MIB, i, 0);
@@ -609,36 +618,36 @@ TEST(memory, "dsaio_alloc: zeroed, page aligned, distinguished from other memory
 	void *parts[200];
 	uint8_t own[64];
 
-	CHECK_EQ(dsaio_alloc(rig.client, 0, parts), -EINVAL);
+	CHECK_EQ(dsaio_alloc(rig.client, 0, NULL, parts), -EINVAL);
 	for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
 		uint8_t *m;
 		void *start;
 
-		CHECK_CALL(dsaio_alloc(rig.client, lens[i], &start));
+		CHECK_CALL(dsaio_alloc(rig.client, lens[i], NULL, &start));
 		m = start;
 		CHECK_EQ((uintptr_t)m % 4096, 0);
 		for (size_t k = 0; k < lens[i]; k += 511)
 			CHECK(!m[k]);
 		memset(m, 0xff, lens[i]);
-		CHECK(dsaio_is_pinned(rig.client, m, lens[i]));
-		CHECK(dsaio_is_pinned(rig.client, m + lens[i] - 1, 1));
+		CHECK(is_registered(rig.client, m, lens[i]));
+		CHECK(is_registered(rig.client, m + lens[i] - 1, 1));
 		CHECK_EQ(dsaio_free(rig.client, m), 0);
 		CHECK_EQ(dsaio_free(rig.client, m), -EINVAL);
 		/* A second taking of the same memory is zeroed again. */
-		CHECK_CALL(dsaio_alloc(rig.client, lens[i], &start));
+		CHECK_CALL(dsaio_alloc(rig.client, lens[i], NULL, &start));
 		m = start;
 		for (size_t k = 0; k < lens[i]; k += 511)
 			CHECK(!m[k]);
 		CHECK_EQ(dsaio_free(rig.client, m + 1), -EINVAL);
 		CHECK_EQ(dsaio_free(rig.client, m), 0);
 	}
-	CHECK(!dsaio_is_pinned(rig.client, own, sizeof(own)));
+	CHECK(!is_registered(rig.client, own, sizeof(own)));
 	CHECK_EQ(dsaio_free(rig.client, own), -EINVAL);
 	CHECK_EQ(dsaio_free(rig.client, NULL), 0);
 
 	for (unsigned round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < ARRAY_SIZE(parts); i++) {
-			CHECK_CALL(dsaio_alloc(rig.client, 100 * (i + 1), &parts[i]));
+			CHECK_CALL(dsaio_alloc(rig.client, 100 * (i + 1), NULL, &parts[i]));
 			memset(parts[i], (int)i, 100 * (i + 1));
 		}
 		for (unsigned i = 0; i < ARRAY_SIZE(parts); i++)

@@ -1,5 +1,5 @@
 /*
- * Memory: options of dsaio_alloc_with, registration by a description, and what kind a range is.
+ * Memory: options of dsaio_alloc, registration by a description, and what kind a range is.
  */
 #include "tests/harness.h"
 
@@ -18,7 +18,7 @@ static int alloc_with(struct rig *rig, size_t bytes, uint32_t flags, int64_t wai
 
 	options.flags = flags;
 	options.wait_usec = wait_usec;
-	return dsaio_alloc_with(rig->client, bytes, &options, ret);
+	return dsaio_alloc(rig->client, bytes, &options, ret);
 }
 
 TEST(zeroes, "memory that was used is zeroed, unless DSAIO_ALLOC_NO_ZERO says not to")
@@ -30,7 +30,7 @@ TEST(zeroes, "memory that was used is zeroed, unless DSAIO_ALLOC_NO_ZERO says no
 	for (unsigned round = 0; round < 4; round++) {
 		bool is_zeroed = round % 2;
 
-		CHECK_CALL(dsaio_alloc(rig.client, MIB, &start));
+		CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &start));
 		memset(start, 0xee, MIB);
 		CHECK_CALL(dsaio_free(rig.client, start));
 		CHECK_CALL(alloc_with(&rig, MIB, is_zeroed ? 0 : DSAIO_ALLOC_NO_ZERO, 0, &again));
@@ -60,7 +60,7 @@ static void *freer_run(void *arg)
 	return NULL;
 }
 
-TEST(room, "dsaio_alloc_with waits for room in the pool")
+TEST(room, "dsaio_alloc waits for room in the pool")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct freer freer = { .rig = &rig };
@@ -78,9 +78,9 @@ TEST(room, "dsaio_alloc_with waits for room in the pool")
 	rig_open(&rig, NULL);
 	CHECK_EQ(dsaio_client_pool_max(rig.client), 64 * MIB);
 	CHECK_EQ(dsaio_client_pool_max(NULL), -EINVAL);
-	CHECK_CALL(dsaio_alloc(rig.client, 48 * MIB, &freer.memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 48 * MIB, NULL, &freer.memory));
 	CHECK_EQ(dsaio_client_is_locked(rig.client), 1);
-	CHECK_EQ(dsaio_alloc(rig.client, 32 * MIB, &second), -ENOMEM);
+	CHECK_EQ(dsaio_alloc(rig.client, 32 * MIB, NULL, &second), -ENOMEM);
 	start = now_usec();
 	CHECK_EQ(alloc_with(&rig, 32 * MIB, 0, 50000, &second), -ENOMEM);
 	CHECK(now_usec() - start >= 50000);
@@ -115,7 +115,7 @@ TEST(registered, "registered memory is read into without a copy, and has its kin
 	CHECK_CALL(dsaio_memory_register(rig.client, &description));
 	CHECK_EQ(dsaio_memory_register(rig.client, &description), -EEXIST);
 	close(fd);
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &pool));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &pool));
 	CHECK_EQ(dsaio_memory_kind(rig.client, shared, MIB), DSAIO_MEMORY_FD);
 	CHECK_EQ(dsaio_memory_kind(rig.client, shared + 5, 100), DSAIO_MEMORY_FD);
 	CHECK_EQ(dsaio_memory_kind(rig.client, shared + MIB - 1, 2), DSAIO_MEMORY_NONE);
@@ -163,7 +163,7 @@ TEST(aligned, "a slab is mapped where the kernel can use huge pages")
 	void *memory;
 
 	for (size_t i = 1; i <= 3; i++) { /* larger than a shared slab has room for */
-		CHECK_CALL(dsaio_alloc(rig.client, i * 30 * MIB, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, i * 30 * MIB, NULL, &memory));
 		CHECK_EQ((uintptr_t)memory % (2 * MIB), 0);
 	}
 }

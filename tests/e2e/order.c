@@ -85,7 +85,7 @@ static void submit_one(struct rig *rig, const struct mixture *m, struct pending 
 	if (m->syncs && kind == 0) {
 		p->is_read = false;
 		p->len = 0;
-		CHECK_CALL(dsaio_fdatasync_async(rig->handle, file, &p->op));
+		CHECK_CALL(dsaio_fsync_async(rig->handle, file, DSAIO_DATASYNC, &p->op));
 	} else if (p->is_read) {
 		memcpy(p->expected, model + p->off, p->len);
 		memset(p->memory, 0xee, p->len);
@@ -110,7 +110,7 @@ static void check_mixture(struct rig *rig, const struct mixture *m, const char *
 	CHECK(model && expected);
 	CHECK((private = malloc(DEPTH * OP_BYTES_MAX)));
 	if (m->memory != PRIVATE)
-		CHECK_CALL(dsaio_alloc(rig->client, DEPTH * OP_BYTES_MAX, &memory));
+		CHECK_CALL(dsaio_alloc(rig->client, DEPTH * OP_BYTES_MAX, NULL, &memory));
 	pattern_fill(model, FILE_BYTES, 1, 0);
 	for (unsigned i = 0; i < DEPTH; i++) {
 		pending[i].memory = (m->memory == PRIVATE || (m->memory == BOTH && i % 3 == 0)
@@ -197,17 +197,17 @@ TEST(sync_last, "a sync ends after all writes of its file that were submitted be
 
 	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
 	again = rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, 32 * MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 32 * MIB, NULL, &memory));
 	for (unsigned round = 0; round < 10; round++) {
 		for (unsigned i = 0; i < 32; i++)
 			CHECK_CALL(dsaio_pwrite_async(rig.handle, file, (char *)memory + i * MIB,
 						      MIB, i * MIB, &writes[i]));
 		/* By another file object of the same inode. */
-		CHECK_CALL(round % 2 ? dsaio_fsync_async(rig.handle, again, &sync)
-				     : dsaio_fdatasync_async(rig.handle, again, &sync));
+		CHECK_CALL(round % 2 ? dsaio_fsync_async(rig.handle, again, 0, &sync)
+				     : dsaio_fsync_async(rig.handle, again, DSAIO_DATASYNC, &sync));
 		CHECK_EQ(op_wait(sync, -1), 0);
 		for (unsigned i = 0; i < 32; i++) {
-			CHECK_EQ(dsaio_op_test(writes[i]), 1);
+			CHECK_EQ(op_is_done(writes[i]), 1);
 			CHECK_EQ(dsaio_op_result(writes[i]), MIB);
 			dsaio_op_free(writes[i]);
 		}
@@ -222,9 +222,9 @@ TEST(sync_other, "syncs: blocking, of an empty file, of a file without writes, r
 
 	file = rig_file(&rig, "empty", O_RDWR | O_CREAT);
 	read_only = rig_file(&rig, "empty", O_RDONLY);
-	CHECK_EQ(dsaio_fsync(rig.handle, file), 0);
-	CHECK_EQ(dsaio_fdatasync(rig.handle, file), 0);
-	CHECK_EQ(dsaio_fsync(rig.handle, read_only), 0); /* as fsync(2) */
+	CHECK_EQ(dsaio_fsync(rig.handle, file, 0), 0);
+	CHECK_EQ(dsaio_fsync(rig.handle, file, DSAIO_DATASYNC), 0);
+	CHECK_EQ(dsaio_fsync(rig.handle, read_only, 0), 0); /* as fsync(2) */
 	CHECK_EQ(handle_wait(rig.handle, -1), 0);
 }
 
@@ -233,7 +233,7 @@ TEST(sync_other, "syncs: blocking, of an empty file, of a file without writes, r
 static void start_sync(const struct rig *rig, void *memory, struct dsaio_op **ret_op)
 {
 	CHECK_EQ(dsaio_pwrite(rig->handle, rig->files[0], memory, LARGE_BYTES, 0), LARGE_BYTES);
-	CHECK_CALL(dsaio_fsync_async(rig->handle, rig->files[0], ret_op));
+	CHECK_CALL(dsaio_fsync_async(rig->handle, rig->files[0], 0, ret_op));
 }
 
 static void start_write(const struct rig *rig, void *memory, struct dsaio_op **ret_op)
@@ -266,13 +266,13 @@ TEST_TABLE(independent, pairs, "ops that do not conflict do not wait for each ot
 	file_make_pattern(daemon_path(rig.daemon, "g"), MIB, 2);
 	rig_file(&rig, "f", O_RDWR);
 	rig_file(&rig, "g", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, LARGE_BYTES + 4096, (void **)&memory));
+	CHECK_CALL(dsaio_alloc(rig.client, LARGE_BYTES + 4096, NULL, (void **)&memory));
 	for (; !is_first; n++) { /* at most the test's time */
 		pairs[row].start(&rig, memory, &large);
 		CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[pairs[row].file],
 					     memory + LARGE_BYTES, 4096, pairs[row].off, &small));
 		CHECK_EQ(op_wait(small, -1), 4096);
-		is_first = dsaio_op_test(large) == 0;
+		is_first = op_is_done(large) == 0;
 		CHECK(op_wait(large, -1) >= 0);
 		dsaio_op_free(small);
 		dsaio_op_free(large);
@@ -300,7 +300,7 @@ TEST_TABLE(cut_by_others, memories,
 	rig_open(&rig, NULL);
 	path = daemon_path(rig.daemon, "f");
 	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_alloc(rig.client, 8 * MIB, (void **)&from));
+	CHECK_CALL(dsaio_alloc(rig.client, 8 * MIB, NULL, (void **)&from));
 	to = memories[row].is_private ? private : from + 4 * MIB;
 	for (unsigned round = 0; round < 5; round++) {
 		pattern_fill(from, 4 * MIB, round, 0);
@@ -340,7 +340,7 @@ TEST(cut_without_descriptors,
 	uint8_t *memory;
 
 	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_alloc(rig.client, 8 * MIB, (void **)&memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 8 * MIB, NULL, (void **)&memory));
 	pattern_fill(memory, 4 * MIB, 1, 0);
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 4096, 0), 4096);
 	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
@@ -348,7 +348,7 @@ TEST(cut_without_descriptors,
 	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
 	n = take_descriptors(fds);
 	/* The file's own descriptor makes room for this one's, and is then taken, too. */
-	(void)dsaio_file_open(rig.client, daemon_path(rig.daemon, "g"), O_RDWR | O_CREAT, &other);
+	(void)dsaio_open(rig.client, daemon_path(rig.daemon, "g"), O_RDWR | O_CREAT, NULL, &other);
 	n += take_descriptors(fds + n);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, 4 * MIB, 0, &write));
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + 4 * MIB, MIB, 3 * MIB, &read));

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #define STORE_BYTES (320 * MIB)
@@ -144,13 +145,44 @@ static void reader_stop(pid_t pid)
 	"bench", "io", "--folder", store.path, "--read", "--io_size", "2M", "--loops", "10", \
 		"--block_size", "16K", "--queue_depth", "1"
 
+#define SLOW_IO_BYTES (20 * MIB)
+
+/* Bytes that the store's device has moved. */
+static uint64_t device_bytes(void)
+{
+	_cleanup_(freep) char *text = NULL;
+	uint64_t read_sectors, write_sectors;
+	struct stat st;
+
+	CHECK_SYS(stat(store.path, &st));
+	text = file_text(
+		test_text("/sys/dev/block/%u:%u/stat", major(st.st_dev), minor(st.st_dev)));
+	CHECK_EQ(sscanf(text, "%*u %*u %" SCNu64 " %*u %*u %*u %" SCNu64, &read_sectors,
+			&write_sectors),
+		 2);
+	return (read_sectors + write_sectors) * 512;
+}
+
 /* Others go on, so it sees them sooner or later, however little they get. */
 static void wait_disturbed(void)
 {
-	do
+	static const char key[] = "\"others_bytes\": ";
+	_cleanup_(freep) char *out = NULL;
+	const char *others;
+	uint64_t before, moved;
+
+	do {
+		free(out);
+		before = device_bytes();
 		CTL(0, SLOW_IO, "--json");
-	while (!file_says(test_text("%s/out", test_dir()), "\"is_disturbed\": true"));
+		out = file_text(test_text("%s/out", test_dir()));
+	} while (!strstr(out, "\"is_disturbed\": true"));
 	check_says("err", "disturbed: others on this device moved ");
+	others = strstr(out, key);
+	CHECK(others);
+	moved = device_bytes() - before;
+	CHECK_MSG(strtoull(others + strlen(key), NULL, 10) + SLOW_IO_BYTES <= moved,
+		  "the device moved %" PRIu64 " bytes: %s", moved, others);
 }
 
 TEST(reader, "a plain O_DIRECT reader of the disk is seen")
@@ -192,6 +224,11 @@ TEST(alone, "without others no point is disturbed, and nobody is ruled out")
 	CHECK(!file_says(test_text("%s/err", test_dir()), "others"));
 	check_says("out", "\"is_disturbed\": false");
 	CTL(0, "bench", "io", "--folder", store.path, "--io_size", "8M", "--validate", "--json");
+	check_says("out", "\"is_disturbed\": false");
+	/* Two folders on one device count it once. */
+	CHECK_SYS(mkdir(store_path(&store, "second"), 0700));
+	CTL(0, "bench", "io", "--folder_to_device_mapping", test_text("%s:0", store.path),
+	    test_text("%s/second:1", store.path), "--io_size", "8M", "--json");
 	check_says("out", "\"is_disturbed\": false");
 }
 

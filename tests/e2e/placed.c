@@ -1,5 +1,5 @@
 /*
- * Where the memory of dsaio_alloc_with() is: on huge pages or not, and on a NUMA node.  The kernel says
+ * Where the memory of dsaio_alloc() is: on huge pages or not, and on a NUMA node.  The kernel says
  * it in smaps and numa_maps of this process.
  */
 #include "tests/harness.h"
@@ -19,7 +19,7 @@ static int alloc(struct rig *rig, uint32_t flags, uint32_t node, size_t bytes, v
 
 	options.flags = flags;
 	options.numa_node = node;
-	r = dsaio_alloc_with(rig->client, bytes, &options, ret_memory);
+	r = dsaio_alloc(rig->client, bytes, &options, ret_memory);
 	if (r == 0)
 		memset(*ret_memory, 7, bytes); /* maps all of it here */
 	return r;
@@ -157,7 +157,7 @@ TEST(wrong_flags, "flags that exclude one another, a node without its flag, unkn
 	CHECK_FAILS(alloc(&rig, 1u << 20, 0, 1, &memory), -E2BIG, "0x100000");
 }
 
-TEST(given_back, "memory of a kind goes back to the pool with its last buffer")
+TEST(released, "memory of a kind goes back to the pool with its last buffer")
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	_cleanup_(rig_close) struct rig rig = rig_new(NULL);

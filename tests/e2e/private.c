@@ -51,7 +51,7 @@ TEST(threads,
 	}
 	CHECK_EQ(handle_wait(rig.handle, -1), 4);
 	CHECK_EQ(handle_wait(second, -1), 4);
-	dsaio_disconnect(rig.client);
+	(void)dsaio_disconnect(rig.client);
 	rig.client = NULL;
 	rig.n_files = 0;
 	rig.handle = NULL;
@@ -75,7 +75,7 @@ TEST(submit, "submitting returns at once, whatever the size: the daemon does not
 
 	file_make_pattern(daemon_path(rig.daemon, "f"), 2 * large, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, 4096, &pinned));
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, NULL, &pinned));
 	/* Objects that need a message once: channels, the buffered description. */
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 100, 1, NULL));
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, pinned, 4096, 0, NULL));
@@ -93,7 +93,7 @@ TEST(submit, "submitting returns at once, whatever the size: the daemon does not
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, many + i * small, small, large + MIB,
 					     &ops[3 + i]));
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
-		CHECK_EQ(dsaio_op_test(ops[i]), 0);
+		CHECK_EQ(op_is_done(ops[i]), 0);
 	CHECK_EQ(handle_wait(rig.handle, 1000), -ETIMEDOUT);
 	daemon_go_on(rig.daemon);
 
@@ -128,7 +128,7 @@ static int64_t run(struct rig *rig, bool is_write, bool is_async, void *memory, 
 	else
 		CHECK_CALL(dsaio_pread_async(rig->handle, rig->files[0], memory, len, off, &op));
 	r = op_wait(op, -1);
-	*ret_done = dsaio_op_done(op);
+	*ret_done = dsaio_op_bytes(op);
 	dsaio_op_free(op);
 	CHECK_EQ(handle_wait(rig->handle, -1), r < 0 ? r : 1);
 	return r;

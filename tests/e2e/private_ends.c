@@ -47,14 +47,14 @@ static unsigned job_check(struct job *job, int64_t error)
 	for (size_t i = 0; i < N_OPS; i++) {
 		int64_t r = op_wait(job->ops[i], 20000000);
 
-		CHECK_EQ(dsaio_op_test(job->ops[i]), 1);
+		CHECK_EQ(op_is_done(job->ops[i]), 1);
 		if (r == (int64_t)OP_BYTES) {
 			file_check_pattern(daemon_path(job->rig.daemon, "f"), i * OP_BYTES,
 					   OP_BYTES, SEED, i * OP_BYTES);
 		} else {
 			CHECK_EQ(r, error);
 			CHECK(strlen(dsaio_op_error(job->ops[i])) > 0);
-			CHECK(dsaio_op_done(job->ops[i]) < OP_BYTES);
+			CHECK(dsaio_op_bytes(job->ops[i]) < OP_BYTES);
 			n_failed++;
 		}
 	}
@@ -108,13 +108,13 @@ TEST(killed_blocking, "the daemon is killed: blocking ops in other threads end, 
 	daemon_kill(rig.daemon);
 }
 
-TEST(closed, "a handle is closed: what has not started is cancelled, the rest is whole")
+TEST(closed, "a handle is cancelled and closed: what has not started ends, the rest is whole")
 {
 	struct job job;
 
 	job_start(&job);
-	dsaio_handle_close(job.rig.handle);
-	job.rig.handle = NULL;
+	CHECK_EQ(dsaio_handle_cancel(job.rig.handle), 0);
+	CHECK_EQ(dsaio_handle_close(TAKE_PTR(job.rig.handle), -1), -ECANCELED);
 	CHECK(job_check(&job, -ECANCELED) > 0);
 	for (size_t i = 0; i < N_OPS; i++)
 		dsaio_op_free(job.ops[i]);
@@ -128,7 +128,7 @@ TEST(disconnected, "a client disconnects with ops open")
 
 	job_start(&job);
 	daemon = job.rig.daemon;
-	dsaio_disconnect(job.rig.client);
+	(void)dsaio_disconnect(job.rig.client);
 	CHECK(daemon_wait_clients(daemon, 0, 0));
 }
 
@@ -166,7 +166,7 @@ TEST(cancelled_waiting, "ops that wait for their turn are cancelled, too")
 
 	file_make_sparse(daemon_path(rig.daemon, "f"), 32 * MIB);
 	rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &pinned));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &pinned));
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], pinned, MIB, 0), MIB);
 	CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], memory, 32 * MIB, 0, NULL));
 	CHECK_EQ(handle_wait(rig.handle, -1), 1); /* what needs messages is there */
@@ -204,8 +204,8 @@ TEST(forked, "a fork while the library's thread works: -EPERM in the child, the 
 		CHECK_FAILS(dsaio_pread_async(job.rig.handle, job.rig.files[0], &byte, 1, 0, NULL),
 			    -EPERM, "fork");
 		CHECK_FAILS(dsaio_op_cancel(job.ops[0]), -EPERM, "fork");
-		dsaio_handle_close(job.rig.handle);
-		dsaio_disconnect(job.rig.client);
+		(void)dsaio_handle_close(job.rig.handle, -1);
+		(void)dsaio_disconnect(job.rig.client);
 		CHECK_EQ(each_thread(getpid(), NULL), 1);
 		_exit(0);
 	}

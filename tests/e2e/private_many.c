@@ -24,9 +24,9 @@ TEST(files, "1,000 files of 64 KiB, then one wait")
 	for (unsigned round = 0; round < 3; round++) {
 		memset(memory, 0, N * 64 * KIB);
 		for (size_t i = 0; i < N; i++) {
-			CHECK_CALL(dsaio_file_open(rig.client,
-						   daemon_path(rig.daemon, test_text("f%zu", i)),
-						   O_RDONLY, &files[i]));
+			CHECK_CALL(dsaio_open(rig.client,
+					      daemon_path(rig.daemon, test_text("f%zu", i)),
+					      O_RDONLY, NULL, &files[i]));
 			CHECK_CALL(dsaio_pread_async(rig.handle, files[i], memory + i * 64 * KIB,
 						     64 * KIB, 0, NULL));
 			dsaio_file_close(files[i]);
@@ -181,7 +181,7 @@ TEST(no_pool, "no memory left to copy through: -ENOMEM and why; and it works whe
 	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(rig.daemon, "f"), 16 * MIB, SEED);
 	file = rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &all));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &all));
 	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, 16 * MIB, 0), -ENOMEM,
 		    "pread;dsaio_alloc();pool");
 	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory, 4096, 0), -ENOMEM, "pwrite;pool");
@@ -195,7 +195,7 @@ TEST(no_pool, "no memory left to copy through: -ENOMEM and why; and it works whe
 	CHECK_CALL(dsaio_free(rig.client, all));
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, 16 * MIB, 0), 16 * MIB);
 	pattern_check(memory, 16 * MIB, SEED, 0, "read");
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &all)); /* and is given back again */
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &all)); /* and is released again */
 	CHECK_CALL(dsaio_free(rig.client, all));
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 16 * MIB, 0, NULL));
 	CHECK_EQ(handle_wait(rig.handle, -1), 1);
@@ -213,10 +213,10 @@ TEST(little_room, "a handle of 4 entries: pinned and private ops in turn, on the
 
 	options.entries = 4;
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &handle));
+	CHECK_CALL(dsaio_handle_open(rig.client, &options, &handle));
 	file_make_sparse(daemon_path(rig.daemon, "f"), MIB);
 	file = rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, N * 4096, &pinned));
+	CHECK_CALL(dsaio_alloc(rig.client, N * 4096, NULL, &pinned));
 	for (size_t i = 0; i < N; i++)
 		pattern_fill((uint8_t *)pinned + i * 4096, 4096, i, 0);
 	/* Only a thread that needs room in the handle's ring consumes it. */
@@ -225,7 +225,7 @@ TEST(little_room, "a handle of 4 entries: pinned and private ops in turn, on the
 					      NULL));
 		CHECK_CALL(dsaio_pread_async(handle, file, memory + i * 4096, 4096, 8192, NULL));
 		if (i % 16 == 0)
-			CHECK_CALL(dsaio_fdatasync_async(handle, file, NULL));
+			CHECK_CALL(dsaio_fsync_async(handle, file, DSAIO_DATASYNC, NULL));
 	}
 	CHECK_EQ(handle_wait(handle, -1), 2 * N + (N + 15) / 16);
 	for (size_t i = 0; i < N; i++)
@@ -245,7 +245,7 @@ TEST(two_handles,
 	CHECK_CALL(dsaio_handle_open(rig.client, NULL, &other));
 	file_make_sparse(daemon_path(rig.daemon, "f"), len);
 	file = rig_file(&rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &pinned));
+	CHECK_CALL(dsaio_alloc(rig.client, len, NULL, &pinned));
 	memset(memory, 1, len);
 	memset(pinned, 2, len);
 	for (unsigned round = 0; round < 10; round++) {

@@ -88,7 +88,7 @@ static void write_set_id(struct daemon *daemon, const char *path, uint64_t off)
 	rig.daemon = daemon;
 	rig_open(&rig, NULL);
 	file = rig_file(&rig, path, O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, NULL, &memory));
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 4096, off), 4096);
 	CHECK_SYS(stat(path, &st));
 	CHECK_MSG((st.st_mode & 07777) == 0755, "after a write the mode is %04o",
@@ -147,7 +147,7 @@ static void write_hole(struct daemon *daemon, const char *path)
 	rig.daemon = daemon;
 	rig_open(&rig, NULL);
 	file = rig_file(&rig, path, O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &memory));
 	memset(memory, 1, MIB);
 	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory, MIB, 0), -ENOSPC, "No space");
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, 1000, 3), -ENOSPC);
@@ -207,7 +207,7 @@ static void check_thread(const char *path, const char *name, const char *wanted)
 
 	while (file && fgets(line, sizeof(line), file)) {
 		if (strcmp(line, "Name:\tprobe\n") == 0)
-			return; /* it used a file of the daemon's, and ends within a second */
+			return; /* it uses files of the daemon's own only */
 		if (strncmp(line, name, len) != 0 || line[len] != ':')
 			continue;
 		line[strcspn(line, "\n")] = 0;
@@ -253,7 +253,7 @@ static void rig_used(struct rig *rig, struct daemon *daemon)
 
 	rig->daemon = daemon;
 	rig_open(rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig->client, MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig->client, MIB, NULL, &memory));
 	memset(memory, 1, MIB);
 	CHECK_EQ(dsaio_pwrite(rig->handle, rig_file(rig, "f", O_RDWR | O_CREAT), memory, MIB, 0),
 		 MIB);

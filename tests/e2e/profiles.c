@@ -70,7 +70,7 @@ static void check_many(struct rig *rig, struct dsaio_file *file, const char *pat
 	uint8_t *memory;
 	void *start;
 
-	CHECK_CALL(dsaio_alloc(rig->client, OPS * OPS_BYTES, &start));
+	CHECK_CALL(dsaio_alloc(rig->client, OPS * OPS_BYTES, NULL, &start));
 	memory = start;
 	pattern_fill(memory, OPS * OPS_BYTES, 77, 0);
 	for (size_t i = 0; i < OPS; i++)
@@ -96,7 +96,7 @@ TEST_TABLE(profile, profiles, "profile")
 	const char *path;
 
 	rig_open(&rig, wanted);
-	CHECK_CALL(dsaio_handle_profile(rig.handle, &got));
+	CHECK_CALL(dsaio_handle_profile(rig.handle, NULL, &got, NULL));
 	CHECK_EQ(got.block_size, wanted->block_size);
 	CHECK_EQ(got.queue_depth, wanted->queue_depth);
 	CHECK_EQ(got.single_submit, wanted->single_submit);
@@ -120,7 +120,7 @@ TEST(large_op, "one op of more blocks than the queue is deep, in 7 parts")
 	profile.queue_depth = 16;
 	profile.intra_op_parallelism = 7;
 	rig_open(&rig, &profile);
-	CHECK_CALL(dsaio_alloc(rig.client, len, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, len, NULL, &memory));
 	pattern_fill(memory, len, 5, 0);
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, len, 0),
 		 len);
@@ -146,12 +146,12 @@ TEST_TABLE(option, options, "handle options")
 	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
 
-	dsaio_handle_close(rig.handle);
+	(void)dsaio_handle_close(rig.handle, -1);
 	rig.handle = NULL;
 	o.entries = options[row].entries;
 	o.weight = options[row].weight;
 	o.io_class = options[row].io_class;
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &o, &rig.handle));
+	CHECK_CALL(dsaio_handle_open(rig.client, &o, &rig.handle));
 	check_many(&rig, rig_file(&rig, "f", O_RDWR | O_CREAT), daemon_path(rig.daemon, "f"));
 }
 
@@ -224,7 +224,7 @@ static void check_used(struct dsaio_handle *handle, struct dsaio_file *file,
 	struct dsaio_profile used = DSAIO_PROFILE_INIT;
 	struct dsaio_granted granted = DSAIO_GRANTED_INIT;
 
-	CHECK_CALL(dsaio_handle_profile_on(handle, file, &used, &granted));
+	CHECK_CALL(dsaio_handle_profile(handle, file, &used, &granted));
 	CHECK_EQ(used.block_size, wanted->block_size);
 	CHECK_EQ(used.queue_depth, wanted->queue_depth);
 	CHECK_EQ(used.single_submit, wanted->single_submit);
@@ -232,7 +232,6 @@ static void check_used(struct dsaio_handle *handle, struct dsaio_file *file,
 	CHECK_EQ(used.intra_op_parallelism, wanted->intra_op_parallelism);
 	CHECK(granted.block_size >= 4096 && granted.block_size <= wanted->block_size);
 	CHECK_EQ(granted.queue_depth, wanted->queue_depth); /* fits any lane */
-	CHECK(granted.lanes >= 1 && granted.lanes <= wanted->intra_op_parallelism);
 }
 
 static const struct {
@@ -272,7 +271,7 @@ TEST_TABLE(inherits, inherited, "a handle on two stores inherits the fields that
 	check_many(&rig, file, daemon_path(rig.daemon, "f"));
 	check_many(&rig, other, test_text("%s/f", other_dir));
 	check_used(rig.handle, file, &inherited[row].on_t); /* after it */
-	CHECK_CALL(dsaio_handle_profile(rig.handle, &asked));
+	CHECK_CALL(dsaio_handle_profile(rig.handle, NULL, &asked, NULL));
 	CHECK_EQ(memcmp(&asked, &inherited[row].asked, sizeof(asked)), 0);
 }
 
@@ -389,23 +388,25 @@ TEST(used_arguments, "what a store uses: either result alone, sizes, and another
 
 	rig_open(&rig, NULL);
 	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_handle_profile_on(rig.handle, file, &used, NULL));
+	CHECK_CALL(dsaio_handle_profile(rig.handle, file, &used, NULL));
 	CHECK_EQ(used.queue_depth, 128);
-	CHECK_CALL(dsaio_handle_profile_on(rig.handle, file, NULL, &granted));
+	CHECK_CALL(dsaio_handle_profile(rig.handle, file, NULL, &granted));
 	CHECK(granted.queue_depth >= 1 && granted.queue_depth <= 128);
-	CHECK_CALL(dsaio_handle_profile_on(rig.handle, file, NULL, NULL));
-	CHECK_FAILS(dsaio_handle_profile_on(NULL, file, &used, NULL), -EINVAL, "handle is NULL");
-	CHECK_FAILS(dsaio_handle_profile_on(rig.handle, NULL, &used, NULL), -EINVAL,
-		    "file is NULL");
+	CHECK_CALL(dsaio_handle_profile(rig.handle, file, NULL, NULL));
+	CHECK_FAILS(dsaio_handle_profile(NULL, file, &used, NULL), -EINVAL, "handle is NULL");
+	CHECK_CALL(dsaio_handle_profile(rig.handle, NULL, &used, NULL));
+	CHECK_EQ(used.queue_depth, 0); /* inherited */
+	CHECK_FAILS(dsaio_handle_profile(rig.handle, NULL, NULL, &granted), -EINVAL,
+		    "without a file");
 	granted.size = 8;
-	CHECK_FAILS(dsaio_handle_profile_on(rig.handle, file, NULL, &granted), -EINVAL,
+	CHECK_FAILS(dsaio_handle_profile(rig.handle, file, NULL, &granted), -EINVAL,
 		    "dsaio_granted;8");
 	used.size = 8;
-	CHECK_FAILS(dsaio_handle_profile_on(rig.handle, file, &used, NULL), -EINVAL,
+	CHECK_FAILS(dsaio_handle_profile(rig.handle, file, &used, NULL), -EINVAL,
 		    "dsaio_profile;8");
 	other.daemon = rig.daemon;
 	rig_open(&other, NULL);
-	CHECK_FAILS(dsaio_handle_profile_on(other.handle, file, NULL, NULL), -EBADF,
+	CHECK_FAILS(dsaio_handle_profile(other.handle, file, NULL, NULL), -EBADF,
 		    "different clients");
 }
 
@@ -430,24 +431,24 @@ TEST(newer, "fields of a later version were ignored without a word")
 	profile.now.queue_depth = 7;
 	asked.now.size = sizeof(asked);
 	asked.now.profile = &profile.now;
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &asked.now, &handle));
+	CHECK_CALL(dsaio_handle_open(rig.client, &asked.now, &handle));
 	profile.later = UINT64_MAX;
-	CHECK_CALL(dsaio_handle_profile(handle, &profile.now));
+	CHECK_CALL(dsaio_handle_profile(handle, NULL, &profile.now, NULL));
 	CHECK_EQ(profile.now.queue_depth, 7);
 	CHECK_EQ(profile.later, 0);
-	dsaio_handle_close(handle);
+	(void)dsaio_handle_close(handle, -1);
 
 	asked.later = 1;
-	CHECK_FAILS(dsaio_handle_open_with(rig.client, &asked.now, &handle), -E2BIG,
+	CHECK_FAILS(dsaio_handle_open(rig.client, &asked.now, &handle), -E2BIG,
 		    "dsaio_handle_options;" DSAIO_VERSION);
 	asked.later = 0;
 	profile.later = 1;
-	CHECK_FAILS(dsaio_handle_open_with(rig.client, &asked.now, &handle), -E2BIG,
+	CHECK_FAILS(dsaio_handle_open(rig.client, &asked.now, &handle), -E2BIG,
 		    "dsaio_profile;" DSAIO_VERSION);
 	profile.now.size = 8;
-	CHECK_FAILS(dsaio_handle_open_with(rig.client, &asked.now, &handle), -EINVAL,
+	CHECK_FAILS(dsaio_handle_open(rig.client, &asked.now, &handle), -EINVAL, "dsaio_profile;8");
+	CHECK_FAILS(dsaio_handle_profile(rig.handle, NULL, &profile.now, NULL), -EINVAL,
 		    "dsaio_profile;8");
-	CHECK_FAILS(dsaio_handle_profile(rig.handle, &profile.now), -EINVAL, "dsaio_profile;8");
 }
 
 TEST_MAIN

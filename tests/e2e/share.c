@@ -66,9 +66,9 @@ static void side_open(struct side *side, const struct daemon *daemon, int row, i
 	options.io_class = pairs[row].io_class[i];
 	options.weight = pairs[row].weight[i];
 	side->client = client_open(daemon);
-	CHECK_CALL(dsaio_handle_open_with(side->client, &options, &side->handle));
-	CHECK_CALL(dsaio_file_open(side->client, daemon_path(daemon, "f"), O_RDONLY, &side->file));
-	CHECK_CALL(dsaio_alloc(side->client, N_OPS * OP_BYTES, &memory));
+	CHECK_CALL(dsaio_handle_open(side->client, &options, &side->handle));
+	CHECK_CALL(dsaio_open(side->client, daemon_path(daemon, "f"), O_RDONLY, NULL, &side->file));
+	CHECK_CALL(dsaio_alloc(side->client, N_OPS * OP_BYTES, NULL, &memory));
 	side->memory = memory;
 	CHECK_EQ(dsaio_pread(side->handle, side->file, memory, 4096, 0),
 		 4096); /* makes the channel */
@@ -86,7 +86,7 @@ static int side_count_ended(struct side *side)
 	int n_ended = 0;
 
 	for (size_t n = 0; n < N_OPS; n++)
-		n_ended += dsaio_op_test(side->ops[n]) == 1;
+		n_ended += op_is_done(side->ops[n]) == 1;
 	return n_ended;
 }
 
@@ -147,7 +147,7 @@ TEST_TABLE(shares, pairs, "two clients")
 		  "%" PRId64 " ended, at the median %" PRId64, least, median);
 	for (int i = 0; i < 2; i++) {
 		pattern_check(sides[i].memory, N_OPS * OP_BYTES, 1, 0, "what was read");
-		dsaio_disconnect(sides[i].client);
+		(void)dsaio_disconnect(sides[i].client);
 	}
 }
 
@@ -236,8 +236,8 @@ TEST_TABLE(one_by_one, one_by_ones, "one op open beside sixteen: half of the sto
 	CHECK_MSG(is_shared, "%" PRIu64 " of the other's", n); /* 150 is measured */
 	atomic_store(&greedy.must_stop, true);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	dsaio_disconnect(side.client);
-	dsaio_disconnect(greedy.side.client);
+	(void)dsaio_disconnect(side.client);
+	(void)dsaio_disconnect(greedy.side.client);
 }
 
 /*
@@ -275,8 +275,8 @@ TEST(background, "one op open beside sixteen of the class background: they keep 
 		(void)poll(NULL, 0, 1);
 	atomic_store(&greedy.must_stop, true);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	dsaio_disconnect(side.client);
-	dsaio_disconnect(greedy.side.client);
+	(void)dsaio_disconnect(side.client);
+	(void)dsaio_disconnect(greedy.side.client);
 }
 
 TEST_MAIN

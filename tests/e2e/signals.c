@@ -49,10 +49,10 @@ static void run_calls(struct daemon *daemon, uint8_t *private)
 	int n = 0;
 
 	options.socket_path = daemon->socket_path;
-	CHECK_CALL(dsaio_connect_with(&options, &client));
+	CHECK_CALL(dsaio_connect(&options, &client));
 	CHECK_CALL(dsaio_handle_open(client, NULL, &handle));
-	CHECK_CALL(dsaio_alloc(client, LEN, &memory));
-	CHECK_CALL(dsaio_open(client, daemon_path(daemon, "f"), NULL, &file));
+	CHECK_CALL(dsaio_alloc(client, LEN, NULL, &memory));
+	CHECK_CALL(dsaio_open(client, daemon_path(daemon, "f"), O_RDONLY, NULL, &file));
 	CHECK_EQ(dsaio_pread(handle, file, memory, LEN, 0), LEN);
 	pattern_check(memory, LEN, SEED, 0, "pinned");
 	CHECK_EQ(dsaio_pread(handle, file, private, LEN, 0), LEN);
@@ -61,21 +61,21 @@ static void run_calls(struct daemon *daemon, uint8_t *private)
 		ios[i] = (struct dsaio_io){ .opcode = DSAIO_READ, .file = file, .len = LEN };
 	ios[0].buf = memory;
 	ios[1].buf = private;
-	CHECK_EQ(dsaio_submit(handle, ios, 2, 0, ops), 2);
+	CHECK_EQ(dsaio_submit(handle, ios, sizeof(struct dsaio_io), 2, 0, ops), 2);
 	CHECK_EQ(op_wait(ops[0], -1), LEN);
 	while (n < 2)
-		n += (int)CHECK_CALL(dsaio_reap_wait(handle, taken, 1, 4, -1));
+		n += (int)CHECK_CALL(ops_reap(handle, taken, 1, 4, -1));
 	CHECK_EQ(op_wait(ops[1], -1), LEN);
 	dsaio_op_free(ops[0]);
 	dsaio_op_free(ops[1]);
 	CHECK_CALL(dsaio_pread_async(handle, file, memory, LEN, 0, NULL));
 	CHECK_EQ(handle_wait(handle, -1), 1);
-	CHECK_EQ(dsaio_fsync(handle, file), 0);
+	CHECK_EQ(dsaio_fsync(handle, file, 0), 0);
 	CHECK_EQ(dsaio_file_size(file), LEN);
 	CHECK_CALL(dsaio_free(client, memory));
 	dsaio_file_close(file);
-	dsaio_handle_close(handle);
-	dsaio_disconnect(client);
+	(void)dsaio_handle_close(handle, -1);
+	(void)dsaio_disconnect(client);
 }
 
 TEST(handlers, "no call returns -EINTR while a signal handler runs again and again")
@@ -102,7 +102,7 @@ TEST(times, "signals do not lengthen the time of a wait, nor end it")
 
 	file_make_pattern(daemon_path(rig.daemon, "f"), LEN, SEED);
 	file = rig_file(&rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig.client, LEN, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, LEN, NULL, &memory));
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, LEN, 0), LEN);
 	process_stop(rig.daemon->pid);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, LEN, 0, &op));

@@ -73,10 +73,10 @@ TEST_STORES(small_blocks, N_STORE_KINDS, blocks, "blocks as small as 512 bytes")
 	profile.intra_op_parallelism = blocks[row].parallelism;
 	store_make(&store, kind, 0);
 	store_rig_open(&rig, &store);
-	dsaio_handle_close(rig.handle);
+	(void)dsaio_handle_close(rig.handle, -1);
 	rig.handle = NULL;
-	CHECK_CALL(dsaio_handle_open(rig.client, &profile, &rig.handle));
-	CHECK_CALL(dsaio_handle_profile(rig.handle, &got));
+	CHECK_CALL(profile_open(rig.client, &profile, &rig.handle));
+	CHECK_CALL(dsaio_handle_profile(rig.handle, NULL, &got, NULL));
 	CHECK_EQ(got.block_size, blocks[row].block_size);
 	if (kind != STORE_RAW)
 		file_make_sparse(store_path(&store, "f"), 0);
@@ -210,12 +210,12 @@ static void check_truncate(struct rig *rig, const struct store *store)
 	file_make_pattern(store_path(store, "f"), 65536, SEED_FILE);
 	file = rig_file(rig, store_path(store, "f"), O_RDWR);
 	CHECK_EQ(dsaio_file_size(file), 65536);
-	CHECK_EQ(dsaio_truncate(file, 10001), 0);
+	CHECK_EQ(dsaio_file_truncate(file, 10001), 0);
 	CHECK_EQ(dsaio_file_size(file), 10001);
 	CHECK_EQ(file_size(store_path(store, "f")), 10001);
 	CHECK_EQ(dsaio_pread(rig->handle, file, buf, sizeof(buf), 8192), 10001 - 8192);
 	pattern_check(buf, 10001 - 8192, SEED_FILE, 8192, "before the new end");
-	CHECK_EQ(dsaio_truncate(file, 20000), 0);
+	CHECK_EQ(dsaio_file_truncate(file, 20000), 0);
 	CHECK_EQ(dsaio_pread(rig->handle, file, buf, sizeof(buf), 12288), 4096);
 	for (size_t i = 0; i < sizeof(buf); i++)
 		CHECK(!buf[i]);
@@ -230,7 +230,7 @@ static const struct {
 	{ "holes are read as zeros", check_hole_read },
 	{ "a write into a hole leaves the holes around it zero and unallocated", check_hole_write },
 	{ "a write far behind the end leaves a hole", check_hole_grow },
-	{ "dsaio_truncate() and dsaio_file_size() tell the same as the file", check_truncate },
+	{ "dsaio_file_truncate() and dsaio_file_size() tell the same as the file", check_truncate },
 };
 
 TEST_STORES(shape, N_FILE_STORE_KINDS, shapes, "growing and holes")
@@ -326,7 +326,7 @@ TEST(raw_device, "a raw block device as a store: any range, up to its end")
 		guarded_new(&g, i % 2 ? rig.client : NULL, ranges[i / 2].len, 0);
 		pattern_fill(g.memory, g.len, SEED_DATA + i, off);
 		CHECK_EQ(dsaio_pwrite(rig.handle, file, g.memory, g.len, off), g.len);
-		CHECK_EQ(dsaio_fsync(rig.handle, file), 0);
+		CHECK_EQ(dsaio_fsync(rig.handle, file, 0), 0);
 		memset(g.memory, 0, g.len);
 		CHECK_EQ(dsaio_pread(rig.handle, file, g.memory, g.len, off), g.len);
 		pattern_check(g.memory, g.len, SEED_DATA + i, off, "the device");

@@ -52,7 +52,7 @@ TEST(closed, "with 0, 1 and 2 closed the library leaves them so")
 	check_stdio_closed("file_open");
 	CHECK_CALL(dsaio_file_from_fd(rig.client, fd, &again));
 	check_stdio_closed("file_from_fd");
-	CHECK_CALL(dsaio_alloc(rig.client, 65536, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 65536, NULL, &memory));
 	check_stdio_closed("alloc");
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 65536, 0), 65536);
 	check_stdio_closed("the first op");
@@ -63,7 +63,7 @@ TEST(closed, "with 0, 1 and 2 closed the library leaves them so")
 	CHECK_EQ(write(STDOUT_FILENO, "stray output\n", 13), -1);
 	pattern_fill(memory, 65536, SEED + 1, 0);
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], memory, 65536, 0), 65536);
-	CHECK_EQ(dsaio_fsync(rig.handle, rig.files[0]), 0);
+	CHECK_EQ(dsaio_fsync(rig.handle, rig.files[0], 0), 0);
 	dsaio_file_close(again);
 	rig_close(&rig);
 	check_stdio_closed("disconnect");
@@ -81,20 +81,19 @@ TEST(no_socket, "connecting to a path that cannot be a socket reports that")
 	const char *path = test_text("%s/plain", test_dir());
 	struct dsaio_client *client;
 
-	CHECK_FAILS(dsaio_connect("", &client), -EINVAL, "connect;path is empty");
+	CHECK_FAILS(socket_connect("", &client), -EINVAL, "connect;path is empty");
 	file_make_pattern(path, 1, SEED);
-	CHECK_FAILS(dsaio_connect(path, &client), -ENOTSOCK, test_text("%s;is no socket", path));
-	CHECK_FAILS(dsaio_connect(test_dir(), &client), -ENOTSOCK,
+	CHECK_FAILS(socket_connect(path, &client), -ENOTSOCK, test_text("%s;is no socket", path));
+	CHECK_FAILS(socket_connect(test_dir(), &client), -ENOTSOCK,
 		    test_text("%s;is no socket", test_dir()));
 }
 
 TEST(reap_nowhere, "reaping into no array says so")
 {
 	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
-	struct dsaio_op *ops[1];
 
-	CHECK_FAILS(dsaio_reap(rig.handle, NULL, 5), -EINVAL, "ops is NULL");
-	CHECK_FAILS(dsaio_reap(rig.handle, ops, 0), -EINVAL, "room for 0 ops");
+	CHECK_FAILS(dsaio_handle_reap(rig.handle, NULL, sizeof(struct dsaio_completion), 0, 5, 0),
+		    -EINVAL, "completions is NULL");
 }
 
 /* ---- none left ---- */
@@ -147,19 +146,19 @@ TEST(none_left, "at RLIMIT_NOFILE a call gives -EMFILE, and works when there is 
 	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
 
 	fill_all(&fill);
-	CHECK_FAILS(dsaio_alloc(rig.client, 65536, &memory), -EMFILE, "alloc;" MESSAGE);
+	CHECK_FAILS(dsaio_alloc(rig.client, 65536, NULL, &memory), -EMFILE, "alloc;" MESSAGE);
 	CHECK_FAILS(dsaio_handle_open(rig.client, NULL, &handle), -EMFILE, "handle_open;" MESSAGE);
-	CHECK_FAILS(dsaio_fsync(rig.handle, rig.files[0]), -EMFILE, MESSAGE);
-	CHECK_FAILS(dsaio_fsync_async(rig.handle, rig.files[0], &op), -EMFILE, MESSAGE);
-	CHECK_EQ(dsaio_file_open(rig.client, path, O_RDONLY, &file), -EMFILE);
+	CHECK_FAILS(dsaio_fsync(rig.handle, rig.files[0], 0), -EMFILE, MESSAGE);
+	CHECK_FAILS(dsaio_fsync_async(rig.handle, rig.files[0], 0, &op), -EMFILE, MESSAGE);
+	CHECK_EQ(dsaio_open(rig.client, path, O_RDONLY, NULL, &file), -EMFILE);
 	fill_all(&fill); /* to make room it has given up that of the other file */
 
 	/* One is enough for memory and for a handle: it is closed again, or kept. */
 	fill_leave(&fill, 1);
-	CHECK_CALL(dsaio_alloc(rig.client, 65536, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 65536, NULL, &memory));
 	CHECK_CALL(dsaio_handle_open(rig.client, NULL, &handle));
-	CHECK_FAILS(dsaio_alloc(rig.client, 8 * MIB, &memory), -EMFILE, MESSAGE);
-	dsaio_handle_close(handle);
+	CHECK_FAILS(dsaio_alloc(rig.client, 8 * MIB, NULL, &memory), -EMFILE, MESSAGE);
+	(void)dsaio_handle_close(handle, -1);
 
 	/* Three for the first op of a handle on a store, of which two are closed again. */
 	fill_leave(&fill, 1);
@@ -171,7 +170,7 @@ TEST(none_left, "at RLIMIT_NOFILE a call gives -EMFILE, and works when there is 
 	/* Later ones need none. */
 	fill_all(&fill);
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], memory, 65536, 65536), 65536);
-	CHECK_EQ(dsaio_fsync(rig.handle, rig.files[0]), 0);
+	CHECK_EQ(dsaio_fsync(rig.handle, rig.files[0], 0), 0);
 	CHECK_EQ(handle_wait(rig.handle, -1), 0); /* none of those that failed was an op */
 	fill_leave(&fill, fill.n);
 	file_check_pattern(path, 65536, 65536, SEED, 0);

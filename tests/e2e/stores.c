@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <inttypes.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,6 +55,43 @@ static const Wire__Store *store_at(const struct daemon *daemon, const char *path
 	test_fail("status has no store at %s", path);
 }
 
+/* ---- settings ---- */
+
+TEST(window_max, "window_max bounds the window of two clients that use the store together")
+{
+	enum { N = 64, BYTES = 256 << 10 };
+	struct daemon *daemon = daemon_start_with(&(struct daemon_options){
+		.store_dir = "",
+		.args = DAEMON_ARGS("--config",
+				    config_make(test_text("[store t]\npath = %s\nwindow_max = 1M\n",
+							  test_dir()))) });
+	const char *path = test_text("%s/f", test_dir());
+	struct dsaio_op *ops[2][N];
+
+	file_make_pattern(path, N * BYTES, 1);
+	for (int i = 0; i < 2; i++) {
+		struct dsaio_client *client = client_open(daemon);
+		struct dsaio_handle *handle;
+		struct dsaio_file *file;
+		void *memory;
+
+		CHECK_CALL(dsaio_handle_open(client, NULL, &handle));
+		CHECK_CALL(dsaio_open(client, path, O_RDONLY, NULL, &file));
+		CHECK_CALL(dsaio_alloc(client, N * BYTES, NULL, &memory));
+		for (int k = 0; k < N; k++)
+			CHECK_CALL(dsaio_pread_async(handle, file, (char *)memory + k * BYTES,
+						     BYTES, (uint64_t)k * BYTES, &ops[i][k]));
+	}
+	for (int k = 0; k < N; k++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+		const uint64_t bytes = store_at(daemon, test_dir(), &answer)->window_bytes;
+
+		CHECK_MSG(bytes > 0 && bytes <= MIB, "%" PRIu64, bytes);
+		for (int i = 0; i < 2; i++)
+			CHECK_EQ(op_wait(ops[i][k], -1), BYTES);
+	}
+}
+
 /* ---- automatic stores ---- */
 
 static void write_and_read(struct rig *rig, const char *path)
@@ -61,7 +99,7 @@ static void write_and_read(struct rig *rig, const char *path)
 	struct dsaio_file *file = rig_file(rig, path, O_RDWR | O_CREAT);
 	void *memory;
 
-	CHECK_CALL(dsaio_alloc(rig->client, 65536, &memory));
+	CHECK_CALL(dsaio_alloc(rig->client, 65536, NULL, &memory));
 	pattern_fill(memory, 65536, 1, 0);
 	CHECK_EQ(dsaio_pwrite(rig->handle, file, memory, 65536, 0), 65536);
 	memset(memory, 0, 65536);
@@ -134,7 +172,7 @@ TEST(not_automatic, "auto_stores = no: a file of another file system is refused 
 	file_make_pattern(path, 4096, 1);
 	rig_open(&rig, NULL);
 	write_and_read(&rig, daemon_path(rig.daemon, "f"));
-	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDONLY, &file), -ENXIO,
+	CHECK_FAILS(dsaio_open(rig.client, path, O_RDONLY, NULL, &file), -ENXIO,
 		    test_text("auto_stores = no;(it serves t=%s);[store NAME];path = /dev/shm;"
 			      "dsaiod.conf;--store NAME=/dev/shm",
 			      rig.daemon->store_dir));
@@ -153,7 +191,7 @@ TEST(overlay, "a file system that may lie on one that hangs has to be named; a u
 		_cleanup_(rig_close) struct rig rig = { .daemon = daemon_of_nothing() };
 
 		rig_open(&rig, NULL);
-		CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDWR | O_CREAT, &file), -ENXIO,
+		CHECK_FAILS(dsaio_open(rig.client, path, O_RDWR | O_CREAT, NULL, &file), -ENXIO,
 			    test_text("overlayfs;path = %.40s", dir));
 		rig_close(&rig);
 		daemon_stop(rig.daemon);
@@ -424,7 +462,7 @@ TEST(status, "status tells one's own user's clients, and of others only how much
 
 	test_needs_root();
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &memory));
 	(void)rig_file(&rig, "f", O_RDWR | O_CREAT);
 	pid = (pid_t)CHECK_SYS(fork());
 	if (pid == 0) {
@@ -447,7 +485,7 @@ TEST(status, "status tells one's own user's clients, and of others only how much
 		CHECK_EQ(status->others->handles, 1);
 		CHECK(status->others->pool_bytes >= MIB);
 		CHECK_EQ(status->n_stores, 1);
-		dsaio_disconnect(client);
+		(void)dsaio_disconnect(client);
 		_exit(0);
 	}
 	child_wait_ok(pid);

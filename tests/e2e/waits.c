@@ -17,12 +17,12 @@ static void kit_open(struct rig *rig, const struct dsaio_handle_options *options
 {
 	rig_open(rig, NULL);
 	if (options) {
-		dsaio_handle_close(rig->handle);
-		CHECK_CALL(dsaio_handle_open_with(rig->client, options, &rig->handle));
+		(void)dsaio_handle_close(rig->handle, -1);
+		CHECK_CALL(dsaio_handle_open(rig->client, options, &rig->handle));
 	}
 	file_make_pattern(daemon_path(rig->daemon, "f"), LARGE, SEED);
 	*ret_file = rig_file(rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig->client, LARGE, ret_memory));
+	CHECK_CALL(dsaio_alloc(rig->client, LARGE, NULL, ret_memory));
 }
 
 TEST(op_ends, "dsaio_op_wait returns 0 for an op that has ended, also where the op has failed")
@@ -44,9 +44,9 @@ TEST(op_ends, "dsaio_op_wait returns 0 for an op that has ended, also where the 
 	CHECK_EQ(result, -EFAULT);
 	CHECK_MSG(strcmp(dsaio_error(), dsaio_op_error(op)) == 0, "%s", dsaio_error());
 	dsaio_op_free(op);
-	CHECK_EQ(dsaio_wait(rig.handle, -1, &result), 0);
+	CHECK_EQ(dsaio_handle_wait(rig.handle, -1, &result), 0);
 	CHECK_EQ(result, -EFAULT);
-	CHECK_EQ(dsaio_wait(rig.handle, -1, NULL), 0);
+	CHECK_EQ(dsaio_handle_wait(rig.handle, -1, NULL), 0);
 }
 
 TEST(wait_is_over, "a wait that times out leaves the result alone")
@@ -62,15 +62,15 @@ TEST(wait_is_over, "a wait that times out leaves the result alone")
 	process_stop(rig.daemon->pid);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, LARGE, 0, &op));
 	CHECK_FAILS(dsaio_op_wait(op, 1000, &result), -ETIMEDOUT, "1000 us");
-	CHECK_FAILS(dsaio_wait(rig.handle, 1000, &result), -ETIMEDOUT, "1000 us");
+	CHECK_FAILS(dsaio_handle_wait(rig.handle, 1000, &result), -ETIMEDOUT, "1000 us");
 	/* A program that counts down to its deadline must not wait forever. */
 	CHECK_FAILS(dsaio_op_wait(op, -2, &result), -EINVAL, "timeout_usec -2");
-	CHECK_FAILS(dsaio_wait(rig.handle, -1000, &result), -EINVAL, "timeout_usec -1000");
+	CHECK_FAILS(dsaio_handle_wait(rig.handle, -1000, &result), -EINVAL, "timeout_usec -1000");
 	CHECK_EQ(result, 77);
 	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
 	CHECK_EQ(dsaio_op_wait(op, -1, &result), 0);
 	CHECK_EQ(result, LARGE);
-	CHECK_EQ(dsaio_wait(rig.handle, -1, &result), 0);
+	CHECK_EQ(dsaio_handle_wait(rig.handle, -1, &result), 0);
 	CHECK_EQ(result, 1);
 	dsaio_op_free(op);
 }
@@ -91,7 +91,7 @@ TEST(op_timed_out, "an op that ends with -ETIMEDOUT differs from a wait that doe
 	options.profile = &profile;
 	options.op_timeout_usec = 5000;
 	kit_open(&rig, &options, &memory, &file);
-	(void)dsaio_fsync(rig.handle, file); /* the channel is open */
+	(void)dsaio_fsync(rig.handle, file, 0); /* the channel is open */
 	process_stop(rig.daemon->pid);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, LARGE, 0, &op));
 	CHECK_EQ(dsaio_op_wait(op, 20000, &result), -ETIMEDOUT);
@@ -102,7 +102,7 @@ TEST(op_timed_out, "an op that ends with -ETIMEDOUT differs from a wait that doe
 	dsaio_op_free(op);
 }
 
-/* ---- dsaio_reap_wait ---- */
+/* ---- dsaio_handle_reap ---- */
 
 #define N 64
 
@@ -113,35 +113,34 @@ static void start_reads(struct rig *rig, struct dsaio_file *file, uint8_t *memor
 					     NULL));
 }
 
-TEST(reap_wait, "dsaio_reap_wait returns min to max ops, and what is left when none is open")
+TEST(reap_wait, "dsaio_handle_reap returns min to max ops, and what is left when none is open")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct dsaio_op *taken[N];
+	struct dsaio_completion taken[N];
 	struct dsaio_file *file;
 	unsigned n_taken = 0;
 	void *memory;
 	int n;
 
 	kit_open(&rig, NULL, &memory, &file);
-	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 1, N, -1), 0); /* none was started */
+	CHECK_EQ(dsaio_handle_reap(rig.handle, taken, sizeof(taken[0]), 1, N, -1),
+		 0); /* none was started */
 	for (unsigned round = 0; round < 20; round++) {
 		start_reads(&rig, file, memory, N);
 		for (n_taken = 0; n_taken < N; n_taken += (unsigned)n) {
-			n = dsaio_reap_wait(rig.handle, taken, 3, 7, -1);
+			n = dsaio_handle_reap(rig.handle, taken, sizeof(taken[0]), 3, 7, -1);
 			CHECK_MSG(n >= 3 || n_taken + (unsigned)n == N, "%d after %u", n, n_taken);
 			CHECK_MSG(n <= 7, "%d", n);
-			for (int i = 0; i < n; i++) {
-				CHECK_EQ(dsaio_op_result(taken[i]), 4096);
-				dsaio_op_free(taken[i]);
-			}
+			for (int i = 0; i < n; i++)
+				CHECK_EQ(taken[i].result, 4096);
 		}
-		CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 1, N, -1), 0);
+		CHECK_EQ(dsaio_handle_reap(rig.handle, taken, sizeof(taken[0]), 1, N, -1), 0);
 	}
 	CHECK_EQ(handle_wait(rig.handle, -1), 0); /* all were reported */
 	pattern_check(memory, N * 4096, SEED, 0, "read");
 }
 
-TEST(reap_wait_time, "dsaio_reap_wait: a time-out reports what has ended")
+TEST(reap_wait_time, "dsaio_handle_reap: a time-out reports what has ended")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_op *taken[N], *op;
@@ -153,16 +152,16 @@ TEST(reap_wait_time, "dsaio_reap_wait: a time-out reports what has ended")
 	CHECK_EQ(op_wait(op, -1), 4096);
 	process_stop(rig.daemon->pid);
 	start_reads(&rig, file, memory, 4);
-	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 5, N, 10000), 1);
+	CHECK_EQ(ops_reap(rig.handle, taken, 5, N, 10000), 1);
 	CHECK(taken[0] == op);
-	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, N, 10000), -ETIMEDOUT, "10000 us");
-	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, N, 0), -ETIMEDOUT, "reap_wait");
-	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, N, -2), -EINVAL, "timeout_usec -2");
+	CHECK_FAILS(ops_reap(rig.handle, taken, 1, N, 10000), -ETIMEDOUT, "10000 us");
+	CHECK_FAILS(ops_reap(rig.handle, taken, 1, N, 0), -ETIMEDOUT, "handle_reap");
+	CHECK_FAILS(ops_reap(rig.handle, taken, 1, N, -2), -EINVAL, "timeout_usec -2");
 	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
-	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 4, N, -1), 4);
+	CHECK_EQ(ops_reap(rig.handle, taken, 4, N, -1), 4);
 }
 
-TEST(reap_wait_freed, "dsaio_reap_wait does not wait for ops that their owner freed")
+TEST(reap_wait_freed, "dsaio_handle_reap does not wait for ops that their owner freed")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_op *taken[N], *op;
@@ -174,22 +173,22 @@ TEST(reap_wait_freed, "dsaio_reap_wait does not wait for ops that their owner fr
 		CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, 4096, 0, &op));
 		dsaio_op_free(op);
 	}
-	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 1, N, -1), 0);
+	CHECK_EQ(ops_reap(rig.handle, taken, 1, N, -1), 0);
 	CHECK_EQ(handle_wait(rig.handle, -1), N);
 }
 
-TEST(reap_wait_wrong, "dsaio_reap_wait refuses min and max that make no sense")
+TEST(reap_wait_wrong, "dsaio_handle_reap refuses min and max that make no sense")
 {
 	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_op *taken[N];
 
-	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 0, N, -1), -EINVAL, "0 of 64");
-	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 3, 2, -1), -EINVAL, "3 of 2");
-	CHECK_FAILS(dsaio_reap_wait(rig.handle, taken, 1, 0, -1), -EINVAL, "0 ops");
-	CHECK_FAILS(dsaio_reap_wait(rig.handle, NULL, 1, 1, -1), -EINVAL, "ops");
-	CHECK_FAILS(dsaio_reap_wait(NULL, taken, 1, 1, -1), -EINVAL, "handle");
+	CHECK_FAILS(ops_reap(rig.handle, taken, -1, N, -1), -EINVAL, "min -1, max 64");
+	CHECK_FAILS(ops_reap(rig.handle, taken, 3, 2, -1), -EINVAL, "min 3, max 2");
+	CHECK_FAILS(ops_reap(rig.handle, taken, 1, 0, -1), -EINVAL, "min 1, max 0");
+	CHECK_FAILS(dsaio_handle_reap(rig.handle, NULL, 40, 1, 1, -1), -EINVAL, "completions");
+	CHECK_FAILS(ops_reap(NULL, taken, 1, 1, -1), -EINVAL, "handle");
 	daemon_kill(rig.daemon);
-	CHECK_EQ(dsaio_reap_wait(rig.handle, taken, 1, 1, -1), -ENOTCONN);
+	CHECK_EQ(ops_reap(rig.handle, taken, 1, 1, -1), -ENOTCONN);
 }
 
 struct reaper {
@@ -205,7 +204,7 @@ static void *reaper_run(void *arg)
 	struct dsaio_op *taken[8];
 
 	while (!atomic_load(r->must_end)) {
-		int n = dsaio_reap_wait(r->rig->handle, taken, 2, 8, 100000);
+		int n = ops_reap(r->rig->handle, taken, 2, 8, 100000);
 
 		if (n == -ETIMEDOUT)
 			continue;
@@ -217,7 +216,7 @@ static void *reaper_run(void *arg)
 	return NULL;
 }
 
-TEST(reap_wait_threads, "of two threads in dsaio_reap_wait each op is reported to one")
+TEST(reap_wait_threads, "of two threads in dsaio_handle_reap each op is reported to one")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct reaper reapers[2];

@@ -159,7 +159,7 @@ TEST(reported, "a lane that hangs in io_submit is reported, with the user and wh
 	};
 	raw_put(&attacker.channel, &entry);
 	raw_ring(&attacker.channel);
-	daemon_log_wait(rig.daemon, "store t, lane 0: io_submit has not come back for");
+	daemon_log_wait(rig.daemon, "store t, lane: io_submit has not come back for");
 	CHECK(daemon_log_has(rig.daemon, test_text("user %u: client 1: store t", CLIENT)));
 	CHECK(daemon_log_has(rig.daemon, test_text("pkill -KILL -u %u", CLIENT)));
 	daemon_status(rig.daemon, &answer);
@@ -172,7 +172,7 @@ TEST(reported, "a lane that hangs in io_submit is reported, with the user and wh
 
 	unlock_inode(&fs, writer);
 	CHECK(raw_reap(&attacker.channel, 1, &completion, 20000000));
-	daemon_log_wait(rig.daemon, "store t, lane 0: io_submit came back after");
+	daemon_log_wait(rig.daemon, "store t, lane: io_submit came back after");
 	raw_channel_unmap(&attacker.channel);
 	raw_slab_unmap(&attacker.slab);
 	raw_close(&attacker.raw);
@@ -205,7 +205,7 @@ TEST(extension,
 	raw_file(&attacker.raw, store_path(&store, "shared"), O_RDWR, &shared);
 	rig.client = client_open(rig.daemon);
 	CHECK_CALL(dsaio_handle_open(rig.client, NULL, &rig.handle));
-	CHECK_CALL(dsaio_alloc(rig.client, 4 * MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 4 * MIB, NULL, &memory));
 	pattern_fill(memory, 4 * MIB, 2, 8 * MIB);
 	rig_file(&rig, store_path(&store, "shared"), O_RDWR);
 

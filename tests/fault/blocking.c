@@ -122,8 +122,8 @@ static void read_together(const struct rig *rig, const struct fuse *fs, uint32_t
 	struct dsaio_file *file;
 	void *memory;
 
-	CHECK_CALL(dsaio_file_open(rig->client, fuse_path(fs, 'a'), O_RDONLY, &file));
-	CHECK_CALL(dsaio_alloc(rig->client, n_ops * len, &memory));
+	CHECK_CALL(dsaio_open(rig->client, fuse_path(fs, 'a'), O_RDONLY, NULL, &file));
+	CHECK_CALL(dsaio_alloc(rig->client, n_ops * len, NULL, &memory));
 	atomic_store(&fs->control->max_together, 0); /* its check has read, too */
 	atomic_store(&fs->control->n_gather, n_gather);
 	for (uint32_t i = 0; i < n_ops; i++)
@@ -243,8 +243,8 @@ TEST_TABLE(lock, locks,
 	file = rig_file(&rig, fuse_path(&fs, locks[row].written), O_RDWR);
 	others = rig_file(&other, fuse_path(&fs, locks[row].written), O_RDWR);
 	hung = rig_file(&other, fuse_path(&fs, locks[row].hung), O_RDWR);
-	CHECK_CALL(dsaio_alloc(rig.client, 64 * KIB, (void **)&memory));
-	CHECK_CALL(dsaio_alloc(other.client, 64 * KIB, (void **)&others_memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 64 * KIB, NULL, (void **)&memory));
+	CHECK_CALL(dsaio_alloc(other.client, 64 * KIB, NULL, (void **)&others_memory));
 
 	atomic_store(&fs.control->max_together, 0);
 	atomic_store(&fs.control->n_gather, 2);

@@ -197,9 +197,9 @@ static void check_deed(struct daemon *daemon, int row, enum when when)
 
 	scene_make(&scene, daemon);
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, ROOM, &memory));
-	CHECK_CALL(dsaio_alloc(rig.client, N_OPS * BYTES, &busy));
-	CHECK_CALL(dsaio_file_open(rig.client, scene.path, O_RDWR, &held));
+	CHECK_CALL(dsaio_alloc(rig.client, ROOM, NULL, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, N_OPS * BYTES, NULL, &busy));
+	CHECK_CALL(dsaio_open(rig.client, scene.path, O_RDWR, NULL, &held));
 	check_read(&rig, held, memory, BYTES, A);
 
 	for (unsigned i = 0; when == IN_USE && i < N_OPS; i++)
@@ -212,10 +212,10 @@ static void check_deed(struct daemon *daemon, int row, enum when when)
 		CHECK_EQ(handle_wait(rig.handle, -1), N_OPS);
 
 	if (deeds[row].error) {
-		CHECK_FAILS(dsaio_file_open(rig.client, scene.path, O_RDWR, &file),
+		CHECK_FAILS(dsaio_open(rig.client, scene.path, O_RDWR, NULL, &file),
 			    deeds[row].error, scene.path);
 	} else {
-		CHECK_CALL(dsaio_file_open(rig.client, scene.path, O_RDWR, &file));
+		CHECK_CALL(dsaio_open(rig.client, scene.path, O_RDWR, NULL, &file));
 		check_read(&rig, file, memory, deeds[row].len, deeds[row].seed);
 	}
 	if (when != IDLE) {
@@ -286,9 +286,9 @@ static void check_open(struct dsaio_client *client, const char *path, int flags,
 	struct dsaio_file *file;
 
 	if (error) {
-		CHECK_FAILS(dsaio_file_open(client, path, flags, &file), error, path);
+		CHECK_FAILS(dsaio_open(client, path, flags, NULL, &file), error, path);
 	} else {
-		CHECK_CALL(dsaio_file_open(client, path, flags, &file));
+		CHECK_CALL(dsaio_open(client, path, flags, NULL, &file));
 		dsaio_file_close(file);
 	}
 }
@@ -303,10 +303,10 @@ static void rights_of_a_user(struct daemon *daemon, int row)
 
 	scene_make(&scene, daemon);
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, ROOM, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, ROOM, NULL, &memory));
 	check_open(rig.client, scene.path, O_RDONLY, 0);
 	check_open(rig.client, scene.path, O_WRONLY, 0);
-	CHECK_CALL(dsaio_file_open(rig.client, scene.path, O_RDWR, &held));
+	CHECK_CALL(dsaio_open(rig.client, scene.path, O_RDWR, NULL, &held));
 
 	CHECK_SYS(chmod(scene.path, rights[row].file_mode));
 	CHECK_SYS(chmod(scene.dir, rights[row].dir_mode));

@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -495,7 +496,7 @@ TEST(queue, "a newcomer waited behind a thousand connections that a program had 
 	}
 	CHECK_SYS(kill(daemon->pid, SIGCONT));
 	CHECK_MSG(n >= WAITING && n <= QUEUE_MAX, "%u connections wait", n);
-	dsaio_disconnect(client_open(daemon));
+	(void)dsaio_disconnect(client_open(daemon));
 }
 
 TEST(accepted, "a request waited until all of 12 connections had been accepted")
@@ -558,6 +559,65 @@ TEST(bell_socket, "a client queued descriptors in its doorbell socket, to be clo
 	CHECK_EQ(send(bell_fd, "x", 1, MSG_OOB | MSG_NOSIGNAL), -1);
 	CHECK_EQ(errno, EPIPE);
 	closep(&bell_fd);
+}
+
+/* ---- no threads ---- */
+
+static const char *pids_group; /* a control group of the test's own */
+
+static void pids_write(const char *name, const char *text)
+{
+	FILE *file = fopen(test_text("%s/%s", pids_group, name), "we");
+
+	CHECK(file);
+	CHECK(fputs(text, file) >= 0);
+	CHECK_EQ(fclose(file), 0);
+}
+
+static void pids_enter(void)
+{
+	pids_write("cgroup.procs", "0");
+}
+
+TEST(no_threads, "without threads a new user hung the main thread by a descriptor")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	struct lingering linger;
+	struct daemon *daemon;
+	char now[32];
+	FILE *file;
+
+	test_needs_root();
+	pids_group = test_text("%s/dsaio-test-%d",
+			       access("/sys/fs/cgroup/pids", F_OK) == 0 ? "/sys/fs/cgroup/pids"
+									: "/sys/fs/cgroup",
+			       getpid());
+	if (mkdir(pids_group, 0755) < 0 || access(test_text("%s/pids.max", pids_group), W_OK) < 0) {
+		(void)rmdir(pids_group);
+		test_skip("no control group of pids can be made: %s", strerror(errno));
+	}
+	daemon = daemon_start_with(&(struct daemon_options){ .before_exec = pids_enter });
+	daemon_open_to_all(daemon);
+	victim_start(daemon);
+	linger_open(&linger);
+	file = fopen(test_text("%s/pids.current", pids_group), "re");
+	CHECK(file && fgets(now, sizeof(now), file));
+	CHECK_EQ(fclose(file), 0);
+	pids_write("pids.max", now);
+	process_stop(daemon->pid);
+	CHECK_SYS(seteuid(60777));
+	raw_connect(&raw, daemon);
+	CHECK_SYS(seteuid(0));
+	send_linger(raw.fd, &linger, 1,
+		    0); /* it lies in the socket when the connection is refused */
+	CHECK_SYS(kill(daemon->pid, SIGCONT));
+	linger_wait_closing(&linger);
+	victims_check(daemon, 2);
+	pids_write("pids.max", "max");
+	closep(&linger.peer);
+	linger.peer = -1;
+	daemon_stop(daemon);
+	(void)rmdir(pids_group);
 }
 
 TEST_MAIN

@@ -174,7 +174,7 @@ TEST(c19_no_store, "C19 a file on no store: -ENXIO, and the message names the st
 	file_make_pattern(path, 4096, 1);
 	beside_start(daemon);
 	rig_open(&rig, NULL);
-	CHECK_FAILS(dsaio_file_open(rig.client, path, O_RDWR, &file), -ENXIO,
+	CHECK_FAILS(dsaio_open(rig.client, path, O_RDWR, NULL, &file), -ENXIO,
 		    test_text("elsewhere.bin;store;t;%s", daemon->store_dir));
 	fd = (int)CHECK_SYS(open(path, O_RDWR | O_CLOEXEC));
 	CHECK_FAILS(dsaio_file_from_fd(rig.client, fd, &file), -ENXIO, "store;t");
@@ -203,7 +203,7 @@ FAULT(c23_append,
 
 	kit_open(&kit, daemon, "f", true);
 	rig_open(&rig, NULL);
-	CHECK_FAILS(dsaio_file_open(rig.client, kit.path, O_RDWR | O_APPEND, &file), -EINVAL,
+	CHECK_FAILS(dsaio_open(rig.client, kit.path, O_RDWR | O_APPEND, NULL, &file), -EINVAL,
 		    "O_APPEND;f");
 	writable = open_direct(kit.path, O_WRONLY | O_APPEND);
 	read_only = open_direct(kit.path, O_RDONLY | O_APPEND);

@@ -303,7 +303,7 @@ FAULT(e8, "E8 autostart by ten processes at once: one daemon")
 			(void)!read(go[0], &byte, 1); /* its end */
 			CHECK_CALL(dsaio_connect(NULL, &client));
 			CHECK_EQ(write(all[1], "x", 1), 1);
-			dsaio_disconnect(client);
+			(void)dsaio_disconnect(client);
 			_exit(0);
 		}
 	}
@@ -329,14 +329,14 @@ FAULT(e8_dead, "E8 ten processes at once where a daemon was killed: one new daem
 
 	places_newcomer(30);
 	CHECK_CALL(dsaio_connect(NULL, &client));
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	pid = places_pid();
 	CHECK_SYS(kill(pid, SIGKILL));
 	for (int i = 0; i < PROCESSES; i++) {
 		children[i] = (pid_t)CHECK_SYS(fork());
 		if (children[i] == 0) {
 			CHECK_CALL(dsaio_connect(NULL, &client));
-			dsaio_disconnect(client);
+			(void)dsaio_disconnect(client);
 			_exit(0);
 		}
 	}
@@ -391,7 +391,7 @@ FAULT(e9_relative,
 	CHECK_FAILS(dsaio_connect(NULL, &client), -ENOENT, "./none;DSAIOD");
 	CHECK_SYS(setenv("DSAIOD", "./dsaiod", 1));
 	CHECK_CALL(dsaio_connect(NULL, &client));
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	places_stop();
 }
 

@@ -61,8 +61,8 @@ static void neighbour_open(struct neighbour *n, const struct daemon *daemon)
 	file_make_pattern(path, 16 * MIB, 1);
 	n->client = client_open(daemon);
 	CHECK_CALL(dsaio_handle_open(n->client, NULL, &n->handle));
-	CHECK_CALL(dsaio_file_open(n->client, path, O_RDONLY, &n->file));
-	CHECK_CALL(dsaio_alloc(n->client, 4096, &n->memory));
+	CHECK_CALL(dsaio_open(n->client, path, O_RDONLY, NULL, &n->file));
+	CHECK_CALL(dsaio_alloc(n->client, 4096, NULL, &n->memory));
 	n->random = test_seed();
 }
 
@@ -261,7 +261,7 @@ static void compare(const struct daemon *daemon, void *(*misbehave)(void *), dou
 	while (!compare_series(&neighbour, &plain, ratio_max))
 		CHECK_MSG(n++ < SERIES_MAX, "ours took longer than %.0f times plain reads",
 			  ratio_max);
-	dsaio_disconnect(neighbour.client);
+	(void)dsaio_disconnect(neighbour.client);
 	closep(&plain.fd);
 	free(plain.memory);
 }
@@ -370,7 +370,7 @@ static noreturn void keep_full(const struct daemon *daemon, const char *path, ui
 /* One that has to wait for all of the flood's ops waits for minutes.  A busy disk alone may take 20 s. */
 #define DEADLINE_USEC 40000000
 
-static void read_patiently(struct neighbour *n, uint64_t off, unsigned len)
+static void read_until_deadline(struct neighbour *n, uint64_t off, unsigned len)
 {
 	int64_t start = now_usec(), usec;
 
@@ -396,17 +396,17 @@ static void flood_and_kill(const struct daemon *daemon, const char *path, uint32
 	neighbour_open(&neighbour, daemon);
 	until = now_usec() + 2000000;
 	while (now_usec() < until) {
-		read_patiently(&neighbour, 8192, 4096);
-		read_patiently(&neighbour, 777, 1000);
+		read_until_deadline(&neighbour, 8192, 4096);
+		read_until_deadline(&neighbour, 777, 1000);
 	}
 	CHECK_SYS(kill(pid, SIGKILL));
 	CHECK_SYS(waitpid(pid, NULL, 0));
 	until = now_usec() + 1000000;
 	while (now_usec() < until) {
-		read_patiently(&neighbour, 8192, 4096);
-		read_patiently(&neighbour, 777, 1000);
+		read_until_deadline(&neighbour, 8192, 4096);
+		read_until_deadline(&neighbour, 777, 1000);
 	}
-	dsaio_disconnect(neighbour.client);
+	(void)dsaio_disconnect(neighbour.client);
 }
 
 FAULT(flood, "rings full of unaligned reads, then killed: nobody else waits for them")

@@ -51,7 +51,7 @@ static void neighbour_write(int fd, struct rig *rig, const void *memory, uint32_
 	if (watch.kind == NEIGHBOUR_DAEMON) {
 		r = dsaio_pwrite(rig->handle, rig->files[0], memory, RECORD_BYTES, off);
 		if (r == (int64_t)RECORD_BYTES)
-			r = dsaio_fsync(rig->handle, rig->files[0]);
+			r = dsaio_fsync(rig->handle, rig->files[0], 0);
 	} else {
 		r = pwrite(fd, memory, RECORD_BYTES, (off_t)off);
 		r = r == (int64_t)RECORD_BYTES ? fsync(fd) : -1;
@@ -277,7 +277,7 @@ TEST_TABLE(stop, stopped, "a write is stopped: what a neighbour wrote behind it 
 	options.profile = &profile;
 	if (stopped[row].is_timeout)
 		options.op_timeout_usec = 20000;
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &handle));
+	CHECK_CALL(dsaio_handle_open(rig.client, &options, &handle));
 	guarded_new(&memory, stopped[row].is_pinned ? rig.client : NULL, len, 0);
 	rig_file(&rig, "f", O_RDWR);
 	CHECK_CALL(dsaio_pwrite_async(handle, rig.files[0], memory.memory, len, 0, &op));
@@ -287,13 +287,13 @@ TEST_TABLE(stop, stopped, "a write is stopped: what a neighbour wrote behind it 
 	CHECK_EQ(op_wait(op, -1), stopped[row].is_timeout ? -ETIMEDOUT : -ECANCELED);
 	watch.is_armed = false;
 	size = file_size(path);
-	CHECK(dsaio_op_done(op) < len);
+	CHECK(dsaio_op_bytes(op) < len);
 	CHECK(strstr(dsaio_op_error(op),
 		     test_text("the file's size is now %" PRIu64 " bytes", size)));
 	CHECK_EQ(neighbour_check(), RECORDS);
 	CHECK_EQ(watch.n_truncations, 0);
 	dsaio_op_free(op);
-	dsaio_handle_close(handle);
+	(void)dsaio_handle_close(handle, -1);
 }
 
 /* ---- too large ---- */
@@ -327,36 +327,34 @@ TEST_STORES(too_large, STORE_TMPFS, large,
 	rig_open(&rig, NULL);
 	profile.block_size = 4096;
 	profile.queue_depth = 1;
-	CHECK_CALL(dsaio_handle_open(rig.client, &profile, &handle));
+	CHECK_CALL(profile_open(rig.client, &profile, &handle));
 	guarded_new(&memory, large[row].is_pinned ? rig.client : NULL, len, 0);
 	rig_file(&rig, path, O_RDWR);
 	watch.is_armed = true;
 	CHECK_CALL(dsaio_pwrite_async(handle, rig.files[0], memory.memory, len, 0, &op));
 	watch.is_armed = false;
-	while (file_size(path) == 4096 && !dsaio_op_test(op)) /* its first step */
+	while (file_size(path) == 4096 && !op_is_done(op)) /* its first step */
 		(void)usleep(1000);
 	CHECK_EQ(neighbour_check(), RECORDS);
 	CHECK_SYS(statvfs(store.path, &fs));
 	test_note("%" PRIu64 " MiB are left", (uint64_t)fs.f_bfree * fs.f_frsize / MIB);
-	CHECK_MSG(!dsaio_op_test(op), "%s", dsaio_op_error(op));
+	CHECK_MSG(!op_is_done(op), "%s", dsaio_op_error(op));
 	CHECK_CALL(dsaio_op_cancel(op));
 	CHECK_EQ(op_wait(op, -1), -ECANCELED);
 	dsaio_op_free(op);
-	dsaio_handle_close(handle);
+	(void)dsaio_handle_close(handle, -1);
 }
 
 /* ---- whole ---- */
 
 static const struct {
 	const char *what;
-	uint32_t n_parts;
 	uint64_t len, off;
 	bool is_pinned;
 } whole[] = {
-	{ "one part", 1, 200 * MIB, 0, true },
-	{ "three parts, odd ends", 3, 200 * MIB + 77, 4096 + 13, true },
-	{ "64 parts, more than the steps divide", 64, 130 * MIB + 4096, 8192, true },
-	{ "private memory, odd ends", 1, 130 * MIB + 77, 13, false },
+	{ "aligned", 200 * MIB, 0, true },
+	{ "odd ends", 200 * MIB + 77, 4096 + 13, true },
+	{ "private memory, odd ends", 130 * MIB + 77, 13, false },
 };
 
 TEST_STORES(steps, STORE_OVERLAY, whole,
@@ -364,15 +362,13 @@ TEST_STORES(steps, STORE_OVERLAY, whole,
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	_cleanup_(guarded_free) struct guarded memory = { 0 };
-	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
 	struct store store;
 	const char *path;
 
 	store_make(&store, kind, 0);
 	path = store_path(&store, "f");
 	rig.daemon = daemon_start(DAEMON_ARGS("--store", test_text("steps=%s", store.path)));
-	profile.intra_op_parallelism = whole[row].n_parts;
-	rig_open(&rig, &profile);
+	rig_open(&rig, NULL);
 	guarded_new(&memory, whole[row].is_pinned ? rig.client : NULL, whole[row].len,
 		    whole[row].off % 4096);
 	pattern_fill(memory.memory, whole[row].len, SEED_OURS, whole[row].off);

@@ -20,7 +20,7 @@ FAULT(c21_library, "C21 fork, then use: -EPERM in the child, the parent's ops an
 	rig_open(&rig, NULL);
 	file_make_pattern(daemon_path(daemon, "f"), N * MIB, 1);
 	rig_file(&rig, "f", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(rig.client, N * MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, N * MIB, NULL, &memory));
 	for (unsigned i = 0; i < N; i++) {
 		CHECK_CALL(dsaio_pread_async(rig.handle, rig.files[0], (char *)memory + i * MIB,
 					     MIB, i * MIB, NULL));
@@ -33,8 +33,8 @@ FAULT(c21_library, "C21 fork, then use: -EPERM in the child, the parent's ops an
 			CHECK_FAILS(dsaio_pread(rig.handle, rig.files[0], buf, 512, 0), -EPERM,
 				    "fork;dsaio_connect");
 			CHECK_FAILS(handle_wait(rig.handle, -1), -EPERM, "fork");
-			dsaio_handle_close(rig.handle);
-			dsaio_disconnect(rig.client);
+			(void)dsaio_handle_close(rig.handle, -1);
+			(void)dsaio_disconnect(rig.client);
 			_exit(0);
 		}
 	}

@@ -1,6 +1,6 @@
 /*
  * E13: the disk is full, while an extending write preallocates and while a write into a hole needs
- * blocks.  dsaio.h promises: a write is whole or fails, dsaio_op_done() says how many bytes from
+ * blocks.  dsaio.h promises: a write is whole or fails, dsaio_op_bytes() says how many bytes from
  * its start are done, and the message of an extending write that fails says how long the file is.
  *
  * On file systems of the test's own, so as root.
@@ -137,7 +137,7 @@ static uint64_t write_fails(struct full *full, const char *what, bool extends)
 		result = op_wait(op, -1);
 		check_fails(what, result, -ENOSPC, dsaio_op_error(op), "No space left", __FILE__,
 			    __LINE__);
-		done = dsaio_op_done(op);
+		done = dsaio_op_bytes(op);
 		CHECK_EQ(reported_done(dsaio_op_error(op)), done);
 		size = reported_size(dsaio_op_error(op));
 		dsaio_op_free(op);
@@ -157,7 +157,7 @@ static void write_succeeds(struct full *full, const char *what)
 	CHECK_EQ(range_write(&full->rig, full->file, full->memory.memory, range), range->len);
 	if (range->is_async)
 		CHECK_EQ(handle_wait(full->rig.handle, -1), 1);
-	CHECK_EQ(dsaio_fsync(full->rig.handle, full->file), 0);
+	CHECK_EQ(dsaio_fsync(full->rig.handle, full->file, 0), 0);
 	guarded_check(&full->memory, what);
 	file_check_pattern(full->path, range->off, range->len, SEED_DATA, range->off);
 }
@@ -235,6 +235,33 @@ TEST_STORES(writing, N_FULL_KINDS, ways, "E13 disk full while a hole is written"
 	CHECK(daemon_is_alive(full.rig.daemon));
 }
 
+TEST_STORES(linked, N_FULL_KINDS, ways,
+	    "E13 disk full: the sync that is linked to the write is skipped")
+{
+	_cleanup_(full_close) struct full full = FULL_NONE;
+	struct dsaio_op *ops[2];
+
+	full_open(&full, kind, row);
+	file_make_sparse(full.path, 2 * OP_BYTES);
+	fill(&full, LEFT_BYTES);
+	full.file = rig_file(&full.rig, full.path, O_RDWR);
+	{
+		const struct dsaio_io ios[] = {
+			{ .opcode = DSAIO_WRITE,
+			  .file = full.file,
+			  .buf = full.memory.memory,
+			  .len = full.range.len,
+			  .off = full.range.off },
+			{ .opcode = DSAIO_FSYNC, .flags = DSAIO_LINKED, .file = full.file },
+		};
+
+		CHECK_EQ(dsaio_submit(full.rig.handle, ios, sizeof(ios[0]), 2, 0, ops), 2);
+	}
+	CHECK_EQ(op_wait(ops[1], -1), -ECANCELED);
+	CHECK_EQ(op_wait(ops[0], -1), -ENOSPC);
+	dsaio_op_free_many(ops, 2);
+}
+
 TEST_STORES(overwriting, N_FULL_KINDS, ways, "E13 disk full: what has its blocks is overwritten")
 {
 	_cleanup_(full_close) struct full full = FULL_NONE;
@@ -246,7 +273,7 @@ TEST_STORES(overwriting, N_FULL_KINDS, ways, "E13 disk full: what has its blocks
 	pattern_fill(full.memory.memory, full.range.len, SEED_DATA + 1, full.range.off);
 	CHECK_EQ(range_write(&full.rig, full.file, full.memory.memory, &full.range),
 		 full.range.len);
-	CHECK_EQ(dsaio_fsync(full.rig.handle, full.file), 0);
+	CHECK_EQ(dsaio_fsync(full.rig.handle, full.file, 0), 0);
 	file_check_pattern(full.path, full.range.off, full.range.len, SEED_DATA + 1,
 			   full.range.off);
 	beside_ok();

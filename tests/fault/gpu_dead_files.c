@@ -15,7 +15,7 @@ struct reader {
 	struct dsaio_handle *handle;
 	pthread_t thread;
 	int64_t result; /* of the submission, or the op */
-	enum dsaio_way way;
+	enum dsaio_path path;
 	char text[512];
 };
 
@@ -28,7 +28,7 @@ static void *reader_main(void *arg)
 					   (void *)(uintptr_t)reader->memory, 4096, 0, &op);
 	if (reader->result == 0) {
 		CHECK_CALL(dsaio_op_wait(op, -1, &reader->result));
-		reader->way = (enum dsaio_way)dsaio_op_way(op);
+		reader->path = (enum dsaio_path)dsaio_op_path(op);
 		dsaio_op_free(op);
 	}
 	if (reader->result < 0)
@@ -47,7 +47,7 @@ static void reader_start(struct reader *reader, struct rig *rig, struct dsaio_fi
 static void reader_end(struct reader *reader)
 {
 	CHECK_EQ(pthread_join(reader->thread, NULL), 0);
-	dsaio_handle_close(reader->handle);
+	(void)dsaio_handle_close(reader->handle, -1);
 }
 
 static void reader_ok(struct reader *reader, bool is_direct)
@@ -55,7 +55,7 @@ static void reader_ok(struct reader *reader, bool is_direct)
 	reader_end(reader);
 	CHECK_MSG(reader->result == 4096, "%s", reader->text);
 	if (is_direct)
-		CHECK_EQ(reader->way, DSAIO_WAY_GPU);
+		CHECK_EQ(reader->path, DSAIO_PATH_GPU);
 	pattern_check(bytes_of(reader->memory), 4096, 1, 0, "GPU memory");
 }
 
@@ -80,11 +80,11 @@ static const struct {
 	const char *what, *keys;
 	unsigned n_hung;
 } dead[] = {
-	{ "gds", "engine = gds\n", N_DEAD },
+	{ "direct", "gpu = direct\n", N_DEAD },
 	{ "auto", "", N_DEAD },
 	/* The registrations of a store have half of a quarter of the requests. */
-	{ "gds, and the store's share of requests is taken", "engine = gds\nclient_requests = 8\n",
-	  1 },
+	{ "direct, and the store's share of requests is taken",
+	  "gpu = direct\nclient_handles = 32\n", 1 },
 };
 
 TEST_TABLE(dead_files, dead,
@@ -109,8 +109,8 @@ TEST_TABLE(dead_files, dead,
 	memory = gpu_alloc(MIB);
 	healthy_ok(&rig, "first", memory);
 	for (unsigned i = 0; i < N_DEAD; i++)
-		CHECK_CALL(dsaio_file_open(rig.client, fuse_path(&fs, (char)('a' + i)), O_RDONLY,
-					   &readers[i].file));
+		CHECK_CALL(dsaio_open(rig.client, fuse_path(&fs, (char)('a' + i)), O_RDONLY, NULL,
+				      &readers[i].file));
 	atomic_store(&fs.control->hung_pid, daemon->pid);
 	for (unsigned i = 0; i < N_DEAD; i++)
 		reader_start(&readers[i], &rig, readers[i].file, gpu_alloc(4096));
@@ -145,7 +145,8 @@ static void *batch_main(void *arg)
 {
 	struct batch *batch = arg;
 
-	batch->n = dsaio_submit(batch->handle, batch->ios, 2, 0, batch->ops);
+	batch->n = dsaio_submit(batch->handle, batch->ios, sizeof(struct dsaio_io), 2, 0,
+				batch->ops);
 	return NULL;
 }
 
@@ -156,10 +157,10 @@ TEST(batch, "ops of a batch start although a later one asks about a file, and ha
 	pthread_t thread;
 	void *memory;
 
-	rig.daemon = gpu_start("nvfs=2.24", "engine = gds\n");
+	rig.daemon = gpu_start("nvfs=2.24", "gpu = direct\n");
 	probe_wait(rig.daemon);
 	rig_open(&rig, NULL);
-	CHECK_CALL(dsaio_alloc(rig.client, 4096, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, NULL, &memory));
 	batch.handle = rig.handle;
 	for (unsigned i = 0; i < 2; i++)
 		batch.ios[i] = (struct dsaio_io){ .opcode = DSAIO_READ,
@@ -186,8 +187,8 @@ static const struct {
 	const char *what, *keys;
 	bool is_direct;
 } many[] = {
-	{ "gds", "engine = gds\nclient_requests = 2\n", true },
-	{ "auto", "client_requests = 2\n", false },
+	{ "direct", "gpu = direct\nclient_handles = 16\n", true },
+	{ "auto", "client_handles = 16\n", false },
 };
 
 TEST_TABLE(many_files, many,

@@ -126,7 +126,7 @@ TEST_TABLE(refused, refusals,
 {
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	words_set(refusals[row].words);
 	for (unsigned i = 0; i < 2; i++)
 		ask_fails(&kit.raw, kit.file.id, refusals[row].error, refusals[row].text);
@@ -139,8 +139,8 @@ TEST(unused, "a daemon that uses no GPU memory says why")
 {
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = libaio\n");
-	ask_fails(&kit.raw, kit.file.id, -EOPNOTSUPP, "/f;engine = libaio");
+	kit_open(&kit, "", "gpu = copy\n");
+	ask_fails(&kit.raw, kit.file.id, -EOPNOTSUPP, "/f;gpu = copy");
 	raw_close(&kit.raw);
 }
 
@@ -152,7 +152,7 @@ TEST(hung, "questions that hang cost one line, leave room for other requests, an
 	struct raw_slab slab;
 	struct kit kit;
 
-	kit_open(&kit, "", test_text("client_requests = %u\n", (unsigned)N));
+	kit_open(&kit, "", test_text("client_handles = %u\n", 4u * N));
 	for (unsigned i = 0; i <= N_WAIT; i++)
 		raw_file(&kit.raw, daemon_path(kit.daemon, "f"), O_RDWR, &files[i]);
 	words_set("cuFileHandleRegister=hold");

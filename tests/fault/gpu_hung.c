@@ -15,7 +15,7 @@ TEST(hung_transfer, "transfers that hang hold workers only: other clients' ops g
 	struct ring_entry entry;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	beside_start(kit.daemon);
 	words_set("cuFileRead=hold");
 	for (unsigned i = 0; i < 32; i++)
@@ -59,7 +59,7 @@ TEST(hung_user, "transfers of one user that hang do not delay ops of another use
 	pid_t pid;
 
 	test_needs_root();
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	path = daemon_path(kit.daemon, "f");
 	CHECK_SYS(chmod(path, 0644));
 	words_set("cuFileRead=hold cuIpcOpenMemHandle_v2=hold");
@@ -110,7 +110,7 @@ TEST(hung_stop,
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	words_set("cuFileRead=hold cuIpcOpenMemHandle_v2=hold");
 	raw_send(&kit.raw, &request, NULL, 0);
@@ -149,7 +149,7 @@ TEST_TABLE(hung_stops, stops, "a stop gives up a call of the driver that moves n
 	struct raw_file other;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	raw_file(&kit.raw, daemon_path(kit.daemon, "f"), O_RDWR, &other);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	if (stops[row].when == HANG_AT_STOP)
@@ -181,7 +181,7 @@ TEST(hung_stop_close, "a stop gives up an import and the close of a file that ha
 	struct fuse fs;
 
 	test_needs_root();
-	daemon_stop(gpu_start("nvfs=2.24", "engine = gds\n")); /* its configuration is there now */
+	daemon_stop(gpu_start("nvfs=2.24", "gpu = direct\n")); /* its configuration is there now */
 	daemon = daemon_start(
 		DAEMON_ARGS("--user", "--config", test_text("%s/gpus.conf", test_dir())));
 	fuse_start(&fs, 0);
@@ -208,7 +208,7 @@ TEST(closes, "a daemon that has opened cuFile closes it before it ends")
 {
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	kit_check_works(&kit);
 	words_set("cuFileDriverClose_v2=hold");
 	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
@@ -232,7 +232,7 @@ TEST_TABLE(closes_not, failed_closes,
 {
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	words_set(failed_closes[row].words);
 	CHECK_SYS(kill(kit.daemon->pid, SIGTERM));
 	daemon_wait_end(kit.daemon, 0);
@@ -247,7 +247,7 @@ TEST(hung_import, "an import that hangs costs one line, and other clients' impor
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	beside_start(kit.daemon);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	words_set("cuIpcOpenMemHandle_v2=hold");
@@ -271,7 +271,7 @@ TEST(hung_release,
 	struct pollfd end;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	beside_start(kit.daemon);
 	words_set("cuIpcCloseMemHandle=hold");
 	CHECK_SYS(shutdown(kit.raw.fd, SHUT_WR));
@@ -296,7 +296,7 @@ TEST(hung_releases, "releases of a dead client that hang stop no other client of
 	const char *path;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	path = daemon_path(kit.daemon, "f");
 	for (unsigned i = 0; i < N; i++) {
 		import_init(&import, handle_of(gpu_alloc(4096)), 4096);

@@ -32,7 +32,7 @@ TEST_TABLE(reads, ranges, "a read fills GPU memory, and nothing around it")
 	struct kit kit;
 	char *bytes;
 
-	kit_open(&kit, ranges[row].standin, "engine = gds\n");
+	kit_open(&kit, ranges[row].standin, "gpu = direct\n");
 	bytes = bytes_of(kit.memory);
 	memset(bytes, 0xee, MEMORY_BYTES);
 	entry = kit_entry(&kit, RING_OP_READ, off, len);
@@ -52,7 +52,7 @@ TEST_TABLE(writes, ranges, "a write takes the bytes of GPU memory, and changes n
 	const char *path;
 	struct kit kit;
 
-	kit_open(&kit, ranges[row].standin, "engine = gds\n");
+	kit_open(&kit, ranges[row].standin, "gpu = direct\n");
 	path = daemon_path(kit.daemon, "f");
 	pattern_fill(bytes_of(kit.memory) + at, len, 2, off);
 	entry = kit_entry(&kit, RING_OP_WRITE, off, len);
@@ -73,7 +73,7 @@ TEST(grows, "writes behind the end of the file, and a read that passes it")
 	const char *path;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	path = daemon_path(kit.daemon, "f");
 	for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
 		pattern_fill(bytes_of(kit.memory), lens[i], 3, end);
@@ -106,7 +106,7 @@ TEST(descriptor, "memory that a client maps by itself comes as a descriptor")
 	struct usage before;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	CHECK_EQ(gpu.own.cuMemCreate(&handle, MEMORY_BYTES, &properties, 0), CUDA_SUCCESS);
 	CHECK_EQ(gpu.map.cuMemAddressReserve(&kit.memory, MEMORY_BYTES, 0, 0, 0), CUDA_SUCCESS);
 	CHECK_EQ(gpu.map.cuMemMap(kit.memory, MEMORY_BYTES, 0, handle, 0), CUDA_SUCCESS);
@@ -141,7 +141,7 @@ TEST(handles, "forged and stale handles, wrong sizes and UUIDs are refused, and 
 	int ends[2];
 	pid_t pid;
 
-	kit_open(&kit, "gpus=2", "engine = gds\n");
+	kit_open(&kit, "gpus=2", "gpu = direct\n");
 	memory = gpu_alloc(MIB);
 	freed = gpu_alloc(MIB);
 
@@ -173,7 +173,7 @@ TEST(handles, "forged and stale handles, wrong sizes and UUIDs are refused, and 
 	import_init(&import, handle_of(memory), MIB + 1);
 	import_fails(&kit.raw, &import, -ERANGE, "1048577;1048576");
 	import_init(&import, handle_of(memory), UINT64_MAX);
-	import_fails(&kit.raw, &import, -EINVAL, "slab of 18446744073709551615 bytes");
+	import_fails(&kit.raw, &import, -EINVAL, "slab of 16777216 TiB");
 
 	import_init(&import, handle_of(memory), MIB);
 	import.uuid.bytes[7] ^= 1;
@@ -196,7 +196,7 @@ TEST(made_up, "a made-up descriptor had the driver make a context before it was 
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
 	struct kit kit;
 
-	kit_connect(&kit, gpu_start("", "engine = gds\n"));
+	kit_connect(&kit, gpu_start("", "gpu = direct\n"));
 	words_set("cuDevicePrimaryCtxRetain=hold");
 	import_init(&import, (CUipcMemHandle){ 0 }, MEMORY_BYTES);
 	import.message.ipc_handle.len = 0;
@@ -209,7 +209,7 @@ TEST(ranges_beyond, "an op beyond the allocation, or after its end, is refused")
 	struct ring_entry entry;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	for (unsigned i = 0; i < 2; i++) {
 		entry = kit_entry(&kit, i ? RING_OP_WRITE : RING_OP_READ, 0, 4096);
 		entry.slab_off = MEMORY_BYTES - 4095;
@@ -233,7 +233,7 @@ TEST(twice, "an allocation that is imported twice is one mapping, until both are
 	uint32_t second;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	import_init(&import, handle_of(kit.memory), MEMORY_BYTES);
 	second = import_call(&kit.raw, &import);
 	CHECK_EQ(n_imported(kit.daemon), 1);
@@ -250,7 +250,7 @@ TEST(freed_by_its_owner, "memory that its owner frees while it is imported: ops 
 {
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	gpu_free(kit.memory);
 	CHECK_EQ(raw_run_one(&kit.channel, kit_entry(&kit, RING_OP_READ, 0, MEMORY_BYTES)),
 		 MEMORY_BYTES);
@@ -267,15 +267,17 @@ TEST(limits, "imports beyond the limits are refused, and room comes back")
 	uint32_t slab;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\nclient_device_max = 6M\nclient_slabs = 3\n");
+	kit_open(&kit, "", "gpu = direct\nclient_device_max = 7M\nclient_handles = 1\n");
 	memory = gpu_alloc(MEMORY_BYTES);
 	import_init(&import, handle_of(memory), MEMORY_BYTES);
-	import_fails(&kit.raw, &import, -EDQUOT, "4194304 of at most 6291456;client_device_max");
+	import_fails(&kit.raw, &import, -EDQUOT,
+		     "4 MiB of at most 7 MiB of GPU memory;client_device_max");
 	memory = gpu_alloc(MIB);
 	import_init(&import, handle_of(memory), MIB);
 	slab = import_call(&kit.raw, &import);
 	(void)import_call(&kit.raw, &import);
-	import_fails(&kit.raw, &import, -EMFILE, "3 of at most 3;client_slabs");
+	(void)import_call(&kit.raw, &import);
+	import_fails(&kit.raw, &import, -EMFILE, "4 of at most 4 slabs;client_handles");
 	free_call(&kit.raw, slab);
 	(void)import_call(&kit.raw, &import);
 	kit_check_works(&kit);
@@ -288,7 +290,7 @@ TEST(shown, "dsaioctl shows the GPU memory of each client")
 	const char *line;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	daemon_status(kit.daemon, &answer);
 	line = test_text("client %u: 4 MiB of its GPU memory is used directly\n",
 			 answer.reply->status->clients[0]->client);
@@ -306,7 +308,7 @@ TEST(free_in_use, "SlabFree while the driver moves bytes: the answer comes after
 {
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	words_set("cuFileRead=hold");
 	kit_start(&kit, RING_OP_READ, 0);
 	held_wait("cuFileRead", true);
@@ -323,7 +325,7 @@ TEST(free_in_use, "SlabFree while the driver moves bytes: the answer comes after
 
 TEST(killed, "a client that is killed during ops: its memory goes with the last of them")
 {
-	struct daemon *daemon = gpu_start("", "engine = gds\n");
+	struct daemon *daemon = gpu_start("", "gpu = direct\n");
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	struct kit kit, other;
 	pid_t pid;
@@ -377,7 +379,7 @@ TEST_TABLE(driver_fails, failures, "the op gets an errno, the log a message, and
 {
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	words_set(failures[row].words);
 	kit_start(&kit, failures[row].opcode, 0);
 	CHECK_EQ(ring_result_errno(kit_result(&kit)), failures[row].error);
@@ -394,7 +396,7 @@ TEST(unregistered, "ops on a file that the client has not registered fail, and w
 	struct ring_entry entry;
 	struct kit kit;
 
-	kit_open(&kit, "", "engine = gds\n");
+	kit_open(&kit, "", "gpu = direct\n");
 	raw_file(&kit.raw, daemon_path(kit.daemon, "f"), O_RDWR, &file);
 	for (unsigned i = 0; i < 3; i++) { /* a read, a write by cuFile, and one of a copy */
 		entry = kit_entry(&kit, i ? RING_OP_WRITE : RING_OP_READ, 0, i < 2 ? 4096 : 5);
@@ -411,7 +413,7 @@ TEST(import_fails_here, "cuFile that takes no imported memory refuses the import
 	struct device_import import;
 	struct kit kit;
 
-	kit_connect(&kit, gpu_start("buf_imported=no", "engine = gds\n"));
+	kit_connect(&kit, gpu_start("buf_imported=no", "gpu = direct\n"));
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	import_fails(&kit.raw, &import, -EOPNOTSUPP, "cuFileBufRegister()");
 	imported_wait(kit.daemon, 0);

@@ -15,11 +15,10 @@ static const struct {
 	  "nvidia-fs 2.24" },
 	{ "auto in compatibility mode", "", "", WIRE__GPU_PATH__GPU_COPY, true,
 	  "compatibility mode" },
-	{ "gds in compatibility mode", "", "engine = gds\n", WIRE__GPU_PATH__GPU_DIRECT, true,
+	{ "direct in compatibility mode", "", "gpu = direct\n", WIRE__GPU_PATH__GPU_DIRECT, true,
 	  "compatibility mode" },
-	{ "libaio", "nvfs=2.24", "engine = libaio\n", WIRE__GPU_PATH__GPU_COPY, false,
-	  "engine = libaio" },
-	{ "gds without cuFile", "cuFileDriverOpen=5001", "engine = gds\n",
+	{ "copy", "nvfs=2.24", "gpu = copy\n", WIRE__GPU_PATH__GPU_COPY, false, "gpu = copy" },
+	{ "direct without cuFile", "cuFileDriverOpen=5001", "gpu = direct\n",
 	  WIRE__GPU_PATH__GPU_DIRECT, false, "CU_FILE_DRIVER_NOT_INITIALIZED" },
 	{ "auto without a GPU", "cuInit=100", "", WIRE__GPU_PATH__GPU_COPY, false, "no GPU" },
 };
@@ -39,7 +38,7 @@ TEST_TABLE(path, paths, "Hello names the path of GPU memory, and an import follo
 	daemon_status(daemon, &answer);
 	gpus = answer.reply->status->gpus;
 	if (gpus) {
-		CHECK_EQ(gpus->way, paths[row].path);
+		CHECK_EQ(gpus->path, paths[row].path);
 		CHECK_MSG(strstr(gpus->why, paths[row].why), "%s", gpus->why);
 	}
 	CHECK_EQ((features(&raw, daemon, paths[row].path, paths[row].why) & RING_FEATURE_DEVICE) !=
@@ -73,7 +72,7 @@ TEST(probing, "an import that comes while the driver is asked waits for its answ
 	_cleanup_(raw_close) struct raw raw = RAW_NONE;
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
-	struct daemon *daemon = probing_start("engine = gds\n");
+	struct daemon *daemon = probing_start("gpu = direct\n");
 
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
 	CHECK(features(&raw, daemon, WIRE__GPU_PATH__GPU_DIRECT, "not answered yet") &
@@ -86,30 +85,36 @@ TEST(probing, "an import that comes while the driver is asked waits for its answ
 
 TEST(probing_others, "imports that wait for the driver leave room for other requests")
 {
-	enum { N = 8, N_WAIT = N / 2 };
-	struct raw raw = RAW_NONE, other = RAW_NONE;
+	enum { N = 8, N_WAIT = N / 2, N_CLIENTS = 4 }; /* which are all that a user may have */
+	struct raw raws[N_CLIENTS], other = RAW_NONE;
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
 	struct daemon *daemon = probing_start(
-		"engine = gds\nclient_requests = 8\nuser_requests = 8\n");
+		test_text("gpu = direct\nclient_handles = %u\n", 4u * N));
 	struct raw_slab slab;
 
-	raw_open(&raw, daemon);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
-	for (unsigned i = 0; i < N_WAIT; i++)
-		raw_send(&raw, &request, NULL, 0);
-	raw_call_fails(&raw, &request, NULL, 0, -EAGAIN, "4 requests of this client;nvidia-smi");
-	raw_slab(&raw, MIB, &slab);
-	raw_slab_unmap(&slab);
+	for (unsigned k = 0; k < N_CLIENTS; k++) {
+		raws[k] = (struct raw)RAW_NONE;
+		raw_open(&raws[k], daemon);
+		for (unsigned i = 0; i < N_WAIT; i++)
+			raw_send(&raws[k], &request, NULL, 0);
+		raw_call_fails(&raws[k], &request, NULL, 0, -EAGAIN,
+			       "4 requests of this client;nvidia-smi");
+		raw_slab(&raws[k], MIB, &slab);
+		raw_slab_unmap(&slab);
+	}
 	raw_open(&other, daemon);
-	raw_call_fails(&other, &request, NULL, 0, -EAGAIN, "4 of its user");
+	raw_call_fails(&other, &request, NULL, 0, -EAGAIN, "16 of its user");
 	raw_slab(&other, MIB, &slab);
 	raw_slab_unmap(&slab);
 	words_set("");
-	for (unsigned i = 0; i < N_WAIT; i++)
-		raw_receive_ok(&raw);
+	for (unsigned k = 0; k < N_CLIENTS; k++) {
+		for (unsigned i = 0; i < N_WAIT; i++)
+			raw_receive_ok(&raws[k]);
+		raw_close(&raws[k]);
+	}
 	(void)import_call(&other, &import);
-	raw_close(&raw);
 	raw_close(&other);
 }
 
@@ -121,7 +126,7 @@ TEST(probing_stop,
 	struct raw_slab slab;
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
-	struct daemon *daemon = probing_start("engine = gds\n");
+	struct daemon *daemon = probing_start("gpu = direct\n");
 
 	raw_open(&raw, daemon);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);
@@ -142,7 +147,7 @@ TEST(probing_gone, "a client that closes its connection while its requests wait 
 	struct raw raw = RAW_NONE, next = RAW_NONE;
 	struct device_import import;
 	Wire__Request request = RAW_REQUEST(DEVICE_IMPORT, device_import, &import.message);
-	struct daemon *daemon = probing_start("engine = gds\nclient_requests = 1\n");
+	struct daemon *daemon = probing_start("gpu = direct\nclient_handles = 1\n");
 
 	raw_open(&raw, daemon);
 	import_init(&import, handle_of(gpu_alloc(MIB)), MIB);

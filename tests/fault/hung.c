@@ -40,11 +40,11 @@ static void hung_open(struct hung *hung)
 	rig_open(&hung->rig, NULL);
 	file_make_pattern(daemon_path(hung->rig.daemon, "healthy"), 4096, 1);
 	hung->healthy = rig_file(&hung->rig, "healthy", O_RDONLY);
-	CHECK_CALL(dsaio_alloc(hung->rig.client, 4096, &hung->memory));
+	CHECK_CALL(dsaio_alloc(hung->rig.client, 4096, NULL, &hung->memory));
 	CHECK_EQ(dsaio_pread(hung->rig.handle, hung->healthy, hung->memory, 4096, 0), 4096);
 
 	/* Its read stays open, and op_cancel() has something to ask the daemon for. */
-	CHECK_CALL(dsaio_file_open(hung->rig.client, fuse_path(&hung->fs, 'r'), O_RDONLY, &file));
+	CHECK_CALL(dsaio_open(hung->rig.client, fuse_path(&hung->fs, 'r'), O_RDONLY, NULL, &file));
 	atomic_store(&hung->fs.control->hung_file, 'r');
 	CHECK_CALL(dsaio_pread_async(hung->rig.handle, file, hung->memory, 4096, 0, &hung->op));
 }
@@ -59,18 +59,18 @@ static void check_calls(struct hung *hung)
 	void *memory;
 
 	CHECK_EQ(dsaio_op_cancel(hung->op), 0);
-	CHECK_EQ(dsaio_op_test(hung->op), 0);
-	CHECK_CALL(dsaio_alloc(client, 64 * MIB, &memory)); /* a slab of its own */
+	CHECK_EQ(op_is_done(hung->op), 0);
+	CHECK_CALL(dsaio_alloc(client, 64 * MIB, NULL, &memory)); /* a slab of its own */
 	CHECK_EQ(dsaio_free(client, memory), 0);
 	for (unsigned i = 0; i < LATER_FILES; i++) { /* idle ones make room */
 		const char *path = daemon_path(hung->rig.daemon, test_text("f%u", i));
 
-		CHECK_CALL(dsaio_file_open(client, path, O_RDWR | O_CREAT, &file));
+		CHECK_CALL(dsaio_open(client, path, O_RDWR | O_CREAT, NULL, &file));
 		dsaio_file_close(file);
 	}
 	CHECK_CALL(dsaio_handle_open(client, NULL, &handle));
 	CHECK_EQ(dsaio_pread(handle, hung->healthy, hung->memory, 4096, 0), 4096);
-	dsaio_handle_close(handle);
+	(void)dsaio_handle_close(handle, -1);
 	daemon_status(hung->rig.daemon, &answer);
 }
 
@@ -103,7 +103,7 @@ static void *opener_main(void *arg)
 	struct opener *opener = arg;
 	struct dsaio_file *file;
 
-	opener->result = dsaio_file_open(opener->client, opener->path, O_RDONLY, &file);
+	opener->result = dsaio_open(opener->client, opener->path, O_RDONLY, NULL, &file);
 	atomic_store(&opener->is_done, true);
 	return NULL;
 }
@@ -150,7 +150,7 @@ TEST(close_hangs,
 	struct hung hung;
 
 	hung_open(&hung);
-	CHECK_CALL(dsaio_file_open(hung.rig.client, fuse_path(&hung.fs, 'a'), O_RDONLY, &file));
+	CHECK_CALL(dsaio_open(hung.rig.client, fuse_path(&hung.fs, 'a'), O_RDONLY, NULL, &file));
 	dsaio_file_close(file); /* idle for longest */
 	await_hung(&hung, 1);	/* the read */
 	atomic_store(&hung.fs.control->hung_pid, hung.rig.daemon->pid);

@@ -170,7 +170,7 @@ TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is nam
 	others = (struct others){ .handle = rig.handle,
 				  .file = rig_file(&rig, "other", O_RDONLY),
 				  .fd = open_direct(daemon_path(rig.daemon, "other"), O_RDONLY) };
-	CHECK_CALL(dsaio_alloc(rig.client, 4096, &others.memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 4096, NULL, &others.memory));
 
 	raw_open_as(&raw, rig.daemon, CLIENT);
 	raw_slab(&raw, 65536, &slab);
@@ -277,9 +277,9 @@ TEST(e4_stop_read, "E4 a stop waits for a read that never returns: the log names
 	CHECK_SYS(kill(rig.daemon->pid, SIGTERM));
 	daemon_log_wait(rig.daemon, "delays the daemon's exit until it returns");
 	/* The line comes a moment before the socket is closed. */
-	while ((r = dsaio_connect(rig.daemon->socket_path, &client)) != -ECONNREFUSED)
+	while ((r = socket_connect(rig.daemon->socket_path, &client)) != -ECONNREFUSED)
 		if (r == 0)
-			dsaio_disconnect(client);
+			(void)dsaio_disconnect(client);
 	/* Once it said that no daemon is there, and to start one. */
 	CHECK_FAILS(r, -ECONNREFUSED,
 		    test_text("pid %d holds %s.lock;is stopping;its log", rig.daemon->pid,

@@ -110,8 +110,8 @@ TEST_TABLE(others, hangs, "ops on private memory hang on a store: those on anoth
 	rig.daemon = daemon_start(DAEMON_ARGS("--store", test_text("f=%s", fs.dir)));
 	rig_open(&rig, NULL);
 	options.entries = hangs[row].entries;
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &handle));
-	CHECK_CALL(dsaio_handle_open_with(rig.client, &options, &other));
+	CHECK_CALL(dsaio_handle_open(rig.client, &options, &handle));
+	CHECK_CALL(dsaio_handle_open(rig.client, &options, &other));
 	file_make_pattern(daemon_path(rig.daemon, "f"), HEALTHY_BYTES, SEED);
 	rig_file(&rig, "f", O_RDWR);
 	rig_file(&rig, fuse_path(&fs, 'a'), O_RDWR);
@@ -137,7 +137,7 @@ TEST_TABLE(others, hangs, "ops on private memory hang on a store: those on anoth
 		check_healthy(&rig, other, memory, round);
 	}
 	for (unsigned i = 0; i < hangs[row].n_async; i++)
-		CHECK_EQ(dsaio_op_test(hung[i].op), 0);
+		CHECK_EQ(op_is_done(hung[i].op), 0);
 
 	fuse_answer_hung(&fs);
 	for (unsigned i = 0; i < n; i++) {
@@ -152,8 +152,8 @@ TEST_TABLE(others, hangs, "ops on private memory hang on a store: those on anoth
 			pattern_check(hung[i].memory, OP_BYTES, FUSE_SEED, 0, "what hung");
 		free(hung[i].memory);
 	}
-	dsaio_handle_close(handle);
-	dsaio_handle_close(other);
+	(void)dsaio_handle_close(handle, -1);
+	(void)dsaio_handle_close(other, -1);
 	free(memory);
 }
 

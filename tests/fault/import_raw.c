@@ -109,7 +109,7 @@ FAULT(e1_small,
 	import_fails(&kit.raw, kit.fd, MEMORY_BYTES, 1, -ERANGE, "4194304");
 	import_fails(&kit.raw, kit.fd, 0, UINT64_MAX, -EINVAL, "2^63");
 	import_fails(&kit.raw, kit.fd, UINT64_MAX - 4095, 8192, -EINVAL, "2^63");
-	import_fails(&kit.raw, kit.fd, 0, 0, -EINVAL, "0 bytes");
+	import_fails(&kit.raw, kit.fd, 0, 0, -EINVAL, "slab of 0 B");
 	daemon_usage_back(daemon, &before);
 	kit_check_works(&kit);
 	kit_close(&kit);

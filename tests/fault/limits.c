@@ -45,7 +45,7 @@ static const struct {
 	{ "block_size 0", 0, 128, 1, "block_size;0;512" },
 	{ "block_size 256", 256, 128, 1, "block_size 256;512" },
 	{ "block_size 4097", 4097, 128, 1, "block_size;4097;512" },
-	{ "block_size 64 MiB + 512", (64u << 20) + 512, 128, 1, "block_size;67109376;67108864" },
+	{ "block_size 64 MiB + 512", (64u << 20) + 512, 128, 1, "block_size;67109376;64 MiB" },
 	{ "block_size 4 GiB - 1", UINT32_MAX, 128, 1, "block_size;4294967295" },
 	{ "queue_depth 0", 1u << 20, 0, 1, "queue_depth;0;1" },
 	{ "queue_depth 4097", 1u << 20, 4097, 1, "queue_depth;4097;4096" },
@@ -65,10 +65,10 @@ TEST_TABLE(c11_library, profiles, "C11 profile out of range, in the library")
 	profile.queue_depth = profiles[row].queue_depth;
 	profile.intra_op_parallelism = profiles[row].parallelism;
 	if (profile.block_size && profile.queue_depth && profile.intra_op_parallelism)
-		CHECK_FAILS(dsaio_handle_open(rig.client, &profile, &handle), -EINVAL,
+		CHECK_FAILS(profile_open(rig.client, &profile, &handle), -EINVAL,
 			    profiles[row].words);
 	else /* inherited; only the protocol can say 0 */
-		CHECK_CALL(dsaio_handle_open(rig.client, &profile, &handle));
+		CHECK_CALL(profile_open(rig.client, &profile, &handle));
 	beside_ok();
 }
 
@@ -102,19 +102,18 @@ FAULT(c11_options, "C11 handle options out of range: weight, class, entries")
 
 	rig_open(&rig, NULL);
 	o.weight = 17;
-	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL, "weight;17;16");
+	CHECK_FAILS(dsaio_handle_open(rig.client, &o, &handle), -EINVAL, "weight;17;16");
 	o.weight = 1;
 	o.entries = 4097;
-	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL, "entries;4097;4096");
+	CHECK_FAILS(dsaio_handle_open(rig.client, &o, &handle), -EINVAL, "entries;4097;4096");
 	o.entries = 3;
-	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL, "entries;3;4");
+	CHECK_FAILS(dsaio_handle_open(rig.client, &o, &handle), -EINVAL, "entries;3;4");
 	o.entries = 0;
 	o.io_class = (enum dsaio_class)3;
-	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL, "class;3");
+	CHECK_FAILS(dsaio_handle_open(rig.client, &o, &handle), -EINVAL, "class;3");
 	o.io_class = DSAIO_CLASS_NORMAL;
 	o.size = 3;
-	CHECK_FAILS(dsaio_handle_open_with(rig.client, &o, &handle), -EINVAL,
-		    "dsaio_handle_options;3");
+	CHECK_FAILS(dsaio_handle_open(rig.client, &o, &handle), -EINVAL, "dsaio_handle_options;3");
 
 	raw_open(&raw, daemon);
 	handle_open.weight = 17;
@@ -163,17 +162,17 @@ TEST(c12_client, "C12 a client's share of the pool exhausted: the message tells,
 	rig.daemon = daemon_with_config("[daemon]\npool_size = 64M\nclient_pool_max = 16M\n");
 	beside_start(rig.daemon);
 	rig_open(&rig, NULL);
-	CHECK_FAILS(dsaio_alloc(rig.client, 17 * MIB, &memory), -ENOMEM,
-		    "17825792;16777216;client_pool_max");
-	CHECK_CALL(dsaio_alloc(rig.client, 12 * MIB, &memory));
-	CHECK_FAILS(dsaio_alloc(rig.client, 12 * MIB, &more), -ENOMEM, "client_pool_max");
+	CHECK_FAILS(dsaio_alloc(rig.client, 17 * MIB, NULL, &memory), -ENOMEM,
+		    "17 MiB;16 MiB;client_pool_max");
+	CHECK_CALL(dsaio_alloc(rig.client, 12 * MIB, NULL, &memory));
+	CHECK_FAILS(dsaio_alloc(rig.client, 12 * MIB, NULL, &more), -ENOMEM, "client_pool_max");
 	/* Nothing was lost: I/O goes on, also with memory that is not pinned. */
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, 12 * MIB,
 			      0),
 		 12 * MIB);
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], buf, 4096, 0), 4096);
 	CHECK_EQ(dsaio_free(rig.client, memory), 0);
-	CHECK_CALL(dsaio_alloc(rig.client, 12 * MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 12 * MIB, NULL, &memory));
 	beside_ok();
 }
 
@@ -189,16 +188,16 @@ TEST(c12_pool, "C12 the whole pool exhausted by others: the message tells, their
 	beside_start(daemon);
 	for (unsigned i = 0; i < 2; i++) {
 		greedy[i] = client_open(daemon);
-		CHECK_CALL(dsaio_alloc(greedy[i], 15 * MIB, &memory));
+		CHECK_CALL(dsaio_alloc(greedy[i], 15 * MIB, NULL, &memory));
 	}
 	rig.daemon = daemon;
 	rig_open(&rig, NULL);
-	CHECK_FAILS(dsaio_alloc(rig.client, 15 * MIB, &memory), -ENOMEM, "user_pool_max");
+	CHECK_FAILS(dsaio_alloc(rig.client, 15 * MIB, NULL, &memory), -ENOMEM, "user_pool_max");
 	beside_ok();
 	for (unsigned i = 0; i < 2; i++)
-		dsaio_disconnect(greedy[i]);
+		(void)dsaio_disconnect(greedy[i]);
 	CHECK(daemon_wait_clients(daemon, 2, 20 * MIB));
-	CHECK_CALL(dsaio_alloc(rig.client, 15 * MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 15 * MIB, NULL, &memory));
 	beside_ok();
 }
 
@@ -211,13 +210,13 @@ TEST(c12_small, "C12 a client that takes all of its share in small pieces gets i
 	rig.daemon = daemon_with_config("[daemon]\npool_size = 64M\nclient_pool_max = 16M\n");
 	beside_start(rig.daemon);
 	rig_open(&rig, NULL);
-	while (n < ARRAY_SIZE(parts) && !dsaio_alloc(rig.client, 64 * KIB, &parts[n]))
+	while (n < ARRAY_SIZE(parts) && !dsaio_alloc(rig.client, 64 * KIB, NULL, &parts[n]))
 		n++;
 	CHECK_MSG(n >= 128 && n <= 256, "%u pieces of 64 KiB of 16 MiB", n);
-	CHECK_FAILS(dsaio_alloc(rig.client, 64 * KIB, &parts[n]), -ENOMEM, "client_pool_max");
+	CHECK_FAILS(dsaio_alloc(rig.client, 64 * KIB, NULL, &parts[n]), -ENOMEM, "client_pool_max");
 	for (unsigned i = 0; i < n; i++)
 		CHECK_EQ(dsaio_free(rig.client, parts[i]), 0);
-	while (again < ARRAY_SIZE(parts) && !dsaio_alloc(rig.client, 64 * KIB, &parts[again]))
+	while (again < ARRAY_SIZE(parts) && !dsaio_alloc(rig.client, 64 * KIB, NULL, &parts[again]))
 		again++;
 	CHECK_EQ(again, n);
 	beside_ok();
@@ -314,7 +313,7 @@ FAULT(c12_sessions, "C12 connections without end: -EUSERS is returned, and other
 		raw_close(&raws[i]);
 	session_wait_room(daemon);
 	CHECK(daemon_wait_clients(daemon, 1, UINT64_MAX));
-	dsaio_disconnect(client_open(daemon));
+	(void)dsaio_disconnect(client_open(daemon));
 }
 
 static void few_descriptors(void)
@@ -337,7 +336,7 @@ TEST(c12_descriptors,
 		void *memory;
 
 		rig_open(&rig, NULL);
-		CHECK_CALL(dsaio_alloc(rig.client, 65536, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, 65536, NULL, &memory));
 		CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory,
 				      65536, 0),
 			 65536);
@@ -357,7 +356,7 @@ TEST(c12_descriptors,
 		CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], memory, 65536, 0), 65536);
 	}
 	CHECK(daemon_wait_clients(daemon, 0, UINT64_MAX));
-	dsaio_disconnect(client_open(daemon));
+	(void)dsaio_disconnect(client_open(daemon));
 }
 
 #define IN_FLIGHT 100u /* more than few_descriptors() */
@@ -424,13 +423,13 @@ TEST(c12_named, "C12 the daemon's descriptors exhausted: the message names it, l
 	for (int i = 0; i < 10 && r == 0; i++) {
 		limit.rlim_cur = lowest_free(rig.daemon->pid);
 		CHECK_SYS(prlimit(rig.daemon->pid, RLIMIT_NOFILE, &limit, NULL));
-		r = dsaio_alloc(rig.client, 64 * MIB, &memory);
+		r = dsaio_alloc(rig.client, 64 * MIB, NULL, &memory);
 	}
 	CHECK_FAILS(r, -EMFILE,
 		    test_text("the daemon (pid %d);RLIMIT_NOFILE %ju;ulimit -n;LimitNOFILE=",
 			      rig.daemon->pid, (uintmax_t)limit.rlim_cur));
 	CHECK_SYS(prlimit(rig.daemon->pid, RLIMIT_NOFILE, &before, NULL));
-	CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 64 * MIB, NULL, &memory));
 }
 
 /* ---- C13 ---- */
@@ -490,8 +489,8 @@ TEST(c13_yes, "C13 RLIMIT_MEMLOCK too low, lock = yes: refused, the message says
 
 	rig.daemon = poor_daemon("[daemon]\nlock = yes\n");
 	rig_open(&rig, NULL);
-	r = dsaio_alloc(rig.client, 16 * MIB, &memory);
-	CHECK_FAILS(r, -ENOMEM, "lock;RLIMIT_MEMLOCK;65536;lock = auto");
+	r = dsaio_alloc(rig.client, 16 * MIB, NULL, &memory);
+	CHECK_FAILS(r, -ENOMEM, "lock;RLIMIT_MEMLOCK is 64 KiB;lock = auto");
 	/* Nothing is left of it, and what needs no slab works. */
 	CHECK(daemon_wait_clients(rig.daemon, 1, 0));
 	file_make_pattern(daemon_path(rig.daemon, "f"), 4096 + 5, 1);
@@ -506,7 +505,7 @@ TEST(c13_silence,
 	struct daemon *daemon = poor_daemon("[daemon]\nlock = yes\n");
 	char *said;
 
-	CHECK(daemon_log_has(daemon, "RLIMIT_MEMLOCK is 65536 bytes, and CAP_IPC_LOCK is missing"));
+	CHECK(daemon_log_has(daemon, "RLIMIT_MEMLOCK is 64 KiB, and CAP_IPC_LOCK is missing"));
 	daemon_status(daemon, &answer);
 	CHECK(!answer.reply->status->pool->is_locked);
 	CHECK(strstr(answer.reply->status->pool->why_unlocked, "CAP_IPC_LOCK"));
@@ -532,7 +531,7 @@ TEST(c13_auto, "C13 RLIMIT_MEMLOCK too low, lock = auto: served unlocked, and st
 	beside_start(rig.daemon);
 	rig_open(&rig, NULL);
 	CHECK_EQ(dsaio_client_is_locked(rig.client), 1);
-	CHECK_CALL(dsaio_alloc(rig.client, 16 * MIB, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, 16 * MIB, NULL, &memory));
 	CHECK_EQ(dsaio_client_is_locked(rig.client), 0);
 	pattern_fill(memory, 16 * MIB, 1, 0);
 	CHECK_EQ(dsaio_pwrite(rig.handle, rig_file(&rig, "f", O_RDWR | O_CREAT), memory, 16 * MIB,
@@ -596,8 +595,8 @@ TEST(group_start, "the pool of a daemon under a memory limit is at most half of 
 	daemon_status(rig.daemon, &answer);
 	CHECK_EQ(answer.reply->status->pool->size_bytes, GROUP_BYTES / 2);
 	rig_open(&rig, NULL);
-	CHECK_FAILS(dsaio_alloc(rig.client, GROUP_BYTES, &memory), -ENOMEM, "");
-	CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 4, &memory));
+	CHECK_FAILS(dsaio_alloc(rig.client, GROUP_BYTES, NULL, &memory), -ENOMEM, "");
+	CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 4, NULL, &memory));
 }
 
 static const struct {
@@ -618,12 +617,12 @@ TEST_TABLE(group_later, later, "a memory limit that comes after the start bounds
 	rig.daemon = daemon_with_config(later[row].config);
 	rig_open(&rig, NULL);
 	CHECK(group_write("cgroup.procs", test_text("%d", rig.daemon->pid)));
-	CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 4, &memory));
+	CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 4, NULL, &memory));
 	if (later[row].result < 0)
-		CHECK_FAILS(dsaio_alloc(rig.client, GROUP_BYTES / 3, &memory), -ENOMEM,
-			    test_text("%zu;%s;pool_size", GROUP_BYTES, group_dir));
+		CHECK_FAILS(dsaio_alloc(rig.client, GROUP_BYTES / 3, NULL, &memory), -ENOMEM,
+			    test_text("%zu MiB;%s;pool_size", GROUP_BYTES / MIB, group_dir));
 	else
-		CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 3, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, GROUP_BYTES / 3, NULL, &memory));
 }
 
 TEST(group_import, "imports that the memory limit refused left the client's descriptors open")
@@ -642,7 +641,7 @@ TEST(group_import, "imports that the memory limit refused left the client's desc
 	CHECK(memory != MAP_FAILED);
 	before = daemon_usage_settled(rig.daemon);
 	for (unsigned i = 0; i < 10; i++)
-		CHECK_FAILS(dsaio_import(rig.client, fd, 0, GROUP_BYTES, memory), -ENOMEM,
+		CHECK_FAILS(fd_register(rig.client, fd, 0, GROUP_BYTES, memory), -ENOMEM,
 			    "pool_size");
 	daemon_usage_back(rig.daemon, &before);
 	CHECK_SYS(munmap(memory, GROUP_BYTES));

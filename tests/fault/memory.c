@@ -57,12 +57,12 @@ FAULT(e1_library, "E1 imported memory smaller than claimed, or cut before it is 
 	struct kit kit;
 
 	kit_open(&kit, daemon);
-	CHECK_FAILS(dsaio_import(kit.rig.client, kit.fd, 0, BYTES + 1, kit.memory), -ERANGE,
+	CHECK_FAILS(fd_register(kit.rig.client, kit.fd, 0, BYTES + 1, kit.memory), -ERANGE,
 		    "4194305;4194304;ftruncate");
 	CHECK_SYS(ftruncate(kit.fd, BYTES / 2));
-	CHECK_FAILS(dsaio_import(kit.rig.client, kit.fd, 0, BYTES, kit.memory), -ERANGE, "2097152");
+	CHECK_FAILS(fd_register(kit.rig.client, kit.fd, 0, BYTES, kit.memory), -ERANGE, "2097152");
 	CHECK_SYS(ftruncate(kit.fd, BYTES));
-	CHECK_CALL(dsaio_import(kit.rig.client, kit.fd, 0, BYTES, kit.memory));
+	CHECK_CALL(fd_register(kit.rig.client, kit.fd, 0, BYTES, kit.memory));
 	kit_check_works(&kit);
 	kit_close(&kit);
 }
@@ -78,7 +78,7 @@ FAULT(e2_library, "E2 imported memory on a disk's file system: refused, used as 
 	disk = (int)CHECK_SYS(open(daemon_path(daemon, "memory"), O_RDWR | O_CLOEXEC));
 	memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, disk, 0);
 	CHECK(memory != MAP_FAILED);
-	CHECK_FAILS(dsaio_import(kit.rig.client, disk, 0, BYTES, memory), -EOPNOTSUPP,
+	CHECK_FAILS(fd_register(kit.rig.client, disk, 0, BYTES, memory), -EOPNOTSUPP,
 		    "tmpfs;hugetlbfs");
 	CHECK_EQ(dsaio_pread(kit.rig.handle, kit.file, memory, BYTES, 0), BYTES);
 	pattern_check(memory, BYTES, SEED, 0, "read");
@@ -126,7 +126,8 @@ static void run_beside_scissors(struct kit *kit, size_t row)
 		check_result(dsaio_pread(kit->rig.handle, kit->file, memory, len, 0), len);
 		r = dsaio_pwrite(kit->rig.handle, kit->file, memory, len, 0);
 		CHECK(r == (int64_t)len || r == -EFAULT);
-		(void)dsaio_wait(kit->rig.handle, -1, NULL); /* tells the first that failed */
+		(void)dsaio_handle_wait(kit->rig.handle, -1,
+					NULL); /* tells the first that failed */
 	}
 	test_note("%s: %u of %u ops were whole", cuts[row].what, n_whole, 4 * n);
 }
@@ -139,7 +140,7 @@ FAULT(e3_library, "E3 shared memory that its owner shrinks and punches while the
 
 		kit_open(&kit, daemon);
 		if (cuts[row].is_imported)
-			CHECK_CALL(dsaio_import(kit.rig.client, kit.fd, 0, BYTES, kit.memory));
+			CHECK_CALL(fd_register(kit.rig.client, kit.fd, 0, BYTES, kit.memory));
 		scissors_start(&scissors, kit.fd, BYTES);
 		run_beside_scissors(&kit, row);
 		beside_ok();
@@ -154,7 +155,7 @@ FAULT(e3_unmapped, "E3 memory that is unmapped while imported: its ops harm nobo
 	struct kit kit;
 
 	kit_open(&kit, daemon);
-	CHECK_CALL(dsaio_import(kit.rig.client, kit.fd, 0, BYTES, kit.memory));
+	CHECK_CALL(fd_register(kit.rig.client, kit.fd, 0, BYTES, kit.memory));
 	/* Gone, but kept free: others may map memory there. */
 	CHECK(mmap(kit.memory, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
 	      kit.memory);
@@ -162,7 +163,7 @@ FAULT(e3_unmapped, "E3 memory that is unmapped while imported: its ops harm nobo
 	CHECK_EQ(dsaio_pread(kit.rig.handle, kit.file, kit.memory, BYTES, 0), BYTES);
 	CHECK_FAILS(dsaio_pread(kit.rig.handle, kit.file, kit.memory + 1, BYTES - 1, 0), -EFAULT,
 		    "pread");
-	CHECK_CALL(dsaio_unimport(kit.rig.client, kit.memory));
+	CHECK_CALL(dsaio_memory_unregister(kit.rig.client, kit.memory));
 	CHECK_FAILS(dsaio_pread(kit.rig.handle, kit.file, kit.memory, BYTES, 0), -EFAULT, "pread");
 	CHECK(mmap(kit.memory, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, kit.fd, 0) ==
 	      kit.memory);

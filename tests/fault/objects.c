@@ -244,10 +244,10 @@ FAULT(c7_library, "C7 the library refuses a file of another client and tells why
 	rig_file(&a, "f", O_RDWR);
 	CHECK_FAILS(dsaio_pread(b.handle, a.files[0], buf, 4096, 0), -EBADF, "client");
 	CHECK_FAILS(dsaio_pread_async(b.handle, a.files[0], buf, 4096, 0, &op), -EBADF, "client");
-	CHECK_FAILS(dsaio_fsync(b.handle, a.files[0]), -EBADF, "client");
+	CHECK_FAILS(dsaio_fsync(b.handle, a.files[0], 0), -EBADF, "client");
 	/* Pinned memory of the other client is just memory. */
-	CHECK_CALL(dsaio_alloc(a.client, 4096, &memory));
-	CHECK(!dsaio_is_pinned(b.client, memory, 4096));
+	CHECK_CALL(dsaio_alloc(a.client, 4096, NULL, &memory));
+	CHECK(!is_registered(b.client, memory, 4096));
 	CHECK_EQ(dsaio_free(b.client, memory), -EINVAL);
 	CHECK_EQ(dsaio_pread(b.handle, rig_file(&b, "f", O_RDONLY), memory, 4096, 0), 4096);
 	pattern_check(memory, 4096, 1, 0, "the other's memory");
@@ -268,7 +268,7 @@ static pid_t lane_thread(const struct daemon *daemon)
 			FILE *file = fopen(test_text("%s/%s/comm", dir, entry->d_name), "re");
 		char name[32] = "";
 
-		if (file && fgets(name, sizeof(name), file) && !strcmp(name, "t/0\n"))
+		if (file && fgets(name, sizeof(name), file) && !strcmp(name, "lane t\n"))
 			lane = (pid_t)atoi(entry->d_name);
 	}
 	(void)closedir(tasks);
@@ -398,9 +398,9 @@ FAULT(c8_library, "C8 the library refuses what overflows and names the numbers")
 	CHECK_FAILS(dsaio_pwrite(rig.handle, rig.files[0], buf, 4096, (uint64_t)INT64_MAX), -EINVAL,
 		    "9223372036854775807");
 	CHECK_FAILS(dsaio_pread(rig.handle, rig.files[0], buf, SIZE_MAX, 1), -EINVAL, "f");
-	CHECK(dsaio_alloc(rig.client, SIZE_MAX, &memory) < 0);
-	CHECK(dsaio_alloc(rig.client, SIZE_MAX - 4096, &memory) < 0);
-	CHECK(!dsaio_is_pinned(rig.client, buf, SIZE_MAX));
+	CHECK(dsaio_alloc(rig.client, SIZE_MAX, NULL, &memory) < 0);
+	CHECK(dsaio_alloc(rig.client, SIZE_MAX - 4096, NULL, &memory) < 0);
+	CHECK(!is_registered(rig.client, buf, SIZE_MAX));
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], buf, 4096, 0), 4096);
 }
 

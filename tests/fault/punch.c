@@ -104,9 +104,9 @@ static void attack(const struct daemon *daemon, int row, unsigned user, int fd, 
 	rig_open(&rig, NULL);
 	(void)rig_file(&rig, "f", O_RDONLY);
 	if (rows[row].is_imported)
-		CHECK_CALL(dsaio_import(rig.client, fd, 0, BYTES, memory));
+		CHECK_CALL(fd_register(rig.client, fd, 0, BYTES, memory));
 	else
-		CHECK_CALL(dsaio_alloc(rig.client, BYTES, &memory));
+		CHECK_CALL(dsaio_alloc(rig.client, BYTES, NULL, &memory));
 	if (!rows[row].is_imported || !user)
 		CHECK_EQ(pthread_create(&thread, NULL, punch_main, memory), 0);
 	for (;;) {
@@ -210,8 +210,8 @@ TEST(innocent,
 	rig_open(&rig, NULL);
 	(void)rig_file(&rig, "f", O_RDONLY);
 	memory = shared_new(&fd);
-	CHECK_CALL(dsaio_import(rig.client, fd, 0, BYTES, memory));
-	CHECK_CALL(dsaio_alloc(rig.client, MIB, &own));
+	CHECK_CALL(fd_register(rig.client, fd, 0, BYTES, memory));
+	CHECK_CALL(dsaio_alloc(rig.client, MIB, NULL, &own));
 	pid = (pid_t)CHECK_SYS(fork());
 	if (!pid) {
 		child_become(UID);
@@ -284,7 +284,7 @@ TEST(one_user, "blocks of two users never go to the kernel in one call")
 		CHECK_SYS(seteuid(0));
 		file_make_pattern(daemon_path(own.daemon, names[i]), FILE_BYTES, 1);
 		CHECK_CALL(dsaio_handle_open(rigs[i]->client, NULL, &rigs[i]->handle));
-		CHECK_CALL(dsaio_alloc(rigs[i]->client, N_OPS * 4096, &memory[i]));
+		CHECK_CALL(dsaio_alloc(rigs[i]->client, N_OPS * 4096, NULL, &memory[i]));
 		(void)rig_file(rigs[i], names[i], O_RDONLY);
 	}
 	pid = strace_start(own.daemon, out);

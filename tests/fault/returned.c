@@ -31,14 +31,14 @@ TEST_TABLE(returned, depths, "returned blocks that fill the depth keep no mode l
 	profile.block_size = BLOCK;
 	profile.queue_depth = depths[row].depth;
 	rig_open(&rig, &profile);
-	CHECK_CALL(dsaio_alloc(rig.client, (size_t)n * 2 * BLOCK, (void **)&memory));
+	CHECK_CALL(dsaio_alloc(rig.client, (size_t)n * 2 * BLOCK, NULL, (void **)&memory));
 	for (int round = 0; round < 20; round++) {
 		struct dsaio_io ios[DEPTH_MAX + 2] = { 0 };
 		char *path = daemon_path(rig.daemon, test_text("f%d", round));
 		struct dsaio_file *file;
 
 		file_make_sparse(path, 64 << 20);
-		CHECK_CALL(dsaio_file_open(rig.client, path, O_RDWR, &file));
+		CHECK_CALL(dsaio_open(rig.client, path, O_RDWR, NULL, &file));
 		for (unsigned i = 0; i < n; i++) {
 			bool is_buffered = i == 0 || i == 2;
 			uint32_t odd = is_buffered ? 100 : 0;
@@ -49,7 +49,7 @@ TEST_TABLE(returned, depths, "returned blocks that fill the depth keep no mode l
 						    .buf = memory + (size_t)i * 2 * BLOCK + odd,
 						    .len = is_buffered ? 100 : BLOCK };
 		}
-		CHECK_EQ(dsaio_submit(rig.handle, ios, (int)n, 0, ops), n);
+		CHECK_EQ(dsaio_submit(rig.handle, ios, sizeof(struct dsaio_io), (int)n, 0, ops), n);
 		for (unsigned i = 0; i < n; i++) {
 			int64_t result;
 

@@ -247,7 +247,7 @@ static void slabs_without_end(const struct daemon *daemon)
 	void *slab;
 
 	for (;;) {
-		CHECK_CALL(dsaio_alloc(client, GIB, &slab));
+		CHECK_CALL(dsaio_alloc(client, GIB, NULL, &slab));
 		CHECK_CALL(dsaio_free(client, slab));
 	}
 }
@@ -267,9 +267,9 @@ TEST(large_slab, "a large slab is made: others come and go meanwhile")
 	daemon = daemon_start(NULL);
 	client = client_open(daemon);
 	start = now_usec();
-	CHECK_CALL(dsaio_alloc(client, GIB, &slab));
+	CHECK_CALL(dsaio_alloc(client, GIB, NULL, &slab));
 	usec = now_usec() - start;
-	dsaio_disconnect(client);
+	(void)dsaio_disconnect(client);
 	test_note("made in %" PRId64 " ms", usec / 1000);
 
 	victim_start(daemon);

@@ -26,9 +26,9 @@ static void closer_open(struct closer *closer, const struct daemon *daemon)
 {
 	closer->client = client_open(daemon);
 	CHECK_CALL(dsaio_handle_open(closer->client, NULL, &closer->handle));
-	CHECK_CALL(
-		dsaio_file_open(closer->client, daemon_path(daemon, "f"), O_RDONLY, &closer->file));
-	CHECK_CALL(dsaio_alloc(closer->client, 4096, &closer->memory));
+	CHECK_CALL(dsaio_open(closer->client, daemon_path(daemon, "f"), O_RDONLY, NULL,
+			      &closer->file));
+	CHECK_CALL(dsaio_alloc(closer->client, 4096, NULL, &closer->memory));
 	CHECK_EQ(dsaio_pread(closer->handle, closer->file, closer->memory, 4096, 0), 4096);
 }
 
@@ -36,7 +36,7 @@ static void *handle_main(void *arg)
 {
 	struct closer *closer = arg;
 
-	dsaio_handle_close(closer->handle);
+	(void)dsaio_handle_close(closer->handle, -1);
 	atomic_store(&closer->is_done, true);
 	return NULL;
 }
@@ -45,7 +45,7 @@ static void *disconnect_main(void *arg)
 {
 	struct closer *closer = arg;
 
-	dsaio_disconnect(closer->client);
+	(void)dsaio_disconnect(closer->client);
 	atomic_store(&closer->is_done, true);
 	return NULL;
 }
@@ -71,7 +71,7 @@ TEST(stopped, "handle_close and disconnect had no end with a stopped daemon")
 	CHECK_SYS(ftruncate(fd, 4096));
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	CHECK(shared != MAP_FAILED);
-	CHECK_CALL(dsaio_import(imported.client, fd, 0, 4096, shared));
+	CHECK_CALL(fd_register(imported.client, fd, 0, 4096, shared));
 
 	process_stop(daemon->pid);
 	op_start(&handle, handle.memory);
@@ -89,14 +89,14 @@ TEST(stopped, "handle_close and disconnect had no end with a stopped daemon")
 	CHECK_FAILS(dsaio_handle_open(handle.client, NULL, &handle.handle), -ENOTCONN,
 		    "connection is broken");
 	dsaio_op_free(handle.op);
-	dsaio_disconnect(handle.client);
+	(void)dsaio_disconnect(handle.client);
 
 	/* The caller's own is waited for. */
 	CHECK(!atomic_load(&imported.is_done));
 	CHECK_SYS(kill(daemon->pid, SIGCONT));
 	CHECK_EQ(pthread_join(imported.thread, NULL), 0);
 	CHECK(dsaio_op_result(imported.op) == 4096 || dsaio_op_result(imported.op) < 0);
-	dsaio_disconnect(imported.client);
+	(void)dsaio_disconnect(imported.client);
 	CHECK(daemon_wait_clients(daemon, 0, 0));
 	CHECK_SYS(munmap(shared, 4096));
 	CHECK_SYS(close(fd));

@@ -82,9 +82,9 @@ TEST(c16_library, "C16 socket path too long, in the library")
 	char *path = test_text("/%0107d", 0);
 	struct dsaio_client *client;
 
-	CHECK_FAILS(dsaio_connect(path, &client), -ENAMETOOLONG, "107;108");
+	CHECK_FAILS(socket_connect(path, &client), -ENAMETOOLONG, "107;108");
 	path[107] = 0; /* exactly as long as can be */
-	CHECK_EQ(dsaio_connect(path, &client), -ENOENT);
+	CHECK_EQ(socket_connect(path, &client), -ENOENT);
 }
 
 TEST(c16_longest, "C16 a socket path of exactly 107 bytes works")
@@ -96,7 +96,7 @@ TEST(c16_longest, "C16 a socket path of exactly 107 bytes works")
 	memset(path + n, 'x', sizeof(path) - 1 - (size_t)n);
 	path[107] = 0;
 	daemon = daemon_start_with(&(struct daemon_options){ .socket_path = path });
-	dsaio_disconnect(client_open(daemon));
+	(void)dsaio_disconnect(client_open(daemon));
 }
 
 /* ---- C17 ---- */
@@ -112,7 +112,7 @@ TEST(c17_live, "C17 socket of a live daemon: refused, the living one named and u
 		status = daemon_start_fails(&(struct daemon_options){ 0 }, &said);
 		check_said(status, 1, said, test_text("%s;%d", daemon->socket_path, daemon->pid));
 		beside_ok();
-		dsaio_disconnect(client_open(daemon));
+		(void)dsaio_disconnect(client_open(daemon));
 	}
 }
 
@@ -126,7 +126,7 @@ TEST(c17_stopped, "C17 socket of a daemon that stands still: refused just the sa
 	status = daemon_start_fails(&(struct daemon_options){ 0 }, &said);
 	CHECK_SYS(kill(daemon->pid, SIGCONT));
 	check_said(status, 1, said, test_text("%d", daemon->pid));
-	dsaio_disconnect(client_open(daemon));
+	(void)dsaio_disconnect(client_open(daemon));
 }
 
 TEST(c17_other, "C17 socket of another program that lives: refused, the socket is left alone")
@@ -159,7 +159,7 @@ TEST(c18_killed, "C18 stale socket file of a killed daemon: taken over")
 		daemon_kill(daemon);
 		CHECK_SYS(stat(daemon->socket_path, &st));
 		daemon = daemon_start(NULL);
-		dsaio_disconnect(client_open(daemon));
+		(void)dsaio_disconnect(client_open(daemon));
 	}
 	beside_start(daemon);
 	beside_ok();
@@ -178,7 +178,7 @@ TEST(c18_foreign, "C18 stale socket file without a lock file: taken over")
 	close(fd);
 	fd = -1;
 	daemon = daemon_start(NULL);
-	dsaio_disconnect(client_open(daemon));
+	(void)dsaio_disconnect(client_open(daemon));
 }
 
 TEST(c18_no_socket, "C18 a file in the socket's place that is no socket: refused, and it stays")
@@ -203,7 +203,7 @@ TEST(c18_dead_pid, "C18 a lock file that names a living process but is not locke
 	CHECK(fprintf(file, "%d 1\n", getpid()) > 0);
 	CHECK(fflush(file) == 0);
 	daemon = daemon_start(NULL);
-	dsaio_disconnect(client_open(daemon));
+	(void)dsaio_disconnect(client_open(daemon));
 }
 
 TEST(c18_no_directory, "C18 no directory for the socket: the message names it")
@@ -236,7 +236,7 @@ static void check_refused(const char *path, bool is_other)
 
 	if (is_other)
 		CHECK_SYS(seteuid(OTHER)); /* as SO_PEERCRED tells it */
-	CHECK_FAILS(dsaio_connect(path, &client), -ECHILD,
+	CHECK_FAILS(socket_connect(path, &client), -ECHILD,
 		    test_text("the service cannot start;(%sjournalctl -u "
 			      "dsaiod);--check-config;next client starts it again",
 			      is_other ? "sudo " : ""));
@@ -299,15 +299,15 @@ TEST(file_size_limit, "a daemon with a small RLIMIT_FSIZE says so, and stays")
 
 	file_bytes = 4096;
 	daemon = daemon_start_with(&(struct daemon_options){ .before_exec = limit_files });
-	CHECK_FAILS(dsaio_connect(daemon->socket_path, &client), -EFBIG, "RLIMIT_FSIZE");
+	CHECK_FAILS(socket_connect(daemon->socket_path, &client), -EFBIG, "RLIMIT_FSIZE");
 	CHECK(daemon_is_alive(daemon));
 	daemon_stop(daemon);
 	file_bytes = 8u << 20;
 	daemon = daemon_start_with(&(struct daemon_options){ .before_exec = limit_files });
 	client = client_open(daemon);
-	CHECK_FAILS(dsaio_alloc(client, 16u << 20, &slab), -EFBIG, "16777216;RLIMIT_FSIZE");
-	CHECK_CALL(dsaio_alloc(client, 1u << 20, &slab));
-	dsaio_disconnect(client);
+	CHECK_FAILS(dsaio_alloc(client, 16u << 20, NULL, &slab), -EFBIG, "16 MiB;RLIMIT_FSIZE");
+	CHECK_CALL(dsaio_alloc(client, 1u << 20, NULL, &slab));
+	(void)dsaio_disconnect(client);
 }
 
 /* ---- the start lock ---- */

@@ -80,11 +80,11 @@ static void visit(const struct daemon *daemon, const char *path, int row)
 	client = client_open(daemon);
 	CHECK_CALL(dsaio_handle_open(client, NULL, &handle));
 	if (visitors[row].is_allowed) {
-		CHECK_CALL(dsaio_file_open(client, path, O_RDWR, &file));
+		CHECK_CALL(dsaio_open(client, path, O_RDWR, NULL, &file));
 		CHECK_EQ(dsaio_pread(handle, file, buf, 4096, 0), 4096);
 		dsaio_file_close(file);
 	} else {
-		CHECK_FAILS(dsaio_file_open(client, path, O_RDWR, &file), -EACCES,
+		CHECK_FAILS(dsaio_open(client, path, O_RDWR, NULL, &file), -EACCES,
 			    "store t;user 65534;users 1; groups 4242;administrator");
 		/* Nor by the store's number. */
 		raw_open(&raw, daemon);
@@ -93,8 +93,8 @@ static void visit(const struct daemon *daemon, const char *path, int row)
 		open.entries = 16;
 		raw_call_fails(&raw, &request, NULL, 0, -EACCES, "store t;users");
 	}
-	dsaio_handle_close(handle);
-	dsaio_disconnect(client);
+	(void)dsaio_handle_close(handle, -1);
+	(void)dsaio_disconnect(client);
 }
 
 TEST_TABLE(e6_visitor, visitors, "E6 a store for some")
@@ -187,9 +187,9 @@ static const struct {
 	{ "a line that is no key", "[daemon]\nhello\n", ":2: hello;KEY = VALUE" },
 	{ "a key without a value", "[daemon]\nsocket =\n", ":2: [daemon] socket = ;empty" },
 	{ "a size that is none", "[daemon]\npool_size = much\n",
-	  ":2: [daemon] pool_size = much;1048576" },
+	  ":2: [daemon] pool_size = much;1 MiB" },
 	{ "a size below its limit", "[daemon]\npool_size = 1\n",
-	  ":2: [daemon] pool_size = 1:;1048576" },
+	  ":2: [daemon] pool_size = 1:;1 MiB" },
 	{ "a size past 2^64", "[daemon]\npool_size = 99999999999999999999G\n", ":2: ;pool_size" },
 	{ "a number above its limit", "[store a]\npath = /\nqueue_depth = 4097\n",
 	  ":3: [store a] queue_depth = 4097;1 to 4096" },
@@ -202,8 +202,8 @@ static const struct {
 	{ "a lock that is none", "[daemon]\nlock = maybe\n", ":2: [daemon] lock = maybe;auto" },
 	{ "huge pages that are none", "[daemon]\nhuge_pages = 1G\n",
 	  ":2: [daemon] huge_pages = 1G;auto;reserved" },
-	{ "an engine that is none", "[store a]\npath = /\nengine = uring\n",
-	  ":3: [store a] engine = uring;libaio" },
+	{ "a way to GPU memory that is none", "[daemon]\ngpu = cufile\n",
+	  ":2: [daemon] gpu = cufile;auto;direct;copy" },
 	{ "a user that the host does not have", "[store a]\npath = /\nusers = root, no-such-user\n",
 	  ":3: [store a] users = root, no-such-user;no such user;getent passwd" },
 	{ "a group that the host does not have", "[store a]\npath = /\ngroups = no-such-group\n",
@@ -212,18 +212,19 @@ static const struct {
 	  ":3: [store a] users = ,;commas" },
 	{ "administrators that the host does not have", "[daemon]\nadmin_group = no-such-group\n",
 	  ":2: [daemon] admin_group = no-such-group;no such group" },
-	{ "a client's bound above its user's", "[daemon]\nclient_files = 9\nuser_files = 8\n",
-	  ":2: [daemon] client_files = 9;user_files, which is 8" },
+	{ "a client's memory above its user's",
+	  "[daemon]\nclient_pool_max = 9M\nuser_pool_max = 8M\n",
+	  ":2: [daemon] client_pool_max = 9 MiB;user_pool_max, which is 8 MiB" },
 	{ "a client's memory above all", "[daemon]\npool_size = 1M\nclient_pool_max = 2M\n",
-	  ":3: [daemon] client_pool_max = 2097152;pool_size, which is 1048576" },
+	  ":3: [daemon] client_pool_max = 2 MiB;pool_size, which is 1 MiB" },
 	{ "a socket path that is too long",
 	  "[daemon]\nsocket = /0123456789012345678901234567890123456789012345678901234567890123456789"
 	  "01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678"
 	  "901234567890123456789012345678901234567890123456789012345678901234567890123456789012345\n",
 	  ":2: [daemon] socket = /0123;at most 107 bytes; it has" },
 	{ "several: all are reported",
-	  "[daemon]\nlock = x\nz\n[store a]\npath = /\nlanes = 0\n[b]\n",
-	  ":2: [daemon] lock = x;:3: z;:6: [store a] lanes = 0;:7: [b]" },
+	  "[daemon]\nlock = x\nz\n[store a]\npath = /\nqueue_depth = 0\n[b]\n",
+	  ":2: [daemon] lock = x;:3: z;:6: [store a] queue_depth = 0;:7: [b]" },
 };
 
 /* The message has all of the words (";" between them), and nothing was made. */

@@ -62,7 +62,7 @@ static int64_t call_pwrite(struct kit *kit)
 
 static int64_t call_fsync(struct kit *kit)
 {
-	return dsaio_fsync(kit->rig.handle, kit->file);
+	return dsaio_fsync(kit->rig.handle, kit->file, 0);
 }
 
 static int64_t call_op_cancel(struct kit *kit)
@@ -79,14 +79,14 @@ static int64_t call_handle_open(struct kit *kit)
 
 static int64_t call_handle_close(struct kit *kit)
 {
-	dsaio_handle_close(kit->rig.handle);
+	(void)dsaio_handle_close(kit->rig.handle, -1);
 	kit->rig.handle = NULL;
 	return 0;
 }
 
 static int64_t call_disconnect(struct kit *kit)
 {
-	dsaio_disconnect(kit->rig.client);
+	(void)dsaio_disconnect(kit->rig.client);
 	memset(&kit->rig, 0, offsetof(struct rig, files));
 	return 0;
 }
@@ -94,10 +94,10 @@ static int64_t call_disconnect(struct kit *kit)
 static int64_t call_connect(struct kit *kit)
 {
 	struct dsaio_client *client;
-	int r = dsaio_connect(kit->rig.daemon->socket_path, &client);
+	int r = socket_connect(kit->rig.daemon->socket_path, &client);
 
 	if (r == 0)
-		dsaio_disconnect(client);
+		(void)dsaio_disconnect(client);
 	return r;
 }
 
@@ -105,7 +105,7 @@ static int64_t call_alloc(struct kit *kit)
 {
 	void *memory;
 
-	return dsaio_alloc(kit->rig.client, 64 * MIB, &memory);
+	return dsaio_alloc(kit->rig.client, 64 * MIB, NULL, &memory);
 }
 
 static int64_t call_free(struct kit *kit)
@@ -115,15 +115,15 @@ static int64_t call_free(struct kit *kit)
 
 static int64_t call_import(struct kit *kit)
 {
-	return dsaio_import(kit->rig.client, kit->fd, 0, MIB, kit->shared);
+	return fd_register(kit->rig.client, kit->fd, 0, MIB, kit->shared);
 }
 
 static int64_t call_file_open(struct kit *kit)
 {
 	struct dsaio_file *file;
 
-	return dsaio_file_open(kit->rig.client, daemon_path(kit->rig.daemon, "new"),
-			       O_RDWR | O_CREAT, &file);
+	return dsaio_open(kit->rig.client, daemon_path(kit->rig.daemon, "new"), O_RDWR | O_CREAT,
+			  NULL, &file);
 }
 
 static int64_t call_connect_with(struct kit *kit)
@@ -134,9 +134,9 @@ static int64_t call_connect_with(struct kit *kit)
 
 	options.socket_path = kit->rig.daemon->socket_path;
 	options.name = "cancelled";
-	r = dsaio_connect_with(&options, &client);
+	r = dsaio_connect(&options, &client);
 	if (r == 0)
-		dsaio_disconnect(client);
+		(void)dsaio_disconnect(client);
 	return r;
 }
 
@@ -147,7 +147,7 @@ static int64_t alloc_with(struct kit *kit, size_t bytes, int64_t wait_usec)
 
 	options.flags = DSAIO_ALLOC_NO_ZERO;
 	options.wait_usec = wait_usec;
-	return dsaio_alloc_with(kit->rig.client, bytes, &options, &memory);
+	return dsaio_alloc(kit->rig.client, bytes, &options, &memory);
 }
 
 static int64_t call_alloc_with(struct kit *kit)
@@ -174,11 +174,10 @@ static int64_t call_memory_register(struct kit *kit)
 
 static int64_t call_open(struct kit *kit)
 {
-	struct dsaio_open_options options = DSAIO_OPEN_OPTIONS_INIT;
 	struct dsaio_file *file;
 
-	options.flags = DSAIO_OPEN_READ | DSAIO_OPEN_WRITE | DSAIO_OPEN_CREATE;
-	return dsaio_open(kit->rig.client, daemon_path(kit->rig.daemon, "new"), &options, &file);
+	return dsaio_open(kit->rig.client, daemon_path(kit->rig.daemon, "new"), O_RDWR | O_CREAT,
+			  NULL, &file);
 }
 
 /* The ring has no room for so many. */
@@ -190,7 +189,7 @@ static int64_t call_submit(struct kit *kit)
 		kit->ios[i].buf = kit->memory;
 		kit->ios[i].len = 4096;
 	}
-	return dsaio_submit(kit->rig.handle, kit->ios, N_IOS, 0, NULL);
+	return dsaio_submit(kit->rig.handle, kit->ios, sizeof(struct dsaio_io), N_IOS, 0, NULL);
 }
 
 static int64_t call_submit_path(struct kit *kit)
@@ -201,14 +200,14 @@ static int64_t call_submit_path(struct kit *kit)
 	io->path = daemon_path(kit->rig.daemon, "new");
 	io->buf = kit->memory;
 	io->len = 4096;
-	return dsaio_submit(kit->rig.handle, io, 1, 0, NULL);
+	return dsaio_submit(kit->rig.handle, io, sizeof(struct dsaio_io), 1, 0, NULL);
 }
 
 static int64_t call_reap_wait(struct kit *kit)
 {
 	struct dsaio_op *ended;
 
-	return dsaio_reap_wait(kit->rig.handle, &ended, 1, 1, -1);
+	return ops_reap(kit->rig.handle, &ended, 1, 1, -1);
 }
 
 static const struct {
@@ -275,8 +274,8 @@ static void kit_open(struct kit *kit)
 	rig_open(&kit->rig, NULL);
 	file_make_pattern(daemon_path(kit->rig.daemon, "f"), MIB, 1);
 	kit->file = rig_file(&kit->rig, "f", O_RDWR);
-	CHECK_CALL(dsaio_alloc(kit->rig.client, 4096, &kit->memory));
-	CHECK_CALL(dsaio_alloc(kit->rig.client, 64 * MIB, &kit->large));
+	CHECK_CALL(dsaio_alloc(kit->rig.client, 4096, NULL, &kit->memory));
+	CHECK_CALL(dsaio_alloc(kit->rig.client, 64 * MIB, NULL, &kit->large));
 	CHECK_EQ(dsaio_pread(kit->rig.handle, kit->file, kit->memory, 4096, 0), 4096);
 	CHECK_CALL(dsaio_handle_fd(kit->rig.handle));
 	kit->fd = (int)CHECK_SYS(memfd_create("shared", MFD_CLOEXEC));
@@ -314,7 +313,7 @@ TEST_TABLE(cancelled, calls, "a thread cancelled in a call left locks behind")
 	if (calls[row].with_op)
 		CHECK_CALL(
 			dsaio_pread_async(kit.rig.handle, kit.file, kit.memory, 4096, 0, &kit.op));
-	CHECK_EQ(dsaio_reap(kit.rig.handle, &ended_op, 1),
+	CHECK_EQ(ops_reap(kit.rig.handle, &ended_op, 0, 1, 0),
 		 0); /* waits sleep in poll(2) from now on */
 	kit.call = calls[row].call;
 	CHECK_EQ(pthread_create(&thread, NULL, kit_main, &kit), 0);

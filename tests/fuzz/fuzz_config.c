@@ -1,6 +1,6 @@
 /*
- * A configuration file, and a --store; and the same bytes as a saved profile.  Input: the file; its
- * first line is the --store, too.
+ * A configuration file, which is read again as a drop-in is, and a --store; and the same bytes as a saved profile.
+ * Input: the file; its first line is the --store, too.
  */
 #include "daemon/config/config.h"
 #include "tests/fuzz/fuzz.h"
@@ -49,8 +49,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	config_init(&config);
 	if (size && data[0] % 2)
 		config_set_user(&config);
-	r = config_read(&config, path, &error);
-	assert(r <= 0 && (r == 0 || error.text[0]));
+	for (unsigned i = 0; i < 2; i++) {
+		r = config_read(&config, path, true, &error);
+		assert(r <= 0 && (r == 0 || error.text[0]));
+	}
 	error = (struct error){ 0 };
 	r = config_add_store(&config, line, &error);
 	assert(r <= 0 && (r == 0 || error.text[0]));

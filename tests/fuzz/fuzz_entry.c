@@ -1,12 +1,12 @@
 /*
- * channel_check_entry(): any entry, against a session with a few files and slabs, some of them
+ * intake_check_entry(): any entry, against a session with a few files and slabs, some of them
  * removed.  An accepted entry must lie within its slab and within 2^63, and its direct part must
  * be aligned.
  *
  * Input: a byte that chooses the channel's profile, then entries.  Ids that are small are taken
  * for the n-th object, so that some hit.
  */
-#include "daemon/lane/channel.h"
+#include "daemon/lane/intake.h"
 #include "daemon/object/unaligned.h"
 #include "daemon/store/store.h"
 #include "tests/fuzz/fuzz.h"
@@ -104,6 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		int r;
 
 		take_bytes(&data, &size, &entry, sizeof(entry));
+		op.opcode = entry.opcode; /* as take_entry() does */
 		if (entry.file < N_FILES)
 			entry.file = file_ids[entry.file];
 		if (entry.slab > 0 && entry.slab <= N_SLABS)
@@ -113,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (uint32_t i = 0; i < N_SLABS; i++)
 			slabs[i].n_refs = 1;
 
-		r = channel_check_entry(&channel, &entry, &op);
+		r = intake_check_entry(&channel, &entry, &op);
 		assert(r >= 0);
 		if (r) {
 			assert(!op.file && !op.slab);

@@ -123,7 +123,7 @@ static const struct {
 	{ 511, MIB + 1, 3 }, { 1, 40 * MIB + 13, 5 },
 };
 
-static void round_trips(struct rig *rig, const char *name, const char *engine)
+static void round_trips(struct rig *rig, const char *name, const char *mode)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(ranges); i++) {
 		const uint64_t off = ranges[i].off, len = ranges[i].len;
@@ -136,12 +136,12 @@ static void round_trips(struct rig *rig, const char *name, const char *engine)
 		gpu_fill(from, len + 64, 2, 0);
 		gpu_fill(to, len + 64, 3, 0);
 		check_op(dsaio_pwrite(rig->handle, file, from + ranges[i].misalign, len, off), len,
-			 engine);
+			 mode);
 		file_check_pattern(path, 0, off, 1, 0);
 		file_check_pattern(path, off, len, 2, ranges[i].misalign);
 		file_check_pattern(path, off + len, 100, 1, off + len);
 		check_op(dsaio_pread(rig->handle, file, to + ranges[i].misalign, len, off), len,
-			 engine);
+			 mode);
 		gpu_check(to, ranges[i].misalign, 3, 0);
 		gpu_check(to + ranges[i].misalign, len, 2, ranges[i].misalign);
 		gpu_check(to + ranges[i].misalign + len, 64 - ranges[i].misalign, 3,
@@ -151,14 +151,14 @@ static void round_trips(struct rig *rig, const char *name, const char *engine)
 	}
 }
 
-TEST_TABLE(odd, engines, "bytes at odd offsets, lengths and addresses: engine")
+TEST_TABLE(odd, modes, "bytes at odd offsets, lengths and addresses: gpu =")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 
 	test_time_limit(300);
 	gpu_open();
-	rig_engine(&rig, engines[row].what);
-	round_trips(&rig, "f", engines[row].what);
+	rig_mode(&rig, modes[row].what);
+	round_trips(&rig, "f", modes[row].what);
 }
 
 TEST(two, "two clients use one GPU at a time")
@@ -168,7 +168,7 @@ TEST(two, "two clients use one GPU at a time")
 
 	test_time_limit(300);
 	needs_gpu();
-	rig_engine(&rig, "auto");
+	rig_mode(&rig, "auto");
 	for (int i = 0; i < 2; i++) {
 		pids[i] = (pid_t)CHECK_SYS(fork());
 		if (pids[i] == 0) {
@@ -253,7 +253,7 @@ TEST(ipc, "ops on the memory of another process")
 	needs_gpu();
 	exporter = exporter_start(&handle);
 	gpu_open();
-	rig_engine(&rig, "auto");
+	rig_mode(&rig, "auto");
 	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
 	memory = import_open(handle);
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory + 77, MIB, 5), MIB);
@@ -275,7 +275,7 @@ static uint64_t volume(void)
 	return strtoull(env_path("CHECK_GPU_MIB", "16384"), NULL, 10) * MIB;
 }
 
-TEST_TABLE(large, engines, "many bytes, in 400 MiB: engine")
+TEST_TABLE(large, modes, "many bytes, in 400 MiB: gpu =")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	const uint64_t all = volume(), len = all < 400 * MIB ? all : 400 * MIB;
@@ -284,23 +284,23 @@ TEST_TABLE(large, engines, "many bytes, in 400 MiB: engine")
 
 	test_time_limit(1200);
 	gpu_open();
-	rig_engine(&rig, engines[row].what);
+	rig_mode(&rig, modes[row].what);
 	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
 	from = gpu_alloc(len);
 	to = gpu_alloc(len);
 	for (uint64_t done = 0, seed = 1; done < all; done += len, seed++) {
 		gpu_fill(from, len, seed, 0);
-		check_op(dsaio_pwrite(rig.handle, file, from, len, 0), len, engines[row].what);
-		check_op(dsaio_pread(rig.handle, file, to, len, 0), len, engines[row].what);
+		check_op(dsaio_pwrite(rig.handle, file, from, len, 0), len, modes[row].what);
+		check_op(dsaio_pread(rig.handle, file, to, len, 0), len, modes[row].what);
 		gpu_check(to, len, seed, 0);
 	}
-	test_note("engine = %s: %" PRIu64 " MiB written and read", engines[row].what, all / MIB);
+	test_note("gpu = %s: %" PRIu64 " MiB written and read", modes[row].what, all / MIB);
 }
 
 /* ---- speed ---- */
 
 struct speed {
-	struct rig rigs[ARRAY_SIZE(engines)];
+	struct rig rigs[ARRAY_SIZE(modes)];
 	CUfileHandle_t handle; /* NULL: no libcufile */
 	char *memory, *host;
 	int fd;
@@ -344,8 +344,8 @@ static struct {
 	bool is_missing;
 } sides[] = {
 	{ "dsaio", by_dsaio, false },
-	{ "dsaio, engine = libaio", by_dsaio, false },
-	{ "dsaio, engine = gds", by_dsaio, false },
+	{ "dsaio, gpu = copy", by_dsaio, false },
+	{ "dsaio, gpu = direct", by_dsaio, false },
 	{ "cuFile in the process", by_cufile, false },
 	{ "pread and cuMemcpy", by_pread, false },
 };
@@ -385,19 +385,19 @@ static void measure(struct speed *s)
 		  ours / best);
 }
 
-/* A daemon for each engine on the same files. */
+/* A daemon for each mode on the same files. */
 static void speed_open(struct speed *s, unsigned i)
 {
-	static const char *const ways[] = { "none", "shared memory", "GPU memory", "copied" };
+	static const char *const paths[] = { "none", "shared memory", "GPU memory", "copied" };
 	struct rig *rig = &s->rigs[i];
 	struct dsaio_op *op = NULL;
 	int64_t result;
 
 	if (i == 0)
-		rig->daemon = daemon_start(DAEMON_ARGS("--config", config_make(engines[0].what)));
+		rig->daemon = daemon_start(DAEMON_ARGS("--config", config_make(modes[0].what)));
 	else
 		rig->daemon = daemon_start_with(&(struct daemon_options){
-			.args = DAEMON_ARGS("--config", config_make(engines[i].what)),
+			.args = DAEMON_ARGS("--config", config_make(modes[i].what)),
 			.socket_path = test_text("%s/%u.sock", test_dir(), i),
 			.store_dir = s->rigs[0].daemon->store_dir });
 	wait_probe(rig->daemon);
@@ -410,8 +410,8 @@ static void speed_open(struct speed *s, unsigned i)
 		result = op_wait(op, -1);
 	sides[i].is_missing = result < 0;
 	CHECK(i == 2 || result == (int64_t)MIB);
-	test_note("engine = %s: %s %s", engines[i].what,
-		  result < 0 ? dsaio_error() : ways[dsaio_op_way(op)],
+	test_note("gpu = %s: %s %s", modes[i].what,
+		  result < 0 ? dsaio_error() : paths[dsaio_op_path(op)],
 		  result < 0 ? "" : dsaio_op_why(op));
 	dsaio_op_free(op);
 }
@@ -430,7 +430,7 @@ TEST(speed, "speed beside cuFile in the process, and beside pread and a copy")
 	if (missing && getenv("CUFILE_LIBRARY"))
 		missing_library("CUFILE_LIBRARY", "libcufile", missing);
 	s.memory = gpu_alloc(len);
-	for (unsigned i = 0; i < ARRAY_SIZE(engines); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(modes); i++)
 		speed_open(&s, i);
 	s.fd = open_direct(daemon_path(s.rigs[0].daemon, "f"), O_RDWR);
 	s.host = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -453,7 +453,7 @@ TEST(speed, "speed beside cuFile in the process, and beside pread and a copy")
 		CHECK_EQ(gpu.move.cuFileBufDeregister(s.memory).err, CU_FILE_SUCCESS);
 		gpu.move.cuFileHandleDeregister(s.handle);
 	}
-	for (unsigned i = 0; i < ARRAY_SIZE(engines); i++)
+	for (unsigned i = 0; i < ARRAY_SIZE(modes); i++)
 		rig_close(&s.rigs[i]);
 }
 

@@ -132,17 +132,17 @@ static inline void gpu_check(const char *memory, size_t len, uint64_t seed, uint
 	free(host);
 }
 
-static const struct engine {
+static const struct mode {
 	const char *what;
-} engines[] = { { "auto" }, { "libaio" }, { "gds" } };
+} modes[] = { { "auto" }, { "copy" }, { "direct" } };
 
-/* The configuration of a daemon with that engine for GPU memory. */
-static inline const char *config_make(const char *engine)
+/* The configuration of a daemon with gpu = mode. */
+static inline const char *config_make(const char *mode)
 {
-	const char *config = test_text("%s/%s.conf", test_dir(), engine),
+	const char *config = test_text("%s/%s.conf", test_dir(), mode),
 		   *cuda = getenv("CUDA_LIBRARY"), *cufile = getenv("CUFILE_LIBRARY");
 
-	places_write(config, test_text("[daemon]\nengine = %s\n%s%s\n%s%s\n", engine,
+	places_write(config, test_text("[daemon]\ngpu = %s\n%s%s\n%s%s\n", mode,
 				       cuda ? "cuda_library = " : "", cuda ? cuda : "",
 				       cufile ? "cufile_library = " : "", cufile ? cufile : ""));
 	return config;
@@ -163,18 +163,18 @@ static inline void wait_probe(const struct daemon *daemon)
 	}
 }
 
-static inline void rig_engine(struct rig *rig, const char *engine)
+static inline void rig_mode(struct rig *rig, const char *mode)
 {
-	rig->daemon = daemon_start(DAEMON_ARGS("--config", config_make(engine)));
+	rig->daemon = daemon_start(DAEMON_ARGS("--config", config_make(mode)));
 	wait_probe(rig->daemon);
 	rig_open(rig, NULL);
 }
 
-/* Fails, or skips where this daemon has no engine for GPU memory. */
-static inline void check_op(int64_t result, uint64_t len, const char *engine)
+/* Fails, or skips where this daemon cannot use GPU memory. */
+static inline void check_op(int64_t result, uint64_t len, const char *mode)
 {
-	if (result < 0 && !strcmp(engine, "gds") && (result == -EOPNOTSUPP || result == -ENODEV))
-		test_skip("engine = gds: %s", dsaio_error());
+	if (result < 0 && !strcmp(mode, "direct") && (result == -EOPNOTSUPP || result == -ENODEV))
+		test_skip("gpu = direct: %s", dsaio_error());
 	CHECK_EQ(result, len);
 }
 

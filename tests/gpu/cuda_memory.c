@@ -78,7 +78,7 @@ static char *address_take(size_t bytes)
 	return address == MAP_FAILED ? NULL : address;
 }
 
-static void address_give(char *address, size_t bytes)
+static void address_release(char *address, size_t bytes)
 {
 	if (standin_number("reuse", 0) && !freed.address)
 		freed = (struct allocation){ .address = address, .size = bytes };
@@ -114,7 +114,7 @@ void cuda_allocation_remove(struct allocation *allocation)
 	cuda_must_be_unused(allocation);
 	if (allocation->bytes)
 		(void)munmap(allocation->bytes, allocation->size + PAGE);
-	address_give(allocation->address, allocation->size);
+	address_release(allocation->address, allocation->size);
 	allocation->address = NULL;
 	cuda_counts.n_allocations -= allocation->kind == ALLOCATED;
 	cuda_counts.n_imported -= allocation->kind == IMPORTED;

@@ -33,11 +33,11 @@ static inline int program_register(struct rig *rig, void *start, size_t bytes)
 }
 
 /* Waits for the op, which takes that path for that reason ("": none), and frees it. */
-static inline void check_path(struct dsaio_op *op, int64_t result, enum dsaio_way path,
+static inline void check_path(struct dsaio_op *op, int64_t result, enum dsaio_path path,
 			      const char *why)
 {
 	CHECK_EQ(op_wait(op, -1), result);
-	CHECK_EQ(dsaio_op_way(op), (int)path);
+	CHECK_EQ(dsaio_op_path(op), (int)path);
 	CHECK_MSG(*why ? strstr(dsaio_op_why(op), why) != NULL : !*dsaio_op_why(op), "%s",
 		  dsaio_op_why(op));
 	dsaio_op_free(op);

@@ -3,8 +3,9 @@
  *
  *     STANDIN="gpus=2 cuInit=100 cuFileDriverOpen=hang cuDeviceGetName=crash nvfs=2.24"
  *
- * CALL=NUMBER: the call fails with that error.  CALL=NUMBERms: it takes that time.  CALL=hang: it never returns.  CALL=crash, CALL=exit: the
- * process ends in it.  CALL=hold: it goes on when the word is no longer there.
+ * CALL=NUMBER: the call fails with that error.  CALL=NUMBERms: it takes that time.  CALL=hang: it never
+ * returns.  CALL=crash, CALL=exit: the process ends in it.  CALL=hold: it goes on when the word is no
+ * longer there.
  *
  * file=PATH: a file with further words, which each call reads anew.  While a call is held, there is a
  * file PATH.CALL.

@@ -69,6 +69,10 @@ example_fails() {
 	truncate -s 1M "$work/model.bin" && ! "$work/a.out" && "$work/a.out" 2>&1 | grep -F "the file ends after 1048576 bytes"
 }
 
+each_call_has_a_page() {
+	MANPATH=$work/.local/share/man man dsaio_pread_path | grep -F "dsaio_pread_path"
+}
+
 # libdir is the loader's own: nothing to say.
 no_rpath_for() {
 	make install prefix="$1" DESTDIR="$work/dest" "${@:2}" &&
@@ -94,6 +98,7 @@ example_line=$(readme_line "cc example.c")
 check "the README's make install, under umask 077" install_masked
 check "everybody may read what was installed" all_may_read
 check "everybody may run the programs" programs_may_run
+check "each function of the library has a man page" each_call_has_a_page
 check "dsaioctl runs" "$work/.local/bin/dsaioctl" --version
 check "the README's example builds with the README's line" example_builds
 check "the example runs, and starts the daemon beside its library" example_runs

@@ -167,6 +167,14 @@ class Numpy:
     def empty(self, dtype="uint8"):
         return self.numpy.empty(0, dtype)
 
+    def empty_pinned(self, shape, dtype="uint8"):
+        from dsaio.numpy import empty
+
+        return empty(shape, dtype)
+
+    def default_dtype(self):
+        return self.numpy.empty(0).dtype
+
     def of(self, data, dtype="uint8"):
         return self.numpy.frombuffer(bytearray(data), dtype)
 
@@ -190,6 +198,14 @@ class Torch:
 
     def empty(self, dtype="uint8"):
         return self.torch.empty(0, dtype=getattr(self.torch, dtype))
+
+    def empty_pinned(self, shape, dtype="uint8"):
+        from dsaio.torch import empty
+
+        return empty(shape, getattr(self.torch, dtype) if hasattr(self.torch, str(dtype)) else dtype)
+
+    def default_dtype(self):
+        return self.torch.empty(0).dtype
 
     def of(self, data, dtype="uint8"):
         return self.torch.frombuffer(bytearray(data), dtype=getattr(self.torch, dtype))

@@ -158,7 +158,7 @@ def test_latencies_have_a_row_and_a_line_each_and_missing_percentiles_a_dash():
         "p999_nsec": None,
         "max_nsec": 3e9,
         "sd_nsec": 5,
-        "cdf": [[1000, 0.5], [2000, 1]],
+        "histogram": [{"nsec": 1000, "count": 10}, {"nsec": 2000, "count": 10}],
         "series": [[0.1, 1000]],
     }
     text = check(page_of(results("latency", latency=[one])))
@@ -199,8 +199,10 @@ def test_values_that_cannot_be_do_no_harm(wrong):
     check(
         page_of(results(points=[wrong, {**point(), "block_size": wrong, "repetitions": wrong, "io_parallel": wrong}]))
     )
-    check(page_of(results("latency", latency=[wrong, {"cdf": wrong, "series": [wrong], "size": wrong}])))
-    check(page_of(results(buffers=wrong, folders=wrong, command=wrong, machine=wrong, gpu_ways=wrong, best=wrong)))
+    check(page_of(results("latency", latency=[wrong, {"histogram": wrong, "series": [wrong], "size": wrong}])))
+    step = {"nsec": wrong, "count": wrong}
+    check(page_of(results("latency", latency=[{"histogram": [wrong, step]}])))
+    check(page_of(results(buffers=wrong, folders=wrong, command=wrong, machine=wrong, gpu_paths=wrong, best=wrong)))
     check(
         page_of(results("tune", [point()], tune={"sum": {"ranks": [wrong, {}], "recommended": wrong}, "read": wrong}))
     )

@@ -354,6 +354,18 @@ def test_pinned_memory_is_read_and_written(handle, path):
     assert handle.unpin_device_tensor(array) is True
 
 
+def test_registered_memory_of_a_gpu(handle, path):
+    array = gpu.Array(some(MIB))
+    with dsaio.register(array) as registration:
+        assert dsaio.is_pinned(array) and dsaio.is_pinned(array.part(100, MIB))
+        with pytest.raises(OSError) as e:
+            dsaio.register(array)
+        assert e.value.errno == errno.EEXIST
+        assert handle.sync_pwrite(array, path) == 1 and file_bytes(path) == array.bytes
+    assert not dsaio.is_pinned(array)
+    registration.close()
+
+
 def test_new_tensors_are_pinned(handle, cupy):
     tensor = handle.new_pinned_device_tensor(1000, gpu.Array())
     assert tensor.nbytes == 1000 and handle.is_pinned(tensor)
@@ -397,19 +409,19 @@ class MetaTensor(gpu.Tensor):
 # ---- how the bytes go ----
 
 
-@pytest.fixture(params=["auto", "gds", "libaio"])
-def engine(request, monkeypatch):
+@pytest.fixture(params=["auto", "direct", "copy"])
+def gpu_mode(request, monkeypatch):
     """A daemon with a GPU and nvidia-fs, and how it moves the bytes of GPU memory."""
     monkeypatch.setenv("STANDIN", "nvfs=2.24")
     cufile = os.path.join(os.path.dirname(gpu.PATH), "libcufile.so")
-    keys = dict(cuda_library=gpu.PATH, cufile_library=cufile, engine=request.param)
+    keys = dict(cuda_library=gpu.PATH, cufile_library=cufile, gpu=request.param)
     daemon = Daemon(config="[daemon]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items()))
-    yield daemon, "copied" if request.param == "libaio" else "gpu"  # auto: the first ops go the usual way
+    yield daemon, "copied" if request.param == "copy" else "gpu"  # auto: the first ops take the usual path
     daemon.stop()
 
 
-def test_the_daemon_s_engine_moves_the_bytes_or_the_library_copies_them(python, engine):
-    daemon, way = engine
+def test_the_daemon_moves_the_bytes_or_the_library_copies_them(python, gpu_mode):
+    daemon, path = gpu_mode
     output = python(
         """
         import gpu
@@ -425,14 +437,14 @@ def test_the_daemon_s_engine_moves_the_bytes_or_the_library_copies_them(python, 
             ops = [handle.submit_read(back, path), handle.submit_write(array, path), handle.submit_write(data, path)]
             for op in ops:
                 op.wait()
-            print([op.way for op in ops], [bool(op.why_copied) for op in ops])
+            print([op.path for op in ops], [bool(op.why_copied) for op in ops])
             assert handle.unpin_device_tensor(array)
         """,
         daemon=daemon,
         PYTHONPATH=os.pathsep.join([PACKAGE, os.path.dirname(gpu.__file__)]),
     )
-    is_copied = way == "copied"
-    assert output.splitlines()[-1] == f"{[way, way, 'copied']} {[is_copied, is_copied, False]}"
+    is_copied = path == "copied"
+    assert output.splitlines()[-1] == f"{[path, path, 'copied']} {[is_copied, is_copied, False]}"
 
 
 # ---- copies on the host ----

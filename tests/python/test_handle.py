@@ -2,6 +2,7 @@
 
 import array
 import asyncio
+import contextlib
 import errno
 import gc
 import mmap
@@ -305,6 +306,36 @@ def test_files(handle, path):
     assert e.value.errno == errno.EBADF
 
 
+def is_held(daemon, path):
+    """Whether the daemon has the file open."""
+    folder = f"/proc/{daemon.process.pid}/fd"
+    for fd in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            if os.readlink(f"{folder}/{fd}") == os.path.realpath(path):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("all_files", [False, True])
+def test_a_closed_file_is_dropped_and_an_open_one_is_busy(daemon, handle, path, all_files):
+    make_file(path, b"x" * 4096)
+    assert handle.submit_read(bytearray(4096), path).wait() == 4096
+    assert is_held(daemon, path)
+    dsaio.drop(path + ".other")
+    assert is_held(daemon, path)
+    with dsaio.File(path):
+        if all_files:
+            dsaio.drop()
+        else:
+            with pytest.raises(OSError, match="close it") as e:
+                dsaio.drop(path)
+            assert (e.value.errno, e.value.filename) == (errno.EBUSY, path)
+        assert is_held(daemon, path)
+    dsaio.drop(None if all_files else os.fsencode(path))
+    assert not is_held(daemon, path)
+    assert handle.submit_read(bytearray(4096), path).wait() == 4096
+
+
 def test_paths_of_every_kind(handle, folder):
     import pathlib
 
@@ -471,6 +502,7 @@ def test_wrong_options():
         (lambda p: dsaio.File(p, 1 << 32), ValueError, "flags 4294967296: must be from 0"),
         (lambda p: dsaio.File(p, "r"), TypeError, "flags 'r': must be flags of os.open"),
         (lambda p: dsaio.File(5), TypeError, "file 5: must be a path$"),
+        (lambda p: dsaio.drop(5), TypeError, "file 5: must be a path$"),
         (lambda p: dsaio.File(p).truncate("0"), TypeError, "size '0': must be an integer"),
     ],
 )

@@ -222,6 +222,61 @@ def test_numpy_and_torch_tensors_of_alloc_keep_it(handle):
     assert handle.is_pinned(tensor)
 
 
+@pytest.mark.parametrize("shape, wanted", [(7, (7,)), ((2, 3), (2, 3)), ([4, 5, 6], (4, 5, 6)), ((), ())])
+def test_empty_tensors_are_pinned(kind, shape, wanted):
+    for dtype in kind.dtypes:
+        tensor = kind.empty_pinned(shape, dtype)
+        assert tensor.dtype == kind.empty(dtype).dtype and tuple(tensor.shape) == wanted
+        assert kind.address(tensor) % 4096 == 0 and dsaio.is_pinned(tensor)
+        tensor[...] = 1
+    assert kind.empty_pinned(shape, None).dtype == kind.default_dtype()
+
+
+def test_empty_tensors_without_elements(kind):
+    for shape in (0, (0,), (3, 0, 2)):
+        assert tuple(kind.empty_pinned(shape).shape) == ((0,) if shape == 0 else shape)
+
+
+def test_the_memory_of_an_empty_tensor_lives_as_long_as_its_views(kind):
+    gc.collect()
+    before = mapped_bytes()
+    tensor = kind.empty_pinned((300, MIB))
+    view = tensor[7][5:10]
+    del tensor
+    gc.collect()
+    view[:] = 7
+    assert mapped_bytes() >= before + BIG and dsaio.is_pinned(view)
+    del view
+    gc.collect()
+    assert mapped_bytes() < before + BIG
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ((-1,), ValueError, "shape -1: must be from 0"),
+        (((2, -1),), ValueError, "shape -1: must be from 0"),
+        ((None,), TypeError, "shape None: must be an integer, or a sequence"),
+        ((1.5,), TypeError, "shape 1.5: must be an integer, or a sequence"),
+        (((2, 1.5),), TypeError, "shape 1.5: must be an integer"),
+        (((1 << 40, 1 << 40),), ValueError, "must be from 1 to 2\\^63"),
+        ((1 << 50,), OSError, "this client may have"),
+    ],
+)
+def test_wrong_shapes_of_empty(kind, arguments, error, message):
+    with pytest.raises(error, match=message):
+        kind.empty_pinned(*arguments)
+
+
+def test_wrong_dtypes_of_empty(kind):
+    for wrong in ("float33", object()):
+        with pytest.raises(TypeError):
+            kind.empty_pinned(3, wrong)
+    numpy_empty = pytest.importorskip("dsaio.numpy").empty
+    with pytest.raises(TypeError, match="Python objects"):
+        numpy_empty(3, object)
+
+
 def test_an_exhausted_pool_is_enomem(handle, kind):
     with pytest.raises(OSError) as e:
         handle.new_cpu_locked_tensor(1 << 50, kind.empty())

@@ -42,7 +42,9 @@ STRUCTS = {
     "Profile": "dsaio_profile",
     "HandleOptions": "dsaio_handle_options",
     "AllocOptions": "dsaio_alloc_options",
+    "Memory": "dsaio_memory",
     "Io": "dsaio_io",
+    "Completion": "dsaio_completion",
 }
 
 
@@ -57,7 +59,7 @@ def test_structs_and_constants_are_those_of_dsaio_h(python, folder):
             place = getattr(python_struct, field)
             lines.append(f'P("{name}.{field}", offsetof(struct {struct}, {field}), {place.offset});')
             lines.append(f'P("{name}.{field} size", sizeof(((struct {struct} *)0)->{field}), {place.size});')
-    for name in "READ WRITE FSYNC FDATASYNC CONNECTED INHERIT YES NO ALLOC_NO_ZERO".split():
+    for name in "READ WRITE FSYNC DATASYNC CONNECTED INHERIT YES NO ALLOC_NO_ZERO MEMORY_FD MEMORY_CUDA".split():
         lines.append(f'P("{name}", DSAIO_{name}, {getattr(library, name.replace("ALLOC_", ""))});')
     for name, value in library.CLASSES.items():
         lines.append(f'P("class {name}", DSAIO_CLASS_{name.upper()}, {value});')
@@ -99,8 +101,9 @@ def test_every_public_function_has_annotations_and_a_docstring(python):
         import inspect
         for name in dsaio.__all__:
             value = getattr(dsaio, name)
+            members = vars(value) if inspect.isclass(value) else {}
             functions = [value] if inspect.isfunction(value) else \\
-                [f for n, f in vars(value).items() if inspect.isfunction(f) and not n.startswith("_")]
+                [f for n, f in members.items() if inspect.isfunction(f) and not n.startswith("_")]
             for f in functions:
                 assert f.__doc__, (name, f)
                 missing = set(inspect.signature(f).parameters) - set(f.__annotations__) - {"self"}

@@ -7,9 +7,12 @@ has a type of its own here, so that one that the package leaves open (Any) is fo
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence
+from concurrent.futures import Future
+from multiprocessing.shared_memory import SharedMemory
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Set
 
 import dsaio
 import dsaio.safetensors.numpy
@@ -55,24 +58,41 @@ def handles(folder: str) -> None:
     with dsaio.Handle(profile, io_class="demand", weight=2) as handle, dsaio.File(path, os.O_RDWR | os.O_CREAT) as file:
         assert_type(handle, dsaio.Handle)
         assert_type(file, dsaio.File)
+        assert_type(dsaio.drop(b"/another"), None)
         op = handle.submit_write(b"x" * 4096, file, 4096, timeout=5)
         assert_type(op, dsaio.Op)
         assert_type(op.wait(timeout=30), int)
         assert_type(op.done(), bool)
         assert_type(op.bytes_done, int)
-        assert_type(op.way, Optional[str])
+        assert_type(op.path, Optional[str])
         assert_type(op.why_copied, str)
+        assert_type(op.future(), "Future[int]")
         assert_type(handle.submit_fsync(file).wait(), int)
         buffers = [bytearray(1024) for _ in range(4)]
         ops = handle.submit_reads((buffer, path, 4096 + i * 1024) for i, buffer in enumerate(buffers))
         assert_type(ops, List[dsaio.Op])
         asyncio.run(awaited(ops))
+        done, not_done = dsaio.wait(ops, 30.0, dsaio.FIRST_EXCEPTION)
+        assert_type(done, Set[dsaio.Op])
+        assert_type(not_done, Set[dsaio.Op])
         stats = handle.stats()
         assert_type(stats, dsaio.Stats)
         assert_type(stats.bytes_read, int)
         assert_type(stats.wait_seconds, float)
         assert_type(file.size(), int)
         assert_type(file.alignment, int)
+
+
+def files_and_memory(folder: str) -> None:
+    path = os.path.join(folder, "file")
+    with dsaio.open(path, "wb") as file:
+        assert_type(file, io.RawIOBase)
+        file.write(b"x")
+    shared = SharedMemory(create=True, size=4096)
+    with dsaio.register(shared) as registration:
+        assert_type(registration, dsaio.Registration)
+    shared.close()
+    shared.unlink()
 
 
 def files_of_safetensors(folder: str) -> None:
@@ -95,6 +115,8 @@ def files_of_safetensors(folder: str) -> None:
 
 
 async def awaited(ops: Sequence[dsaio.Op]) -> None:
+    async with dsaio.Handle() as handle:
+        assert_type(handle, dsaio.Handle)
     for op in ops:
         assert_type(await op, int)
 
@@ -102,6 +124,7 @@ async def awaited(ops: Sequence[dsaio.Op]) -> None:
 def main(folder: str) -> None:
     deepnvme(folder)
     handles(folder)
+    files_and_memory(folder)
     files_of_safetensors(folder)
     assert_type(dsaio.__version__, str)
 

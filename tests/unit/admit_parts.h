@@ -6,6 +6,7 @@
 
 #include "daemon/lane/admit.h"
 #include "proto/util/cleanup.h"
+#include "tests/unit/admit_charges.h"
 #include "tests/unit/suite.h"
 
 #define KIB(n) ((uint64_t)(n) << 10)
@@ -22,30 +23,21 @@ static struct side {
 	struct admit_head head;
 } sides[3];
 
-static inline struct admit_head look(struct admit_channel *channel, void *arg)
-{
-	ck_assert_ptr_null(arg);
-	return container_of(channel, struct side, channel)->head;
-}
-
 /* Admission with channels of depth 16 blocks of 1 MiB, each of a client of its own. */
 static inline void setup(void)
 {
-	admit_init(&admit, 0, N_PAGES, look, NULL);
+	admit_init(&admit, 0, N_PAGES);
 	for (int i = 0; i < N_ROWS(sides); i++) {
 		struct side *side = &sides[i];
 
 		sched_client_init(&side->client);
-		ck_assert_int_eq(admit_channel_init(&side->channel,
-						    &(struct admit_channel_config){
-							    .client = &side->client,
-							    .io_class = SCHED_NORMAL,
-							    .weight = 1,
-							    .depth = 16,
-							    .n_lanes = 2,
-							    .overlap = true,
-						    }),
-				 0);
+		admit_channel_init(&side->channel, &(struct admit_channel_config){
+							   .client = &side->client,
+							   .io_class = SCHED_NORMAL,
+							   .weight = 1,
+							   .depth = 16,
+							   .overlap = true,
+						   });
 		admit_add_channel(&side->channel);
 		side->head = (struct admit_head){ .bytes = MIB(1), .has_room = true };
 	}
@@ -56,7 +48,6 @@ static inline void teardown(void)
 	for (int i = 0; i < N_ROWS(sides); i++) {
 		admit_set_ready(&admit, &sides[i].channel, false);
 		admit_remove_channel(&admit, &sides[i].channel);
-		admit_channel_deinit(&sides[i].channel);
 	}
 	ck_assert_uint_eq(admit.n_free_pages, N_PAGES);
 	ck_assert_uint_eq(admit.n_busy, 0);
@@ -77,32 +68,52 @@ static inline void close_op(int i)
 	admit_close_op(&admit, &sides[i].channel);
 }
 
-static inline void start(int i, uint32_t lane, uint64_t bytes, uint64_t now)
+static inline void start(int i, uint64_t bytes, uint64_t now)
 {
 	bool is_guarded;
 
-	admit_start(&admit, &sides[i].channel, lane, (uint32_t)bytes, now);
-	admit_engine_start(&admit, &sides[i].channel, false, (uint32_t)bytes, now, &is_guarded);
+	depth_start(&admit, &sides[i].channel, (uint32_t)bytes, now);
+	is_guarded = engine_start(&admit, &sides[i].channel, false, (uint32_t)bytes, now);
 	ck_assert(!is_guarded);
 }
 
-static inline void end(int i, uint32_t lane, uint64_t bytes, uint64_t now)
+static inline void end(int i, uint64_t bytes, uint64_t now)
 {
-	admit_engine_end(&admit, &sides[i].channel, WINDOW_READ, (uint32_t)bytes, false, now);
-	admit_end(&admit, &sides[i].channel, lane, now);
+	engine_end(&admit, &sides[i].channel, WINDOW_READ, (uint32_t)bytes, false, now);
+	admit_depth_discharge(&admit, &sides[i].channel, now);
 }
 
 #define HEAD(...) .has_room = true, __VA_ARGS__
 
-static inline enum admit_what next_is(int i, uint64_t now)
+/* As the lane asks: the first candidate whose answer is not "another". */
+static inline enum admit_answer next(uint64_t now, struct admit_channel **ret_channel)
 {
-	struct admit_decision decision;
+	enum admit_answer answer = ADMIT_OTHER;
+
+	while (answer == ADMIT_OTHER) {
+		struct admit_channel *channel = admit_candidate(&admit, now);
+
+		*ret_channel = channel;
+		answer = ADMIT_NOTHING;
+		if (channel)
+			answer = admit_ask(&admit, channel,
+					   &container_of(channel, struct side, channel)->head, now);
+	}
+	if (answer == ADMIT_NOTHING)
+		*ret_channel = NULL;
+	return answer;
+}
+
+static inline enum admit_answer next_is(int i, uint64_t now)
+{
+	struct admit_channel *channel;
+	enum admit_answer answer;
 
 	admit_begin_turn(&admit, now);
-	decision = admit_next(&admit, now);
-	if (decision.what != ADMIT_NOTHING)
-		ck_assert_ptr_eq(decision.channel, &sides[i].channel);
-	return decision.what;
+	answer = next(now, &channel);
+	if (answer != ADMIT_NOTHING)
+		ck_assert_ptr_eq(channel, &sides[i].channel);
+	return answer;
 }
 
 #endif

@@ -142,19 +142,19 @@ static inline char *gpu_reserve(void)
 static struct dsaio_conn conn;
 static struct gpu_memory regions;
 
-static inline void client_begin_with(uint64_t features, Wire__GpuPath way, bool is_direct_only)
+static inline void client_begin_with(uint64_t features, Wire__GpuPath path, bool is_direct_only)
 {
 	conn.facts.features = features;
-	conn.facts.gpu_path = way;
+	conn.facts.gpu_path = path;
 	gpu_memory_deinit(&regions);
 	gpu_memory_init(&regions, &conn, is_direct_only);
 	regions.pause_nsec = NEVER_NSEC;
 	regions.n_max = N_MAX;
 }
 
-static inline void client_begin(uint64_t features, Wire__GpuPath way)
+static inline void client_begin(uint64_t features, Wire__GpuPath path)
 {
-	client_begin_with(features, way, false);
+	client_begin_with(features, path, false);
 }
 
 static inline void setup(void)

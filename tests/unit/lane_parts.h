@@ -226,7 +226,17 @@ static inline bool watched_is_ready(const struct engine *engine)
 
 static struct engine_ops watched;
 
-/* Like store_start_lanes(), with another engine. */
+static inline int watched_open(uint32_t depth, uint32_t room, struct engine **ret_engine,
+			       struct error *error)
+{
+	int r = libaio_ops()->open(depth, room, ret_engine, error);
+
+	if (r == 0)
+		(*ret_engine)->ops = &watched;
+	return r;
+}
+
+/* Like store_start_lane(), with another engine. */
 static inline void start_watched_lane(void)
 {
 	struct lane_config config = {
@@ -235,13 +245,13 @@ static inline void start_watched_lane(void)
 	struct error error;
 
 	watched = *libaio_ops();
+	watched.open = watched_open;
 	watched.submit = watched_submit;
 	watched.reap = watched_reap;
 	watched.is_ready = watched_is_ready;
 	memset(&seen, 0, sizeof(seen));
 	memset(&wanted, 0, sizeof(wanted));
-	ck_assert_int_eq(lane_start(&config, &t.store->lanes[0], &error), 0);
-	t.store->n_lanes = 1;
+	ck_assert_int_eq(lane_start(&config, &t.store->lane, &error), 0);
 }
 
 static inline void setup_engine(struct profile profile, uint32_t spin_usec, bool has_rings,
@@ -272,7 +282,7 @@ static inline void setup_engine(struct profile profile, uint32_t spin_usec, bool
 		      error.text);
 	if (is_watched)
 		start_watched_lane();
-	ck_assert_msg(store_start_lanes(t.store, &profile, INT64_MAX, &error) == 0, "%s",
+	ck_assert_msg(store_start_lane(t.store, &profile, INT64_MAX, &error) == 0, "%s",
 		      error.text);
 	sched_client_init(&t.client);
 	t.inodes.root = NULL;
@@ -307,13 +317,13 @@ static inline void setup_engine(struct profile profile, uint32_t spin_usec, bool
 	ck_assert_msg(channel_new(&config, &t.channel, &error) == 0, "%s", error.text);
 	if (has_rings)
 		ck_assert_int_eq(ring_client_init(&t.ring, t.channel->ring.shared,
-						  t.channel->home
+						  t.channel->lane
 							  ? mmap(NULL, 4096, PROT_READ, MAP_SHARED,
-								 lane_board_fd(t.channel->home), 0)
+								 lane_board_fd(t.channel->lane), 0)
 							  : NULL,
 						  t.channel->entries),
 				 0);
-	lane_add_channel(t.channel->home, t.channel);
+	lane_add_channel(t.channel->lane, t.channel);
 }
 
 static inline void setup(struct profile profile, uint32_t spin_usec, bool has_rings)
@@ -324,7 +334,7 @@ static inline void setup(struct profile profile, uint32_t spin_usec, bool has_ri
 static inline void teardown(bool drain)
 {
 	if (!t.was_removed)
-		lane_remove_channel(t.channel->home, t.channel, drain);
+		lane_remove_channel(t.channel->lane, t.channel, drain);
 	while (!t.was_removed)
 		run_main_inbox();
 	ck_assert_uint_eq(t.channel->n_open, 0);

@@ -37,12 +37,12 @@ static inline void second_open(struct profile profile)
 	memset(&second, 0, sizeof(second));
 	sched_client_init(&second.client);
 	ck_assert_msg(channel_new(&config, &second.channel, &error) == 0, "%s", error.text);
-	lane_add_channel(second.channel->home, second.channel);
+	lane_add_channel(second.channel->lane, second.channel);
 }
 
 static inline void second_close(void)
 {
-	lane_remove_channel(second.channel->home, second.channel, true);
+	lane_remove_channel(second.channel->lane, second.channel, true);
 	while (!second.was_removed)
 		run_main_inbox();
 	channel_free(second.channel);

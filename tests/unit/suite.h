@@ -17,6 +17,8 @@
 /* With a sanitizer's shadow memory no small limit on address space can be set. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HAS_SHADOW_MEMORY 1
+#elif defined(__has_feature)
+#define HAS_SHADOW_MEMORY (__has_feature(thread_sanitizer) || __has_feature(address_sanitizer))
 #else
 #define HAS_SHADOW_MEMORY 0
 #endif

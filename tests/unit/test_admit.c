@@ -8,7 +8,7 @@ static const struct decision_row {
 	int n_clients;
 	uint64_t in_flight; /* of the first client, in blocks of 1 MiB and the rest */
 	struct admit_head heads[2];
-	enum admit_what what;
+	enum admit_answer what;
 	int side; /* -1: none */
 } decision_rows[] = {
 	/* One client. */
@@ -146,62 +146,61 @@ static const struct decision_row {
 TEST_TABLE(the_decision_is, decision_rows)
 {
 	const struct decision_row *row = &decision_rows[_i];
-	struct admit_decision decision;
+	struct admit_channel *channel;
+	enum admit_answer answer;
 	uint64_t left;
 
 	setup();
+	sides[0].channel.depth = 1024;
 	for (left = row->in_flight; left > MIB(1); left -= MIB(1))
-		start(0, 1, MIB(1), 0);
+		start(0, MIB(1), 0);
 	if (left)
-		start(0, 1, left, 0);
+		start(0, left, 0);
 	/* Bytes in flight must not cost the client its turn. */
-	sides[0].channel.queue.deficit_bytes = sides[0].client.turns[SCHED_NORMAL].deficit_bytes =
+	sides[0].channel.queue.deficit_bytes = sides[0].client.flows[SCHED_NORMAL].deficit_bytes =
 		0;
 	for (int i = 0; i < row->n_clients; i++) {
 		sides[i].head = row->heads[i];
 		open_op(i, SEC);
 	}
 	admit_begin_turn(&admit, SEC);
-	decision = admit_next(&admit, SEC);
-	ck_assert_msg(decision.what == row->what, "%s: %d", row->name, decision.what);
+	answer = next(SEC, &channel);
+	ck_assert_msg(answer == row->what, "%s: %d", row->name, answer);
 	if (row->side < 0)
-		ck_assert_msg(!decision.channel, "%s", row->name);
+		ck_assert_msg(!channel, "%s", row->name);
 	else
-		ck_assert_msg(decision.channel == &sides[row->side].channel, "%s", row->name);
-	ck_assert_uint_eq(decision.until_nsec, 0);
+		ck_assert_msg(channel == &sides[row->side].channel, "%s", row->name);
+	ck_assert_uint_eq(admit.until_nsec, 0);
 
 	for (left = row->in_flight; left > MIB(1); left -= MIB(1))
-		end(0, 1, MIB(1), SEC);
+		end(0, MIB(1), SEC);
 	if (left)
-		end(0, 1, left, SEC);
+		end(0, left, SEC);
 	for (int i = 0; i < row->n_clients; i++)
 		close_op(i);
 	teardown();
 }
 
-TEST(a_channel_has_its_depth_in_each_lane)
+TEST(a_channel_has_its_depth)
 {
 	setup();
 	open_op(0, 0);
 	for (int i = 0; i < 16; i++) {
 		ck_assert_int_eq(next_is(0, 0), ADMIT_START);
-		start(0, 0, 4096, 0);
+		start(0, 4096, 0);
 	}
 	ck_assert_int_eq(next_is(0, 0), ADMIT_FULL);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING); /* it left the scheduler */
-	sides[0].head.lane = 1;
 	admit_set_ready(&admit, &sides[0].channel, true);
-	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
-	sides[0].head.lane = 0;
 	sides[0].head.is_counted = true; /* it is one of those in flight */
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
 	sides[0].head.is_counted = false;
 	ck_assert_int_eq(next_is(0, 0), ADMIT_FULL);
-	end(0, 0, 4096, 0);
+	end(0, 4096, 0);
 	admit_set_ready(&admit, &sides[0].channel, true);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
 	for (int i = 0; i < 15; i++)
-		end(0, 0, 4096, 0);
+		end(0, 4096, 0);
 	close_op(0);
 	teardown();
 }
@@ -213,11 +212,11 @@ TEST(without_overlap_all_of_a_full_queue_is_awaited)
 	open_op(0, 0);
 	for (int i = 0; i < 16; i++) {
 		ck_assert_int_eq(next_is(0, 0), ADMIT_START);
-		start(0, 0, 4096, 0);
+		start(0, 4096, 0);
 	}
 	for (int i = 0; i < 16; i++) {
 		ck_assert_int_eq(next_is(0, 0), ADMIT_FULL);
-		end(0, 0, 4096, 0);
+		end(0, 4096, 0);
 		admit_set_ready(&admit, &sides[0].channel, true);
 	}
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
@@ -253,16 +252,16 @@ TEST(half_of_the_pages_are_for_one_client_and_waiters_keep_their_order)
 	ck_assert_ptr_eq(admit.page_waiters.list.first, &sides[1].channel.page_wait.node);
 	ck_assert_ptr_eq(admit.page_waiters.list.last, &sides[0].channel.page_wait.node);
 
-	admit_give_page(&admit, &sides[0].channel);
+	admit_release_page(&admit, &sides[0].channel);
 	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
 	admit_take_page(&admit, &sides[1].channel);
-	admit_start(&admit, &sides[1].channel, 0, 4096, 0);
+	depth_start(&admit, &sides[1].channel, 4096, 0);
 	ck_assert(!sides[1].channel.page_wait.is_waiting);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
-	admit_end(&admit, &sides[1].channel, 0, 0);
+	admit_depth_discharge(&admit, &sides[1].channel, 0);
 	for (int i = 0; i < 3; i++) {
-		admit_give_page(&admit, &sides[0].channel);
-		admit_give_page(&admit, &sides[1].channel);
+		admit_release_page(&admit, &sides[0].channel);
+		admit_release_page(&admit, &sides[1].channel);
 	}
 	close_op(0);
 	close_op(1);
@@ -282,16 +281,16 @@ TEST(a_channel_that_waits_for_a_page_is_not_looked_at_again_before_one_is_back)
 		ck_assert_int_eq(next_is(0, 2 * MSEC), ADMIT_NOTHING);
 		admit_begin_turn(&admit, 2 * MSEC);
 		ck_assert(sides[0].channel.page_wait.is_waiting && !queue->is_active);
-		admit_give_page(&admit, &sides[2].channel);
+		admit_release_page(&admit, &sides[2].channel);
 		admit_take_page(&admit, &sides[2].channel); /* it is gone before the turn */
 	}
-	admit_give_page(&admit, &sides[2].channel);
+	admit_release_page(&admit, &sides[2].channel);
 	ck_assert_int_eq(next_is(0, 3 * MSEC), ADMIT_START);
 	ck_assert(sides[0].channel.page_wait.is_waiting);
 	admit_start_again(&admit, &sides[0].channel, 4 * MSEC);
 	ck_assert(!sides[0].channel.page_wait.is_waiting);
 	while (admit.n_free_pages < N_PAGES)
-		admit_give_page(&admit, &sides[2].channel);
+		admit_release_page(&admit, &sides[2].channel);
 	close_op(0);
 	teardown();
 }
@@ -329,8 +328,8 @@ TEST(clients_share_while_both_are_active)
 	/* An op waits for long at the device.  Blocks that end count, too. */
 	open_op(0, 3 * SEC);
 	open_op(1, 3 * SEC);
-	start(1, 0, 4096, 3 * SEC);
-	end(1, 0, 4096, 4 * SEC);
+	start(1, 4096, 3 * SEC);
+	end(1, 4096, 4 * SEC);
 	admit_begin_turn(&admit, 4 * SEC);
 	ck_assert(admit.is_shared);
 	close_op(0);
@@ -361,23 +360,23 @@ TEST(a_block_that_is_given_up_counts_for_its_client_only)
 	open_op(0, 0);
 	open_op(1, 0);
 	admit_begin_turn(&admit, 0);
-	admit_start(&admit, &sides[1].channel, 0, 4096, 0);
-	admit_engine_start(&admit, &sides[1].channel, WINDOW_READ + WINDOW_GPU, 4096, 0,
-			   &is_guarded);
+	depth_start(&admit, &sides[1].channel, 4096, 0);
+	is_guarded = engine_start(&admit, &sides[1].channel, WINDOW_READ + WINDOW_GPU, 4096, 0);
 	ck_assert(is_guarded);
-	start(1, 0, MIB(2), 0);
+	start(1, MIB(2), 0);
 	admit_set_ready(&admit, &sides[1].channel, false);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING); /* the window is full */
-	admit_engine_give_up(&admit, &sides[1].channel, WINDOW_READ, MIB(2), false);
-	admit_engine_give_up(&admit, &sides[1].channel, WINDOW_READ + WINDOW_GPU, 4096, is_guarded);
+	admit_window_discharge(&admit, &sides[1].channel, WINDOW_READ, MIB(2), false);
+	admit_window_discharge(&admit, &sides[1].channel, WINDOW_READ + WINDOW_GPU, 4096,
+			       is_guarded);
 	ck_assert_ptr_null(admit.window.smalls.first);
 	ck_assert_uint_eq(admit.bytes_in_flight, 0);
 	ck_assert_uint_eq(admit.n_in_flight, 0);
 	ck_assert_uint_eq(sides[1].client.blocks_in_flight, 2);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
 	for (int i = 0; i < 2; i++) {
-		admit_worker_end(&sides[1].channel, MSEC);
-		admit_end(&admit, &sides[1].channel, 0, MSEC);
+		admit_client_discharge(&sides[1].channel, MSEC);
+		admit_depth_discharge(&admit, &sides[1].channel, MSEC);
 	}
 	ck_assert_uint_eq(sides[1].client.blocks_in_flight, 0);
 	close_op(0);
@@ -392,25 +391,25 @@ TEST(a_small_block_keeps_to_depth_and_pages_beyond_the_limit)
 	open_op(0, 0);
 	open_op(1, 0);
 	for (int i = 0; i < 2; i++)
-		start(0, 0, MIB(1), 0);
-	sides[0].channel.queue.deficit_bytes = sides[0].client.turns[SCHED_NORMAL].deficit_bytes =
+		start(0, MIB(1), 0);
+	sides[0].channel.queue.deficit_bytes = sides[0].client.flows[SCHED_NORMAL].deficit_bytes =
 		1;
 	sides[1].head.bytes = 4096;
 	for (int i = 0; i < 16; i++) /* pieces of worker threads */
-		admit_start(&admit, &sides[1].channel, 0, 0, 0);
+		depth_start(&admit, &sides[1].channel, 0, 0);
 	ck_assert_int_eq(next_is(1, 0), ADMIT_NOTHING);
 	for (int i = 0; i < 16; i++)
-		admit_end(&admit, &sides[1].channel, 0, 0);
+		admit_depth_discharge(&admit, &sides[1].channel, 0);
 	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
 	for (uint32_t n = 0; n < N_PAGES; n++)
 		admit_take_page(&admit, &sides[2].channel);
 	sides[1].head.needs_page = true;
 	ck_assert_int_eq(next_is(1, 0), ADMIT_NOTHING);
 	for (uint32_t n = 0; n < N_PAGES; n++)
-		admit_give_page(&admit, &sides[2].channel);
+		admit_release_page(&admit, &sides[2].channel);
 	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
 	for (int i = 0; i < 2; i++)
-		end(0, 0, MIB(1), 0);
+		end(0, MIB(1), 0);
 	close_op(0);
 	close_op(1);
 	teardown();

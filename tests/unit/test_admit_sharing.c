@@ -4,6 +4,7 @@
 #include "daemon/lane/admit.h"
 
 #include "proto/util/cleanup.h"
+#include "tests/unit/admit_charges.h"
 #include "tests/unit/suite.h"
 
 #include <string.h>
@@ -76,16 +77,14 @@ static struct sim {
 /* Check writes each ck_assert() to a file, which took most of the simulation's time. */
 #define must(cond) ((cond) ? (void)0 : ck_abort_msg("%s", #cond))
 
-static struct admit_head sim_look(struct admit_channel *channel, void *arg)
+static struct admit_head sim_head(const struct party *party)
 {
-	struct party *party = container_of(channel, struct party, channel);
 	uint64_t bytes = party->first->left;
 
-	must(arg == &sim);
 	if (bytes > party->config->block_bytes)
 		bytes = party->config->block_bytes;
-	if (bytes > admit_block_bytes(&admit, channel))
-		bytes = admit_block_bytes(&admit, channel);
+	if (bytes > admit_block_bytes(&admit, &party->channel))
+		bytes = admit_block_bytes(&admit, &party->channel);
 	return (struct admit_head){ .bytes = (uint32_t)bytes, .has_room = true };
 }
 
@@ -94,22 +93,19 @@ static void sim_setup(const struct device *device, const struct party_config *co
 	memset(&sim, 0, sizeof(sim));
 	sim.device = *device;
 	sim.n_parties = n;
-	admit_init(&admit, 0, 1, sim_look, &sim);
+	admit_init(&admit, 0, 1);
 	for (int i = 0; i < n; i++) {
 		struct party *party = &sim.parties[i];
 
 		party->config = &configs[i];
 		sched_client_init(&party->client);
-		ck_assert_int_eq(admit_channel_init(&party->channel,
-						    &(struct admit_channel_config){
+		admit_channel_init(&party->channel, &(struct admit_channel_config){
 							    .client = &party->client,
 							    .io_class = configs[i].io_class,
 							    .weight = configs[i].weight,
 							    .depth = 128,
-							    .n_lanes = 1,
 							    .overlap = true,
-						    }),
-				 0);
+						    });
 		admit_add_channel(&party->channel);
 		for (uint32_t o = 0; o < configs[i].n_ops; o++) {
 			struct sim_op *op = &party->ops[o];
@@ -122,12 +118,6 @@ static void sim_setup(const struct device *device, const struct party_config *co
 			party->sent_last = op;
 		}
 	}
-}
-
-static void sim_teardown(void)
-{
-	for (int i = 0; i < sim.n_parties; i++)
-		admit_channel_deinit(&sim.parties[i].channel);
 }
 
 static void sim_take(struct party *party)
@@ -156,11 +146,11 @@ static void sim_start(struct party *party)
 
 	must(sim.queued_end - sim.queued_first <= FLIGHTS_MAX);
 	*flight = (struct flight){ .op = op,
-				   .bytes = sim_look(&party->channel, &sim).bytes,
+				   .bytes = sim_head(party).bytes,
 				   .started_nsec = sim.now };
-	admit_engine_start(&admit, &party->channel, false, (uint32_t)flight->bytes, sim.now,
-			   &flight->is_guarded);
-	admit_start(&admit, &party->channel, 0, (uint32_t)flight->bytes, sim.now);
+	flight->is_guarded = engine_start(&admit, &party->channel, false, (uint32_t)flight->bytes,
+					  sim.now);
+	depth_start(&admit, &party->channel, (uint32_t)flight->bytes, sim.now);
 	op->n_in_flight++;
 	op->left -= flight->bytes;
 	if (op->left)
@@ -179,9 +169,9 @@ static void sim_end(const struct flight *flight)
 
 	admit_note_done(&admit, false, (uint32_t)flight->bytes, sim.now - flight->started_nsec,
 			sim.now);
-	admit_engine_end(&admit, &party->channel, WINDOW_READ, (uint32_t)flight->bytes,
-			 flight->is_guarded, sim.now);
-	admit_end(&admit, &party->channel, 0, sim.now);
+	engine_end(&admit, &party->channel, WINDOW_READ, (uint32_t)flight->bytes,
+		   flight->is_guarded, sim.now);
+	admit_depth_discharge(&admit, &party->channel, sim.now);
 	admit_set_ready(&admit, &party->channel, party->first);
 	if (sim.is_measured)
 		party->done_bytes += flight->bytes;
@@ -257,13 +247,20 @@ static void sim_step(void)
 		sim_end(&sim.served[sim.served_first++ % FLIGHTS_MAX]);
 	admit_begin_turn(&admit, sim.now);
 	for (;;) {
-		struct admit_decision decision = admit_next(&admit, sim.now);
+		struct admit_channel *channel = admit_candidate(&admit, sim.now);
+		enum admit_answer answer = ADMIT_NOTHING;
 
-		sim.until_nsec = decision.until_nsec;
-		if (decision.what == ADMIT_NOTHING)
+		if (channel) {
+			const struct admit_head head = sim_head(
+				container_of(channel, struct party, channel));
+
+			answer = admit_ask(&admit, channel, &head, sim.now);
+		}
+		sim.until_nsec = admit.until_nsec;
+		if (answer == ADMIT_NOTHING)
 			break;
-		if (decision.what == ADMIT_START)
-			sim_start(container_of(decision.channel, struct party, channel));
+		if (answer == ADMIT_START)
+			sim_start(container_of(channel, struct party, channel));
 	}
 	sim_serve();
 }
@@ -356,7 +353,6 @@ TEST_TABLE(clients_share_by_weight_however_many_ops_they_keep_open, share_rows)
 	ck_assert_msg(share(0) > row->want * 0.95 && share(0) < row->want * 1.05,
 		      "%s: %f (%f busy, %f queued)", row->name, share(0), busy(), queued_bytes());
 	ck_assert_msg(busy() > 0.95, "%s: %f busy", row->name, busy());
-	sim_teardown();
 }
 
 TEST(sixteen_clients_share_alike)
@@ -371,7 +367,6 @@ TEST(sixteen_clients_share_alike)
 	for (int i = 0; i < 16; i++)
 		ck_assert_msg(share(i) > 0.9 / 16 && share(i) < 1.1 / 16, "%d: %f", i, share(i));
 	ck_assert_msg(busy() > 0.95, "%f busy", busy());
-	sim_teardown();
 }
 
 static const struct {
@@ -421,7 +416,6 @@ TEST_TABLE(a_client_that_is_alone_has_what_the_device_moves_in_10_msec, alone_ro
 			      sim.most_in_flight <= alone_rows[_i].at_most,
 		      "%s: %ju", alone_rows[_i].name, (uintmax_t)sim.most_in_flight);
 	ck_assert_msg(busy() > 0.95, "%s: %f busy", alone_rows[_i].name, busy());
-	sim_teardown();
 }
 
 static const struct {
@@ -447,7 +441,6 @@ TEST_TABLE(clients_that_share_have_2_to_4_mib_queued_at_the_device, queued_rows)
 	ck_assert_msg(queued_bytes() >= (double)MIB(3) / 2 && queued_bytes() <= (double)MIB(5),
 		      "%s: %f", queued_rows[_i].name, queued_bytes());
 	ck_assert_msg(busy() > 0.97, "%s: %f busy", queued_rows[_i].name, busy());
-	sim_teardown();
 }
 
 static const struct {
@@ -479,7 +472,6 @@ TEST_TABLE(a_4_kib_reader_does_not_wait_behind_400_mib_reads, reader_rows)
 	/* Nor does the guard take anything from the controller's value. */
 	ck_assert_msg(admit.window.bytes >= WINDOW_START_BYTES, "%s: %ju", reader_rows[_i].name,
 		      (uintmax_t)admit.window.bytes);
-	sim_teardown();
 }
 
 static const struct {
@@ -509,7 +501,6 @@ TEST_TABLE(a_reader_with_one_op_open_keeps_its_speed_beside_background, guest_ro
 	sim_run(SEC, 2 * SEC);
 	alone = sim.parties[0].done_bytes;
 	p99 = p99_nsec();
-	sim_teardown();
 
 	sim_setup(&ssd, configs, n_readers + guest_rows[_i].n_guests);
 	sim_run(SEC, 2 * SEC);
@@ -522,7 +513,6 @@ TEST_TABLE(a_reader_with_one_op_open_keeps_its_speed_beside_background, guest_ro
 	for (int i = 0; i < guest_rows[_i].n_guests; i++)
 		ck_assert_uint_ge(sim.parties[n_readers + i].done_bytes,
 				  MIB(12) / (uint64_t)guest_rows[_i].n_guests / 2);
-	sim_teardown();
 }
 
 /* It had what clients that share get for 100 ms, and then for as long as the window took to grow. */
@@ -542,7 +532,6 @@ TEST(background_has_the_whole_device_50_msec_after_the_last_op_of_others)
 	reader->sent_first->sent_nsec = 10 * SEC;
 	sim_run(silent + 50 * MSEC, 50 * MSEC);
 	ck_assert_msg(busy() > 0.95, "%f busy", busy());
-	sim_teardown();
 }
 
 TEST_MAIN

@@ -67,43 +67,41 @@ TEST_TABLE(blocks_are_cut_where_that_spares_a_wait, cut_rows)
 
 TEST(larger_blocks_wait_while_a_small_one_is_late)
 {
-	struct admit_decision decision;
+	struct admit_channel *channel;
 	bool is_guarded;
 
 	setup();
 	open_op(0, 0);
 	open_op(1, 0);
 	admit_begin_turn(&admit, 0);
-	admit_engine_start(&admit, &sides[1].channel, false, 4096, 0, &is_guarded);
+	is_guarded = engine_start(&admit, &sides[1].channel, false, 4096, 0);
 	ck_assert(is_guarded);
-	start(1, 0, 4096, 0); /* one of each client's is guarded */
-	end(1, 0, 4096, 0);
+	start(1, 4096, 0); /* one of each client's is guarded */
+	end(1, 4096, 0);
 	ck_assert_uint_eq(admit.n_in_flight, 1);
 	admit_set_ready(&admit, &sides[1].channel, false);
 	ck_assert_int_eq(next_is(0, 2 * MSEC), ADMIT_START);
 
 	admit_begin_turn(&admit, 2 * MSEC + 1);
-	decision = admit_next(&admit, 2 * MSEC + 1);
-	ck_assert_int_eq(decision.what, ADMIT_NOTHING);
-	ck_assert_uint_eq(decision.until_nsec, 22 * MSEC + 1);
+	ck_assert_int_eq(next(2 * MSEC + 1, &channel), ADMIT_NOTHING);
+	ck_assert_uint_eq(admit.until_nsec, 22 * MSEC + 1);
 	ck_assert(!admit.window.was_full); /* the controller's value stays */
-	start(0, 0, KIB(128), 0);
+	start(0, KIB(128), 0);
 	sides[0].head.bytes = 4096; /* small ones start, as long as they fit */
 	ck_assert_int_eq(next_is(0, 2 * MSEC + 1), ADMIT_START);
-	start(0, 0, KIB(512), 0);
+	start(0, KIB(512), 0);
 	admit_begin_turn(&admit, 2 * MSEC + 1);
-	decision = admit_next(&admit, 2 * MSEC + 1);
-	ck_assert_int_eq(decision.what, ADMIT_NOTHING);
-	ck_assert_uint_eq(decision.until_nsec, 0);
+	ck_assert_int_eq(next(2 * MSEC + 1, &channel), ADMIT_NOTHING);
+	ck_assert_uint_eq(admit.until_nsec, 0);
 	ck_assert(admit.window.was_full);
-	end(0, 0, KIB(512), 0);
-	end(0, 0, KIB(128), 0);
+	end(0, KIB(512), 0);
+	end(0, KIB(128), 0);
 	sides[0].head.bytes = MIB(1);
 	ck_assert_int_eq(next_is(0, 22 * MSEC), ADMIT_NOTHING);
 	ck_assert_int_eq(next_is(0, 22 * MSEC + 1), ADMIT_START); /* it rests as long */
 	ck_assert_int_eq(next_is(0, 42 * MSEC), ADMIT_START);
 	ck_assert_int_eq(next_is(0, 42 * MSEC + 1), ADMIT_NOTHING);
-	admit_engine_end(&admit, &sides[1].channel, WINDOW_READ, 4096, is_guarded, 42 * MSEC + 1);
+	engine_end(&admit, &sides[1].channel, WINDOW_READ, 4096, is_guarded, 42 * MSEC + 1);
 	ck_assert_int_eq(next_is(0, 42 * MSEC + 1), ADMIT_START);
 	close_op(0);
 	close_op(1);
@@ -113,11 +111,8 @@ TEST(larger_blocks_wait_while_a_small_one_is_late)
 /* The window is of 2 MiB.  The first client's blocks are of GPU memory, and its turns come first. */
 static void gpu_start(uint64_t now)
 {
-	bool is_guarded;
-
-	admit_start(&admit, &sides[0].channel, 0, KIB(512), now);
-	admit_engine_start(&admit, &sides[0].channel, WINDOW_READ + WINDOW_GPU, KIB(512), now,
-			   &is_guarded);
+	depth_start(&admit, &sides[0].channel, KIB(512), now);
+	(void)engine_start(&admit, &sides[0].channel, WINDOW_READ + WINDOW_GPU, KIB(512), now);
 }
 
 static void setup_gpu(int n_blocks, uint64_t now)
@@ -127,8 +122,8 @@ static void setup_gpu(int n_blocks, uint64_t now)
 	sides[0].head.bytes = sides[1].head.bytes = KIB(512);
 	open_op(0, now);
 	open_op(1, now);
-	start(1, 0, MIB(32), now);
-	end(1, 0, MIB(32), now);
+	start(1, MIB(32), now);
+	end(1, MIB(32), now);
 	for (int i = 0; i < n_blocks; i++)
 		gpu_start(now);
 	admit.window.is_closed = false;
@@ -138,9 +133,9 @@ static void setup_gpu(int n_blocks, uint64_t now)
 static void gpu_end(int n_blocks, uint64_t now)
 {
 	for (int i = 0; i < n_blocks; i++) {
-		admit_engine_end(&admit, &sides[0].channel, WINDOW_READ + WINDOW_GPU, KIB(512),
-				 false, now);
-		admit_end(&admit, &sides[0].channel, 0, now);
+		engine_end(&admit, &sides[0].channel, WINDOW_READ + WINDOW_GPU, KIB(512), false,
+			   now);
+		admit_depth_discharge(&admit, &sides[0].channel, now);
 	}
 }
 
@@ -160,20 +155,20 @@ TEST(beside_host_memory_gpu_memory_has_half_of_the_window)
 	setup_gpu(8, now); /* twice the window, from a time when the client was alone */
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(next_is(1, now), ADMIT_START);
-		start(1, 0, KIB(512), now);
+		start(1, KIB(512), now);
 	}
 	ck_assert_int_eq(next_is(1, now), ADMIT_NOTHING); /* its half is full */
 	sides[2].head = (struct admit_head){ HEAD(.bytes = 4096, .is_gpu = true) };
 	open_op(2, now);
 	ck_assert_int_eq(next_is(2, now), ADMIT_START);
 	close_op(2);
-	end(1, 0, KIB(512), now);
+	end(1, KIB(512), now);
 	gpu_end(6, now);
 	ck_assert_int_eq(next_is(1, now), ADMIT_START); /* the other half still is */
-	start(1, 0, KIB(512), now);
+	start(1, KIB(512), now);
 	ck_assert_int_eq(next_is(1, now), ADMIT_NOTHING);
-	end(1, 0, KIB(512), now);
-	end(1, 0, KIB(512), now);
+	end(1, KIB(512), now);
+	end(1, KIB(512), now);
 	admit_set_ready(&admit, &sides[1].channel, false);
 	ck_assert_int_eq(next_is(0, now + 2 * MSEC), ADMIT_NOTHING);
 	gpu_end(1, now + 2 * MSEC);
@@ -205,9 +200,9 @@ TEST(without_host_memory_gpu_memory_has_all_of_the_window)
 
 TEST(the_window_keeps_to_the_administrators_limit)
 {
-	admit_init(&admit, MIB(1), N_PAGES, look, NULL);
+	admit_init(&admit, MIB(1), N_PAGES);
 	ck_assert_uint_eq(admit.window.most_bytes, MIB(1));
-	admit_init(&admit, 0, N_PAGES, look, NULL);
+	admit_init(&admit, 0, N_PAGES);
 	ck_assert_uint_eq(admit.window.most_bytes, UINT64_MAX);
 }
 
@@ -226,9 +221,9 @@ TEST(background_has_small_blocks_and_is_not_guarded_beside_a_higher_class)
 	admit_begin_turn(&admit, SEC);
 	ck_assert_uint_eq(admit_block_bytes(&admit, channel), SCHED_SHARE_BYTES);
 	ck_assert_uint_eq(admit_block_bytes(&admit, &sides[0].channel), UINT32_MAX);
-	admit_engine_start(&admit, channel, WINDOW_READ, 4096, SEC, &is_guarded);
+	is_guarded = engine_start(&admit, channel, WINDOW_READ, 4096, SEC);
 	ck_assert(!is_guarded);
-	admit_engine_end(&admit, channel, WINDOW_READ, 4096, is_guarded, SEC);
+	engine_end(&admit, channel, WINDOW_READ, 4096, is_guarded, SEC);
 	close_op(0);
 	admit_begin_turn(&admit, SEC + SCHED_ACTIVE_NSEC - 1);
 	ck_assert_uint_eq(admit_block_bytes(&admit, channel), SCHED_SHARE_BYTES);
@@ -250,29 +245,29 @@ static void setup_away(uint64_t window_bytes)
 	admit.window.is_closed = false;
 	sides[0].head.bytes = KIB(256);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START);
-	start(0, 0, KIB(256), 0);
+	start(0, KIB(256), 0);
 	ck_assert_int_eq(next_is(1, 0), ADMIT_START);
-	start(1, 0, KIB(512), 0);
+	start(1, KIB(512), 0);
 	admit_set_ready(&admit, &sides[1].channel, false);
 	for (int i = 0; i < 3; i++)
-		start(0, 0, KIB(256), 0);
+		start(0, KIB(256), 0);
 }
 
 static void teardown_away(int n_blocks)
 {
 	while (n_blocks--)
-		end(0, 0, KIB(256), 0);
+		end(0, KIB(256), 0);
 	close_op(0);
 	admit_close_op(&admit, &sides[1].channel);
 	teardown();
 }
 
 /* The first starts a block instead of another, so that the second has its turn. */
-static enum admit_what next_after_another(uint64_t now)
+static enum admit_answer next_after_another(uint64_t now)
 {
-	end(0, 0, KIB(256), now);
+	end(0, KIB(256), now);
 	ck_assert_int_eq(next_is(0, now), ADMIT_START);
-	start(0, 0, KIB(256), now);
+	start(0, KIB(256), now);
 	return next_is(0, now);
 }
 
@@ -280,7 +275,7 @@ TEST(room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away)
 {
 	setup_away(MIB(3));
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING); /* 1.5 MiB: over 3 MiB less 4 * 512 KiB */
-	end(1, 0, KIB(512), MSEC);
+	end(1, KIB(512), MSEC);
 	ck_assert_int_eq(next_after_another(MSEC + SCHED_AWAY_NSEC - 1), ADMIT_NOTHING);
 	ck_assert_int_eq(next_after_another(MSEC + SCHED_AWAY_NSEC), ADMIT_START);
 	teardown_away(4);
@@ -289,10 +284,10 @@ TEST(room_is_reserved_for_a_client_that_is_away_and_lent_when_it_stays_away)
 TEST(a_client_is_away_while_workers_do_its_blocks)
 {
 	setup_away(MIB(3));
-	admit_worker_start(&sides[1].channel);
-	end(1, 0, KIB(512), 0);
+	admit_client_charge(&sides[1].channel);
+	end(1, KIB(512), 0);
 	ck_assert_int_eq(next_after_another(5 * MSEC), ADMIT_NOTHING);
-	admit_worker_end(&sides[1].channel, 5 * MSEC);
+	admit_client_discharge(&sides[1].channel, 5 * MSEC);
 	ck_assert_int_eq(next_after_another(5 * MSEC + SCHED_AWAY_NSEC - 1), ADMIT_NOTHING);
 	ck_assert_int_eq(next_after_another(5 * MSEC + SCHED_AWAY_NSEC), ADMIT_START);
 	teardown_away(4);
@@ -301,13 +296,13 @@ TEST(a_client_is_away_while_workers_do_its_blocks)
 TEST(the_lowest_limit_is_not_reserved)
 {
 	setup_away(MIB(2));
-	end(1, 0, KIB(512), 0);
+	end(1, KIB(512), 0);
 	for (int i = 0; i < 2; i++) {
 		ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
-		end(0, 0, KIB(256), 0);
+		end(0, KIB(256), 0);
 	}
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
-	end(0, 0, KIB(256), 0);
+	end(0, KIB(256), 0);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_START); /* its half is in 512 KiB beside another */
 	teardown_away(1);
 }
@@ -315,7 +310,7 @@ TEST(the_lowest_limit_is_not_reserved)
 TEST(a_client_that_goes_is_owed_nothing)
 {
 	setup_away(MIB(3));
-	end(1, 0, KIB(512), 0);
+	end(1, KIB(512), 0);
 	ck_assert_int_eq(next_is(0, 0), ADMIT_NOTHING);
 	admit_close_op(&admit, &sides[1].channel);
 	admit_remove_channel(&admit, &sides[1].channel);

@@ -1,4 +1,5 @@
 /* bench small: the points and figures; and the engines in this process, on a real file. */
+#include "tests/bench/histogram.h"
 #include "tests/bench/report.h"
 #include "tests/bench/small_rows.h"
 #include "tests/unit/suite.h"
@@ -33,6 +34,25 @@ TEST(each_point_comes_once_and_is_read_and_written)
 	}
 	ck_assert_uint_eq(n_writes, SMALL_POINTS / 2);
 	ck_assert_uint_eq(n_large, 4);
+}
+
+TEST(quantiles_of_a_histogram_are_within_a_hundredth)
+{
+	static struct histogram h, other;
+
+	ck_assert_double_eq(histogram_quantile(&h, 0.5), 0);
+	ck_assert_double_eq(histogram_mean(&h), 0);
+	for (int64_t i = 1; i <= 100000; i++)
+		histogram_add(i % 2 ? &h : &other, i * 1000);
+	histogram_merge(&h, &other);
+	ck_assert_double_eq_tol(histogram_mean(&h), 50000500, 1e-3); /* exact */
+	for (unsigned i = 1; i < 100; i++) {
+		const double exact = i * 1e6, got = histogram_quantile(&h, i / 100.0);
+
+		ck_assert_msg(got >= exact * 0.999 && got <= exact * 1.01, "%u: %f", i, got);
+	}
+	histogram_add(&h, INT64_MAX);
+	ck_assert_double_gt(histogram_quantile(&h, 1), 1e12);
 }
 
 TEST(figures_are_of_an_op)

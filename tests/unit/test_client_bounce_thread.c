@@ -46,7 +46,7 @@ static void thread_setup(void)
 	job->is_for_ring = true;
 	handle.n_jobs = 1;
 	list_push(&bounce.inbox, &job->node);
-	ck_assert(bounce_turn(&bounce)); /* it took the job */
+	ck_assert(bounce_round(&bounce)); /* it took the job */
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
 }
 
@@ -60,20 +60,20 @@ static void thread_teardown(void)
 
 TEST(a_deferred_op_goes_into_its_ring_when_the_earlier_one_has_ended)
 {
-	ck_assert(!bounce_turn(&bounce)); /* nothing to do: it may sleep */
+	ck_assert(!bounce_round(&bounce)); /* nothing to do: it may sleep */
 	ck_assert_int_eq(op_state(deferred), OP_WAITING);
 	end_op(earlier, 100, 100);
-	(void)bounce_turn(&bounce);
+	(void)bounce_round(&bounce);
 	ck_assert_int_eq(op_state(deferred), OP_SUBMITTED);
 	ck_assert_uint_eq(take(), atomic_load(&deferred->ring_id));
-	ck_assert(!bounce_turn(&bounce));
+	ck_assert(!bounce_round(&bounce));
 }
 
 TEST(a_deferred_op_that_is_cancelled_ends_at_once)
 {
 	op_set_cancelled(deferred);
 	bounce.must_look = true;
-	(void)bounce_turn(&bounce);
+	(void)bounce_round(&bounce);
 	ck_assert(op_has_ended(deferred));
 	ck_assert_int_eq(deferred->result, -ECANCELED);
 	ck_assert(!op_has_ended(earlier));
@@ -83,7 +83,7 @@ TEST(a_deferred_op_that_is_cancelled_ends_at_once)
 TEST(a_deferred_op_ends_when_the_daemon_is_gone)
 {
 	atomic_store(&conn.n_gone, 1);
-	(void)bounce_turn(&bounce);
+	(void)bounce_round(&bounce);
 	ck_assert_int_eq(deferred->result, -ECONNRESET);
 	end_op(earlier, -ECONNRESET, 0);
 	atomic_store(&conn.n_gone, 0);

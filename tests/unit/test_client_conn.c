@@ -413,6 +413,9 @@ TEST(the_file_board_has_a_word_for_as_many_files_as_the_daemon_says)
 	ck_assert(conn_file_idle(&conn, file));
 	ck_assert(file_board_take(board, file, FILE_BOARD_GONE));
 	ck_assert(!conn_file_use(&conn, file));
+	file_board_set_used(board,
+			    file + (1u << 16)); /* the daemon has the next file at its index */
+	ck_assert(!conn_file_use(&conn, file));
 	conn.file_board = NULL;
 }
 

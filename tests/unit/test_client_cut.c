@@ -28,14 +28,14 @@ static struct cut_piece *take(size_t len)
 	return piece;
 }
 
-static void give(const struct cut_piece *piece)
+static void release(const struct cut_piece *piece)
 {
-	cut_give(&cut, cut_find(&cut, piece->off), false);
+	cut_release(&cut, cut_find(&cut, piece->off), false);
 }
 
 static void retire(const struct cut_piece *piece)
 {
-	cut_give(&cut, cut_find(&cut, piece->off), true);
+	cut_release(&cut, cut_find(&cut, piece->off), true);
 }
 
 /* The pieces fill the slab without a gap, no two free ones of a kind touch, the sums are right. */
@@ -76,22 +76,22 @@ TEST(a_full_slab_says_so)
 	struct cut_piece *all = take(PAGES * CUT_PAGE), *none = NULL;
 
 	ck_assert_int_eq(cut_take(&cut, 1, &none), -ENOSPC);
-	give(all);
+	release(all);
 	ck_assert_int_eq(cut_take(&cut, PAGES * CUT_PAGE + 1, &none), -ENOSPC);
 	ck_assert_ptr_null(none);
 	check_pieces();
 }
 
-TEST(what_is_given_back_grows_together_with_both_neighbours)
+TEST(what_is_released_grows_together_with_both_neighbours)
 {
 	struct cut_piece *a = take(CUT_PAGE), *b = take(CUT_PAGE), *c = take(CUT_PAGE);
 
 	(void)take(CUT_PAGE);
-	give(a);
-	give(c);
+	release(a);
+	release(c);
 	check_pieces();
 	ck_assert_uint_eq(cut.n, 5);
-	give(b);
+	release(b);
 	check_pieces();
 	ck_assert_uint_eq(cut.n, 3);
 	ck_assert_uint_eq(cut.pieces[0]->len, 3 * CUT_PAGE);
@@ -102,10 +102,10 @@ TEST(only_what_was_used_before_is_dirty)
 	struct cut_piece *a = take(CUT_PAGE), *b;
 
 	ck_assert(!a->is_dirty);
-	give(a); /* grows together with the rest, which was never used */
+	release(a); /* grows together with the rest, which was never used */
 	b = take(2 * CUT_PAGE);
 	ck_assert(b->is_dirty);
-	give(b);
+	release(b);
 	check_pieces();
 }
 
@@ -116,7 +116,7 @@ TEST(retired_pieces_are_taken_only_after_their_revival)
 
 	retire(a);
 	retire(b); /* grows together with a, but not with what is free */
-	give(c);
+	release(c);
 	check_pieces();
 	ck_assert_uint_eq(cut.n, 2);
 	ck_assert_uint_eq(cut.used_bytes, 0);
@@ -140,7 +140,7 @@ TEST(the_piece_of_each_byte_is_found)
 	ck_assert(cut.pieces[cut_find(&cut, PAGES * CUT_PAGE - 1)]->is_free);
 }
 
-TEST(any_order_of_taking_and_giving_keeps_the_pieces_whole)
+TEST(any_order_of_taking_and_releasing_keeps_the_pieces_whole)
 {
 	struct cut_piece *taken[PAGES];
 	size_t n = 0;
@@ -162,7 +162,7 @@ TEST(any_order_of_taking_and_giving_keeps_the_pieces_whole)
 			if (random & 2)
 				retire(taken[which]);
 			else
-				give(taken[which]);
+				release(taken[which]);
 			if (random % 64 == 0)
 				(void)cut_revive(&cut);
 			taken[which] = taken[--n];
@@ -170,7 +170,7 @@ TEST(any_order_of_taking_and_giving_keeps_the_pieces_whole)
 		check_pieces();
 	}
 	while (n)
-		give(taken[--n]);
+		release(taken[--n]);
 	(void)cut_revive(&cut);
 	check_pieces();
 	ck_assert_uint_eq(cut.n, 1);

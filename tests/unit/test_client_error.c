@@ -96,11 +96,11 @@ static const struct {
 TEST_TABLE(a_null_object_is_refused_by_name, nulls)
 {
 	void *memory;
-	struct dsaio_op *op;
-	int r = _i == 0	  ? dsaio_alloc(NULL, 1, &memory)
-		: _i == 1 ? dsaio_wait(NULL, 0, NULL)
+	struct dsaio_completion ended;
+	int r = _i == 0	  ? dsaio_alloc(NULL, 1, NULL, &memory)
+		: _i == 1 ? dsaio_handle_wait(NULL, 0, NULL)
 		: _i == 2 ? dsaio_op_wait(NULL, 0, NULL)
-			  : dsaio_reap_wait(NULL, &op, 1, 1, 0);
+			  : dsaio_handle_reap(NULL, &ended, sizeof(ended), 1, 1, 0);
 
 	ck_assert_int_eq(r, nulls[_i].r);
 	ck_assert_msg(strstr(dsaio_error(), nulls[_i].what), "%s", dsaio_error());
@@ -110,8 +110,8 @@ TEST(null_may_be_freed_and_closed)
 {
 	dsaio_op_free(NULL);
 	dsaio_file_close(NULL);
-	dsaio_handle_close(NULL);
-	dsaio_disconnect(NULL);
+	(void)dsaio_handle_close(NULL, -1);
+	(void)dsaio_disconnect(NULL);
 }
 
 TEST_MAIN

@@ -67,7 +67,7 @@ TEST(a_descriptor_in_use_is_not_given_up)
 	errno = EMFILE;
 	ck_assert(!file_fd_may_retry(&client, -1)); /* there is none to spare */
 	ck_assert_int_eq(errno, EMFILE);
-	file_fd_give(&file);
+	file_fd_release(&file);
 	ck_assert(!file_fd_may_retry(&client, fd)); /* no failure */
 	errno = EACCES;
 	ck_assert(!file_fd_may_retry(&client, -1)); /* not for want of descriptors */
@@ -83,9 +83,9 @@ TEST(beyond_the_limit_a_descriptor_goes_after_its_use)
 	client.files.n_fds_wanted = 0;
 	ck_assert_int_ge(file_fd_take(&file), 0);
 	ck_assert_int_ge(file_fd_take(&file), 0);
-	file_fd_give(&file);
+	file_fd_release(&file);
 	ck_assert_int_ge(file.fd, 0); /* another thread uses it */
-	file_fd_give(&file);
+	file_fd_release(&file);
 	ck_assert_int_eq(file.fd, -1);
 }
 

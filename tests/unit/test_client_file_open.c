@@ -1,11 +1,12 @@
 /*
- * Files as dsaio_open() and dsaio_file_open() open them, and what later ops need of them, with a daemon of the
+ * Files as dsaio_open() opens them, and what later ops need of them, with a daemon of the
  * test's own.
  */
 #include "client/lib/dsaio.h"
 #include "client/lib/io/client.h"
 #include "client/lib/io/file_gpu.h"
 #include "client/lib/io/file_open.h"
+#include "proto/file_board.h"
 #include "proto/util/cleanup.h"
 #include "tests/unit/daemon_end.h"
 #include "tests/unit/suite.h"
@@ -124,33 +125,31 @@ static void open_teardown(void)
 
 static const struct {
 	const char *what, *name; /* NULL: the test's file */
-	uint32_t flags, mode;
-	uint64_t later;
+	int flags;
+	uint32_t options, mode;
 	int error;
-} options[] = {
-	{ "neither read nor write", NULL, DSAIO_OPEN_CREATE, 0, 0, -EINVAL },
-	{ "exclusive without create", NULL, DSAIO_OPEN_READ | DSAIO_OPEN_EXCLUSIVE, 0, 0, -EINVAL },
-	{ "truncate without write", NULL, DSAIO_OPEN_READ | DSAIO_OPEN_TRUNCATE, 0, 0, -EINVAL },
-	{ "a mode that is none", NULL, DSAIO_OPEN_READ, 0170000, 0, -EINVAL },
-	{ "a flag of a later version", NULL, DSAIO_OPEN_READ | 1u << 30, 0, 0, -E2BIG },
-	{ "a field of a later version", NULL, DSAIO_OPEN_READ, 0, 1, -E2BIG },
-	{ "another scheme", "rados://pool/x", DSAIO_OPEN_READ, 0, 0, -EPROTONOSUPPORT },
-	{ "what is not there", NULL, DSAIO_OPEN_READ, 0, 0, -ENOENT },
-	{ "a device", "/dev/null", DSAIO_OPEN_READ, 0, 0, -EOPNOTSUPP },
-	{ "a directory", "/", DSAIO_OPEN_READ, 0, 0, -EOPNOTSUPP },
+} opens[] = {
+	{ "an access mode that is none", NULL, O_ACCMODE, 0, 0, -EINVAL },
+	{ "appending", NULL, O_WRONLY | O_APPEND, 0, 0, -EINVAL },
+	{ "a mode that is none", NULL, O_RDONLY, 0, 0170000, -EINVAL },
+	{ "an option of a later version", NULL, O_RDONLY, 1u << 30, 0, -E2BIG },
+	{ "another scheme", "rados://pool/x", O_RDONLY, DSAIO_OPEN_URI, 0, -EPROTONOSUPPORT },
+	{ "a URI that is a path", "file:///dev/null", O_RDONLY, 0, 0, -ENOENT },
+	{ "what is not there", NULL, O_RDONLY, 0, 0, -ENOENT },
+	{ "a device", "/dev/null", O_RDONLY, 0, 0, -EOPNOTSUPP },
+	{ "a directory", "/", O_RDONLY, 0, 0, -EOPNOTSUPP },
 };
 
-TEST_TABLE(what_cannot_be_opened_never_reaches_the_daemon, options)
+TEST_TABLE(what_cannot_be_opened_never_reaches_the_daemon, opens)
 {
 	struct dsaio_open_options o = DSAIO_OPEN_OPTIONS_INIT;
 	struct dsaio_file *file = NULL;
 	int r;
 
-	o.flags = options[_i].flags;
-	o.mode = options[_i].mode;
-	o.zero[0] = options[_i].later;
-	r = dsaio_open(&client, options[_i].name ? options[_i].name : path, &o, &file);
-	ck_assert_msg(r == options[_i].error, "%s: %d: %s", options[_i].what, r, dsaio_error());
+	o.flags = opens[_i].options;
+	o.mode = opens[_i].mode;
+	r = dsaio_open(&client, opens[_i].name ? opens[_i].name : path, opens[_i].flags, &o, &file);
+	ck_assert_msg(r == opens[_i].error, "%s: %d: %s", opens[_i].what, r, dsaio_error());
 	ck_assert_ptr_null(file);
 	ck_assert_uint_eq(d.n_added, 0);
 }
@@ -160,7 +159,7 @@ TEST(a_fifo_is_refused_and_not_waited_for)
 	struct dsaio_file *file;
 
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDONLY, &file), -EOPNOTSUPP);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDONLY, NULL, &file), -EOPNOTSUPP);
 }
 
 TEST(a_file_is_made_handed_over_once_and_found_in_the_cache)
@@ -168,17 +167,17 @@ TEST(a_file_is_made_handed_over_once_and_found_in_the_cache)
 	struct dsaio_file *file, *again;
 	struct stat st;
 
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_uint_eq(file->session.store, 3);
-	ck_assert_uint_eq(dsaio_alignment(file), 4096);
-	ck_assert_int_eq(dsaio_truncate(file, 4096), 0);
+	ck_assert_uint_eq(dsaio_file_alignment(file), 4096);
+	ck_assert_int_eq(dsaio_file_truncate(file, 4096), 0);
 	ck_assert_int_eq(dsaio_file_size(file), 4096);
 	dsaio_file_close(file); /* it stays, idle */
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR, &again), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR, NULL, &again), 0);
 	ck_assert_ptr_eq(again, file);
 	ck_assert_uint_eq(d.n_added, 1);
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_TRUNC, &again), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_TRUNC, NULL, &again), 0);
 	ck_assert_int_eq(dsaio_file_size(file), 0);
 	ck_assert_uint_eq(d.n_removed, 0);
 }
@@ -187,12 +186,67 @@ TEST(another_file_of_that_name_is_opened_anew)
 {
 	struct dsaio_file *file, *other;
 
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
 	dsaio_file_close(file);
 	ck_assert_int_eq(unlink(path), 0);
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT | O_EXCL, &other), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT | O_EXCL, NULL, &other), 0);
 	ck_assert_uint_eq(d.n_added, 2);
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_EXCL | O_CREAT, &file), -EEXIST);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_EXCL | O_CREAT, NULL, &file),
+			 -EEXIST);
+}
+
+TEST(a_dropped_file_is_closed_by_the_daemon_before_the_call_returns)
+{
+	struct dsaio_file *file;
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(
+			dsaio_open(&client, path, i ? O_RDONLY : O_RDWR | O_CREAT, NULL, &file), 0);
+		dsaio_file_close(file);
+	}
+	ck_assert_int_eq(dsaio_file_drop(&client, "/another"), 0);
+	ck_assert_uint_eq(d.n_removed, 0);
+	ck_assert_int_eq(dsaio_file_drop(&client, path), 0); /* both access modes */
+	ck_assert_uint_eq(d.n_removed, 2);
+	ck_assert_uint_eq(client.files.n, 0);
+	ck_assert_ptr_null(client.objects[CLIENT_FILE].first);
+	ck_assert_int_eq(dsaio_file_drop(&client, path), 0); /* there is none */
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR, NULL, &file), 0);
+	ck_assert_uint_eq(d.n_added, 3);
+}
+
+TEST(a_file_that_is_open_or_has_ops_is_not_dropped)
+{
+	struct dsaio_file *file, *again, *reader;
+
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR, NULL, &again), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDONLY, NULL, &reader), 0);
+	dsaio_file_close(reader);
+	dsaio_file_close(again);
+	ck_assert_int_eq(dsaio_file_drop(&client, path), -EBUSY);
+	ck_assert_ptr_nonnull(strstr(dsaio_error(), path));
+	ck_assert_uint_eq(d.n_removed, 1); /* the one for reading, which was idle */
+	ck_assert_int_eq(dsaio_file_drop(&client, NULL), 0);
+	file_add_ref(file); /* an op */
+	dsaio_file_close(file);
+	ck_assert_int_eq(dsaio_file_drop(&client, path), -EBUSY);
+	ck_assert_uint_eq(d.n_removed, 1);
+	file_drop_ref(file); /* the op's end leaves it on the garbage list */
+	ck_assert_int_eq(dsaio_file_drop(&client, path), 0);
+	ck_assert_uint_eq(d.n_removed, 2);
+}
+
+TEST(a_file_that_the_daemon_has_closed_is_dropped_without_a_message)
+{
+	struct dsaio_file *file;
+
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
+	dsaio_file_close(file);
+	ck_assert(file_board_take(board, file->session.id, FILE_BOARD_GONE));
+	ck_assert_int_eq(dsaio_file_drop(&client, NULL), 0);
+	ck_assert_uint_eq(d.n_removed, 0);
+	ck_assert_ptr_null(client.objects[CLIENT_FILE].first);
 }
 
 TEST(the_daemons_refusal_is_the_callers_error)
@@ -200,7 +254,7 @@ TEST(the_daemons_refusal_is_the_callers_error)
 	struct dsaio_file *file;
 
 	d.error = -EACCES;
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), -EACCES);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), -EACCES);
 	ck_assert_ptr_null(client.objects[CLIENT_FILE].first);
 	ck_assert_ptr_null(client.inodes);
 }
@@ -210,7 +264,7 @@ TEST(an_alignment_that_cannot_be_ends_the_session)
 	struct dsaio_file *file;
 
 	d.offset_align = 3;
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), -ENOTCONN);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), -ENOTCONN);
 	ck_assert(atomic_load(&conn.is_broken));
 }
 
@@ -218,7 +272,7 @@ TEST(the_buffered_description_is_handed_over_once)
 {
 	struct dsaio_file *file;
 
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
 	ck_assert_int_eq(file_need_buffered(file), 0);
 	ck_assert_int_eq(file_need_buffered(file), 0);
 	ck_assert_uint_eq(d.n_buffered, 1);
@@ -240,7 +294,7 @@ TEST(the_daemon_is_asked_once_whether_cufile_takes_a_file)
 	struct dsaio_file *file;
 	char *why;
 
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(ask(file, &why), 0);
 		ck_assert(!why && !file_gpu_is_refused(file, &why));
@@ -253,7 +307,7 @@ TEST(a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed)
 	struct dsaio_file *file;
 	char *why;
 
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
 	d.gpu_error = -EOPNOTSUPP;
 	ck_assert(!file_gpu_is_refused(file, &why)); /* nobody has asked */
 	for (int i = 0; i < 3; i++) {
@@ -265,7 +319,7 @@ TEST(a_file_that_cufile_does_not_take_stays_refused_until_it_is_freed)
 		free(why);
 		d.gpu_error = 0;
 		dsaio_file_close(file); /* it stays, idle */
-		ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR, &file), 0);
+		ck_assert_int_eq(dsaio_open(&client, path, O_RDWR, NULL, &file), 0);
 	}
 	ck_assert_uint_eq(d.n_asked, 1);
 }
@@ -280,7 +334,7 @@ TEST_TABLE(a_refusal_that_may_end_is_kept_for_a_pause_at_most, for_now)
 	struct dsaio_file *file;
 	char *why;
 
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
 	d.gpu_error = for_now[_i].error;
 	client.gpu.pause_nsec = 3600 * UINT64_C(1000000000);
 	for (unsigned i = 1; i <= 3; i++) {
@@ -316,7 +370,7 @@ TEST_TABLE(threads_share_one_answer_where_nothing_is_copied, answers)
 
 	d.gpu_error = answers[_i];
 	client.gpu.must_import = true;
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
 	(void)pthread_mutex_lock(&d.answer);
 	for (int i = 0; i < N_ROWS(threads); i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, ask_main, file), 0);
@@ -338,7 +392,7 @@ TEST_TABLE(threads_copy_until_another_one_has_the_answer, answers)
 	char *why;
 
 	d.gpu_error = answers[_i];
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
 	(void)pthread_mutex_lock(&d.answer);
 	ck_assert_int_eq(pthread_create(&thread, NULL, ask_main, file), 0);
 	while (!d.n_asked)
@@ -370,7 +424,7 @@ TEST(where_nothing_is_copied_the_daemon_is_asked_until_it_has_room)
 
 	d.gpu_error = -EAGAIN;
 	client.gpu.must_import = true;
-	ck_assert_int_eq(dsaio_file_open(&client, path, O_RDWR | O_CREAT, &file), 0);
+	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, make_room, NULL), 0);
 	ck_assert_int_eq(ask(file, &why), 0);
 	ck_assert_ptr_null(why);

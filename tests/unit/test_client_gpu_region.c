@@ -137,7 +137,7 @@ TEST(a_region_stays_while_an_op_uses_it)
 	first_is_freed();
 }
 
-TEST(freed_memory_is_given_back_by_later_ops)
+TEST(freed_memory_is_released_by_later_ops)
 {
 	char *memory = gpu_alloc(0), *other = gpu_alloc(0);
 
@@ -152,7 +152,7 @@ TEST(freed_memory_is_given_back_by_later_ops)
 	first_is_freed();
 }
 
-TEST(freed_memory_is_given_back_before_an_import)
+TEST(freed_memory_is_released_before_an_import)
 {
 	char *memory = gpu_alloc(0), *other = gpu_alloc(0);
 

@@ -68,7 +68,7 @@ TEST_TABLE(a_refusal_is_an_error_where_nothing_may_be_copied, refusals)
 	ck_assert_int_eq(use(memory), refusals[_i].error);
 	ck_assert_msg(strstr(dsaio_error(), "test: GPU memory at 0x") &&
 			      strstr(dsaio_error(), "no such luck") &&
-			      strstr(dsaio_error(), "engine = gds"),
+			      strstr(dsaio_error(), "gpu = direct"),
 		      "%s", dsaio_error());
 	ck_assert_int_eq(use(buf), 0);
 }
@@ -108,7 +108,7 @@ static void limit(unsigned n_most)
 	(void)pthread_mutex_unlock(&peer.lock);
 }
 
-TEST(memory_that_is_being_given_back_is_no_reason_to_refuse_other_memory)
+TEST(memory_that_is_being_released_is_no_reason_to_refuse_other_memory)
 {
 	char *first = gpu_alloc(0), *memory = gpu_alloc(0);
 	struct buffer_place place;
@@ -132,7 +132,7 @@ static void *unregister_main(void *arg)
 	return NULL;
 }
 
-TEST(memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_memory)
+TEST(memory_that_another_thread_releases_is_no_reason_to_refuse_other_memory)
 {
 	char *first = gpu_alloc(0), *memory = gpu_alloc(0);
 	struct buffer_place place;
@@ -150,7 +150,7 @@ TEST(memory_that_another_thread_gives_back_is_no_reason_to_refuse_other_memory)
 	limit(0);
 }
 
-/* The region was given back with the first range, though the second one was registered still. */
+/* The region was released with the first range, though the second one was registered still. */
 TEST(ranges_that_were_registered_during_a_refusal_count)
 {
 	char *memory = gpu_alloc(0);

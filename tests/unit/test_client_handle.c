@@ -37,16 +37,16 @@ static const struct {
 	int error;
 	const char *words;
 } options[] = {
-	{ "the defaults", DSAIO_CLASS_NORMAL, 1, 0, -1, -1, -ENOTCONN, "test" },
+	{ "the defaults", DSAIO_CLASS_NORMAL, 0, 0, 0, 0, -ENOTCONN, "test" },
 	{ "no such class", (enum dsaio_class)9, 1, 0, -1, -1, -EINVAL, "io_class 9" },
-	{ "no weight", DSAIO_CLASS_DEMAND, 0, 0, -1, -1, -EINVAL, "weight 0" },
 	{ "too much weight", DSAIO_CLASS_DEMAND, 17, 0, -1, -1, -EINVAL, "weight 17" },
 	{ "too few entries", DSAIO_CLASS_NORMAL, 1, 1, -1, -1, -EINVAL, "entries 1" },
 	{ "too many entries", DSAIO_CLASS_NORMAL, 1, UINT32_MAX, -1, -1, -EINVAL, "entries" },
-	{ "no time", DSAIO_CLASS_NORMAL, 1, 0, 0, -1, -EINVAL, "op_timeout_usec 0" },
 	{ "time below never", DSAIO_CLASS_NORMAL, 1, 0, -2, -1, -EINVAL, "op_timeout_usec -2" },
 	{ "a spin of hours", DSAIO_CLASS_NORMAL, 1, 0, -1, 3600000000, -EINVAL, "spin_usec" },
-	{ "all in range", DSAIO_CLASS_BACKGROUND, 16, 64, 1, 0, -ENOTCONN, "test" },
+	{ "a spin below never", DSAIO_CLASS_NORMAL, 1, 0, -1, -2, -EINVAL, "spin_usec -2" },
+	{ "all in range", DSAIO_CLASS_BACKGROUND, 16, 64, 1, 1, -ENOTCONN, "test" },
+	{ "never", DSAIO_CLASS_BACKGROUND, 16, 64, -1, -1, -ENOTCONN, "test" },
 };
 
 TEST_TABLE(options_are_checked_before_the_daemon_is_asked, options)
@@ -60,7 +60,7 @@ TEST_TABLE(options_are_checked_before_the_daemon_is_asked, options)
 	o.entries = options[_i].entries;
 	o.op_timeout_usec = options[_i].op_timeout_usec;
 	o.spin_usec = options[_i].spin_usec;
-	r = dsaio_handle_open_with(&client, &o, &handle);
+	r = dsaio_handle_open(&client, &o, &handle);
 	ck_assert_msg(r == options[_i].error, "%s: %d: %s", options[_i].what, r, dsaio_error());
 	ck_assert_msg(strstr(dsaio_error(), options[_i].words), "%s: %s", options[_i].what,
 		      dsaio_error());
@@ -69,10 +69,12 @@ TEST_TABLE(options_are_checked_before_the_daemon_is_asked, options)
 
 TEST(a_profile_that_cannot_be_is_refused)
 {
+	struct dsaio_handle_options with = DSAIO_HANDLE_OPTIONS_INIT;
 	struct dsaio_profile profile = odd_profile();
 	struct dsaio_handle *handle;
 
-	ck_assert_int_eq(dsaio_handle_open(&client, &profile, &handle), -EINVAL);
+	with.profile = &profile;
+	ck_assert_int_eq(dsaio_handle_open(&client, &with, &handle), -EINVAL);
 	ck_assert_ptr_nonnull(strstr(dsaio_error(), "12345"));
 }
 
@@ -81,16 +83,19 @@ TEST(null_arguments_and_forked_children_are_refused)
 	_Atomic uint32_t forked_guard = 0;
 	struct dsaio_handle handle = { .client = &client };
 	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct dsaio_granted granted = DSAIO_GRANTED_INIT;
 
 	ck_assert_int_eq(dsaio_handle_open(NULL, NULL, NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_handle_open(&client, NULL, NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_handle_fd(NULL), -EINVAL);
-	ck_assert_int_eq(dsaio_handle_profile(&handle, NULL), -EINVAL);
-	dsaio_handle_close(NULL);
+	ck_assert_int_eq(dsaio_handle_profile(NULL, NULL, &profile, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_profile(&handle, NULL, NULL, &granted), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_profile(&handle, NULL, NULL, NULL), 0);
+	(void)dsaio_handle_close(NULL, -1);
 	client.guard = &forked_guard;
-	ck_assert_int_eq(dsaio_handle_profile(&handle, &profile), -EPERM);
+	ck_assert_int_eq(dsaio_handle_profile(&handle, NULL, &profile, NULL), -EPERM);
 	ck_assert_int_eq(dsaio_handle_fd(&handle), -EPERM);
-	dsaio_handle_close(&handle); /* does nothing */
+	(void)dsaio_handle_close(&handle, -1); /* does nothing */
 }
 
 TEST(a_daemon_that_is_gone_is_not_asked)

@@ -188,11 +188,11 @@ TEST(a_write_that_grew_the_file_tells_how_long_it_is_at_least)
 	struct dsaio_op op;
 
 	start(&op, RING_OP_WRITE, 4096, 8192, false);
-	op_set_grow_end(&op, 12288);
+	op.grow_end = 12288;
 	end(&op, -EIO, 4096);
 	ck_assert(!inode_is_long(inode, 1));
 	start(&op, RING_OP_WRITE, 4096, 8192, false);
-	op_set_grow_end(&op, 12288);
+	op.grow_end = 12288;
 	end(&op, 8192, 8192);
 	ck_assert(inode_is_long(inode, 12288));
 	ck_assert(!inode_is_long(inode, 12289));
@@ -206,7 +206,7 @@ TEST(a_failed_write_leaves_the_file_as_long_as_it_is)
 
 	ck_assert_int_eq(ftruncate(fd, 50000), 0);
 	start(&op, RING_OP_WRITE, 0, 100000, false);
-	op_set_grow_end(&op, 100000);
+	op.grow_end = 100000;
 	end(&op, -EIO, 4096);
 	ck_assert_int_eq(size_now(), 50000);
 }

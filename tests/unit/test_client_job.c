@@ -1,5 +1,6 @@
-#include "client/lib/io/file.h"
-#include "client/lib/io/job.h"
+#include "client/lib/io/job.c"
+
+#include "client/lib/io/inode.h"
 #include "tests/unit/client_channel.h"
 #include "tests/unit/gpu.h"
 #include "tests/unit/suite.h"
@@ -12,12 +13,71 @@
 static struct buffers buffers;
 static struct slots slots;
 static struct dsaio_handle handle;
+static struct inode inode = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static struct dsaio_file file;
 static struct bounce_job job;
 static struct dsaio_op *op;
 static struct gpus gpus;
 static struct list copies;
 static char memory[512 * KIB];
+
+/* ---- states of a piece ---- */
+
+/* Each from FREE to FREE, which is 0. */
+static const struct {
+	const char *what;
+	int gpu;
+	enum piece_state states[6];
+} lives[] = {
+	{ "a write", -1, { PIECE_IN_FLIGHT, PIECE_ENDED } },
+	{ "the daemon is gone", -1, { PIECE_ENDED } },
+	{ "a read with a copier",
+	  -1,
+	  { PIECE_IN_FLIGHT, PIECE_ENDED, PIECE_EMPTYING, PIECE_COPIED } },
+	{ "a GPU's write", 0, { PIECE_FILLING, PIECE_IN_FLIGHT, PIECE_ENDED } },
+	{ "one that is cancelled", 0, { PIECE_FILLING, PIECE_ENDED } },
+	{ "a GPU's read", 0, { PIECE_IN_FLIGHT, PIECE_ENDED, PIECE_EMPTYING, PIECE_COPIED } },
+	{ "one at the file's end", 0, { PIECE_IN_FLIGHT, PIECE_ENDED, PIECE_COPIED } },
+};
+#define N_STEPS N_ROWS(lives[0].states)
+#define N_STATES (PIECE_COPIED + 1)
+
+TEST_TABLE(a_piece_lives_as_its_states_say, lives)
+{
+	struct job_piece *piece = &job.pieces[0];
+
+	job.gpu = lives[_i].gpu;
+	job.copies = &copies;
+	piece->job = &job;
+	for (int i = 0; i < N_STEPS && (!i || piece->state); i++) {
+		const enum piece_state to = lives[_i].states[i];
+
+		piece_move(piece, to);
+		ck_assert_int_eq(piece->state, to);
+		ck_assert_msg(!!copies.first == (job.gpu >= 0 &&
+						 (to == PIECE_FILLING || to == PIECE_EMPTYING)),
+			      "%s: step %d", lives[_i].what, i);
+	}
+	ck_assert_int_eq(piece->state, PIECE_FREE);
+}
+
+/* _i: a pair of states that is in no life. */
+TEST_ABORTS(no_piece_makes_another_move, N_STATES *N_STATES)
+{
+	const enum piece_state from = (enum piece_state)(_i / N_STATES);
+	const enum piece_state to = (enum piece_state)(_i % N_STATES);
+
+	for (int i = 0; i < N_ROWS(lives); i++)
+		for (int s = 0; s < N_STEPS; s++)
+			if (lives[i].states[s] == to &&
+			    (s ? lives[i].states[s - 1] : PIECE_FREE) == from && from != to)
+				abort(); /* a legal one: as the assertion would */
+	job.gpu = -1;
+	job.pieces[0] = (struct job_piece){ .job = &job, .state = from };
+	piece_move(&job.pieces[0], to);
+}
+
+/* ---- jobs ---- */
 
 static void ignore_room(struct slots *s)
 {
@@ -42,6 +102,7 @@ static void job_setup(void)
 	slots.n_slabs = 1;
 	slots.n_units = slots.n_free = 64;
 	slots.is_growing = true; /* as if another thread asked for more */
+	file.inode = &inode;
 	file.session.offset_align = 512;
 	file.session.memory_align = 4;
 	file.name = (char *)(uintptr_t) "test";
@@ -52,7 +113,7 @@ static void job_teardown(void)
 {
 	char *text = NULL;
 
-	(void)ended_take_all(&handle.ended, &text);
+	(void)ended_take_all(&handle.ended, false, &text);
 	free(text);
 	ck_assert_uint_eq(handle.pool.n_used, 0);
 	ck_assert_uint_eq(slots.n_free, 64);
@@ -111,7 +172,7 @@ static void finish(uint64_t id, int64_t result)
 
 	complete(id, result);
 	channel_consume(&channel, &list);
-	op_change_state(list.first, OP_ENDED);
+	job_end_piece(list.first->part_of);
 	job_finish_piece(&job);
 }
 
@@ -224,22 +285,13 @@ static void end(uint64_t id, int64_t result)
 
 	complete(id, result);
 	channel_consume(&channel, &list);
-	op_change_state(list.first, OP_ENDED);
+	job_end_piece(list.first->part_of);
 }
 
 /* The oldest queued copy. */
 static struct job_piece *first_copy(void)
 {
 	return list_entry(copies.first, struct job_piece, copy_node);
-}
-
-static struct job_piece *take_copy(void)
-{
-	struct job_piece *piece = first_copy();
-
-	ck_assert(job_copy_is_over(piece));
-	list_remove(&copies, &piece->copy_node);
-	return piece;
 }
 
 TEST(a_gpu_s_copies_of_a_read_are_queued_in_the_file_s_order_up_to_its_end)
@@ -253,25 +305,26 @@ TEST(a_gpu_s_copies_of_a_read_are_queued_in_the_file_s_order_up_to_its_end)
 	for (int i = 0; i < 3; i++)
 		entries[i] = serve((char)('a' + i));
 	end(entries[2].id, (int64_t)entries[2].len);
-	ck_assert(!job_queue_copies(&job)); /* not the first ones */
+	job_queue_copies(&job); /* not the first ones */
+	ck_assert_ptr_null(copies.first);
 	end(entries[0].id, (int64_t)entries[0].len);
-	ck_assert(job_queue_copies(&job));
+	job_queue_copies(&job);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_copies, 1);
 	end(entries[1].id, 1000); /* the end of the file */
-	ck_assert(job_queue_copies(&job));
-	ck_assert(!job_queue_copies(&job));
+	job_queue_copies(&job);
+	job_queue_copies(&job);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_copies, 2);
 	ck_assert(!job_has_more(&job));
 	ck_assert(!job_may_finish(&job));
-	ck_assert(!job_copy_is_over(first_copy()));
+	ck_assert(!job_end_copy(first_copy()));
 	ck_assert_uint_lt(slots.n_free, 64);
 	gpu.look.standin_let(1);
-	(void)take_copy();
+	ck_assert(job_end_copy(first_copy()));
 	ck_assert(job_may_finish(&job));
 	job_finish_piece(&job);
 	ck_assert(!job_may_finish(&job));
 	gpu.look.standin_let(2);
-	(void)take_copy();
+	ck_assert(job_end_copy(first_copy()));
 	while (job_may_finish(&job))
 		job_finish_piece(&job);
 	ck_assert_uint_eq(job.n, 0);
@@ -292,9 +345,9 @@ TEST(a_write_goes_into_the_ring_when_the_gpu_has_copied_it)
 	gpu.look.standin_let(0);
 	start_on(buf, RING_OP_WRITE, 1000);
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
-	ck_assert(!job_copy_is_over(first_copy()));
+	ck_assert(!job_end_copy(first_copy()));
 	gpu.look.standin_let(1);
-	job_put_piece(take_copy());
+	ck_assert(job_end_copy(first_copy()));
 	ck_assert(!job_may_finish(&job));
 	entry = serve(0);
 	ck_assert_int_eq(pread(slots.slabs[0].fd, &byte, 1, (off_t)entry.slab_off), 1);
@@ -311,14 +364,28 @@ TEST(a_write_that_is_cancelled_while_the_gpu_copies_is_never_put)
 	start_on(buf, RING_OP_WRITE, 500 * KIB);
 	ck_assert_uint_eq(job.n, 2);
 	op_set_cancelled(op);
-	job_put_piece(take_copy());
-	job_put_piece(take_copy());
+	ck_assert(job_end_copy(first_copy()));
+	ck_assert(job_end_copy(first_copy()));
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
 	while (job_may_finish(&job))
 		job_finish_piece(&job);
 	ck_assert_uint_eq(job.n, 0);
 	gpu_close();
 	ck_assert_int_eq(op->result, -ECANCELED);
+}
+
+TEST(a_gpu_s_read_that_never_comes_into_the_ring_ends)
+{
+	char *buf = gpu_open();
+
+	atomic_store(&channel.is_dead, true); /* the daemon is gone */
+	start_on(buf, RING_OP_READ, 1000);
+	ck_assert(job_may_finish(&job));
+	job_queue_copies(&job);
+	ck_assert(job_may_finish(&job));
+	job_finish_piece(&job);
+	gpu_close();
+	ck_assert_int_eq(op->result, -ECONNRESET);
 }
 
 FIXTURE(job_setup, job_teardown)

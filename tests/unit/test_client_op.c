@@ -1,6 +1,6 @@
+#include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
 #include "client/lib/io/handle.h"
-#include "client/lib/io/op.h"
 
 #include "tests/unit/suite.h"
 
@@ -68,7 +68,7 @@ TEST(a_free_object_is_used_again)
 	}
 	ck_assert_uint_eq(pool.n_used, 200);
 	op_change_state(ops[7], OP_ENDED);
-	op_pool_give(&pool, ops[7]);
+	op_pool_release(&pool, ops[7]);
 	again = op_pool_take(&pool);
 	ck_assert_ptr_eq(again, ops[7]);
 	ck_assert_ptr_null(again->text);
@@ -135,7 +135,7 @@ static bool end(struct dsaio_op *op, int64_t result)
 	return ended_add(&handle.ended, op);
 }
 
-static void give(struct dsaio_op *op) /* dsaio_op_free() */
+static void release(struct dsaio_op *op) /* dsaio_op_free() */
 {
 	ended_forget(&handle.ended, op);
 	op_pool_unref(&handle.pool, op);
@@ -143,20 +143,21 @@ static void give(struct dsaio_op *op) /* dsaio_op_free() */
 
 TEST(ops_are_reaped_in_the_order_of_their_ends)
 {
-	struct dsaio_op *a = start(true), *b = start(false), *c = start(true), *got[3];
+	struct dsaio_op *a = start(true), *b = start(false), *c = start(true);
+	struct dsaio_completion got[3];
 
 	ck_assert(end(b, 1));
 	ck_assert(end(a, -EIO));
 	ck_assert(end(c, 3));
 	ck_assert_int_eq(ended_take(&handle.ended, got, 2), 2);
-	ck_assert_ptr_eq(got[0], b);
-	ck_assert_ptr_eq(got[1], a);
+	ck_assert_ptr_null(got[0].op); /* nobody held b */
+	ck_assert_int_eq(got[0].result, 1);
+	ck_assert_ptr_eq(got[1].op, a);
 	ck_assert_int_eq(ended_take(&handle.ended, got + 2, 1), 1);
 	ck_assert_int_eq(ended_take(&handle.ended, got, 1), 0);
 	ck_assert_uint_eq(handle.ended.n_unreported, 0);
-	give(a);
-	give(b);
-	give(c);
+	release(a);
+	release(c);
 }
 
 TEST(a_freed_op_still_counts_and_the_first_failure_is_kept)
@@ -164,22 +165,22 @@ TEST(a_freed_op_still_counts_and_the_first_failure_is_kept)
 	struct dsaio_op *a = start(true), *b = start(true), *c = start(true), *d = start(true);
 	char *text = NULL;
 
-	give(d); /* before its end */
+	release(d); /* before its end */
 	ck_assert(end(a, 1));
 	op_set_text(b, strdup("b failed"));
 	ck_assert(end(b, -ENOSPC));
 	ck_assert(end(c, -EIO));
 	ck_assert(!end(d, -EFAULT));
-	give(c);
-	give(b); /* it failed before c and d */
+	release(c);
+	release(b); /* it failed before c and d */
 	ck_assert_ptr_eq(handle.ended.orphan, b);
-	ck_assert_int_eq(ended_take_all(&handle.ended, &text), -ENOSPC);
+	ck_assert_int_eq(ended_take_all(&handle.ended, false, &text), -ENOSPC);
 	ck_assert_str_eq(text, "b failed");
 	free(text);
 	text = NULL;
-	ck_assert_int_eq(ended_take_all(&handle.ended, &text), 0); /* reported once */
+	ck_assert_int_eq(ended_take_all(&handle.ended, false, &text), 0); /* reported once */
 	ck_assert_ptr_null(text);
-	give(a);
+	release(a);
 }
 
 TEST(ops_of_blocking_calls_are_not_reported)
@@ -190,7 +191,7 @@ TEST(ops_of_blocking_calls_are_not_reported)
 	op_init(op, &handle, NULL, false, true);
 	ck_assert(!end(op, -EIO));
 	ck_assert(op_has_ended(op));
-	ck_assert_int_eq(ended_take_all(&handle.ended, &text), 0);
+	ck_assert_int_eq(ended_take_all(&handle.ended, false, &text), 0);
 	op_pool_unref(&handle.pool, op);
 }
 

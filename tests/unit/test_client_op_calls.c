@@ -32,7 +32,20 @@ static const struct {
 	const char *words;
 } ios[] = {
 	{ "no such opcode", { .opcode = 77 }, -EINVAL, "opcode 77" },
-	{ "a flag", { .opcode = DSAIO_READ, .flags = 1 }, -E2BIG, DSAIO_VERSION },
+	{ "an unknown flag", { .opcode = DSAIO_READ, .flags = 16 }, -E2BIG, DSAIO_VERSION },
+	{ "a later field", { .opcode = DSAIO_READ, .zero = 1 }, -E2BIG, DSAIO_VERSION },
+	{ "a data sync of a read",
+	  { .opcode = DSAIO_READ, .flags = DSAIO_DATASYNC },
+	  -EINVAL,
+	  "DSAIO_FSYNC alone" },
+	{ "a linked write",
+	  { .opcode = DSAIO_WRITE, .flags = DSAIO_LINKED },
+	  -EINVAL,
+	  "DSAIO_FSYNC alone" },
+	{ "a write that syncs",
+	  { .opcode = DSAIO_WRITE, .flags = DSAIO_DSYNC },
+	  -EOPNOTSUPP,
+	  "DSAIO_LINKED" },
 	{ "file and path",
 	  { .opcode = DSAIO_READ, .file = &file, .path = "x" },
 	  -EINVAL,
@@ -60,7 +73,7 @@ static const struct {
 
 TEST_TABLE(an_io_that_cannot_be_is_refused_with_its_message, ios)
 {
-	int r = dsaio_submit(&handle, &ios[_i].io, 1, 0, NULL);
+	int r = dsaio_submit(&handle, &ios[_i].io, sizeof(struct dsaio_io), 1, 0, NULL);
 
 	ck_assert_msg(r == ios[_i].error, "%s: %d", ios[_i].what, r);
 	ck_assert_msg(strstr(dsaio_error(), ios[_i].words), "%s: %s", ios[_i].what, dsaio_error());
@@ -69,19 +82,24 @@ TEST_TABLE(an_io_that_cannot_be_is_refused_with_its_message, ios)
 TEST(arguments_of_calls_are_checked)
 {
 	struct dsaio_io io = { .opcode = DSAIO_READ };
+	struct dsaio_completion ended[2];
 	struct dsaio_op *ops[2];
 
-	ck_assert_int_eq(dsaio_submit(NULL, &io, 1, 0, NULL), -EINVAL);
-	ck_assert_int_eq(dsaio_submit(&handle, NULL, 1, 0, NULL), -EINVAL);
-	ck_assert_int_eq(dsaio_submit(&handle, &io, -1, 0, NULL), -EINVAL);
-	ck_assert_int_eq(dsaio_submit(&handle, &io, 1, ~0u, NULL), -EINVAL);
-	ck_assert_int_eq(dsaio_submit(&handle, &io, 0, 0, NULL), 0);
-	ck_assert_int_eq(dsaio_reap(&handle, NULL, 1), -EINVAL);
-	ck_assert_int_eq(dsaio_reap(&handle, ops, 0), -EINVAL);
-	ck_assert_int_eq(dsaio_reap_wait(&handle, ops, 0, 2, 0), -EINVAL);
-	ck_assert_int_eq(dsaio_reap_wait(&handle, ops, 3, 2, 0), -EINVAL);
-	ck_assert_int_eq(dsaio_reap_wait(&handle, ops, 1, 2, -2), -EINVAL);
-	ck_assert_int_eq(dsaio_wait(&handle, -2, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_submit(NULL, &io, sizeof(struct dsaio_io), 1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_submit(&handle, NULL, sizeof(struct dsaio_io), 1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_submit(&handle, &io, sizeof(struct dsaio_io), -1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_submit(&handle, &io, sizeof(struct dsaio_io), 1, ~0u, NULL), -E2BIG);
+	ck_assert_int_eq(dsaio_submit(&handle, &io, sizeof(struct dsaio_io), 0, 0, NULL), 0);
+	ck_assert_int_eq(dsaio_submit(&handle, &io, sizeof(io) - 8, 1, 0, NULL), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_reap(&handle, NULL, sizeof(ended[0]), 0, 1, 0), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_reap(&handle, ended, sizeof(ended[0]), 0, 0, 0), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_reap(&handle, ended, sizeof(ended[0]), -1, 2, 0), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_reap(&handle, ended, sizeof(ended[0]), 3, 2, 0), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_reap(&handle, ended, sizeof(ended[0]), 1, 2, -2), -EINVAL);
+	ck_assert_int_eq(dsaio_handle_reap(&handle, ended, sizeof(ended[0]) - 8, 1, 2, 0), -EINVAL);
+	ck_assert_int_eq(dsaio_fsync(&handle, NULL, 2), -E2BIG);
+	ck_assert_int_eq(dsaio_fsync_async(&handle, NULL, 2, NULL), -E2BIG);
+	ck_assert_int_eq(dsaio_handle_wait(&handle, -2, NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_op_wait(NULL, 0, NULL), -EINVAL);
 	ops[0] = NULL;
 	ck_assert_int_eq(dsaio_op_wait_many(ops, 1, 0, NULL), -EINVAL);
@@ -89,12 +107,12 @@ TEST(arguments_of_calls_are_checked)
 	ck_assert_int_eq(dsaio_op_wait_many(NULL, 1, 0, NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_op_wait_many(ops, 1, -2, NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_op_wait_many(NULL, 0, 0, NULL), 0);
+	ck_assert_int_eq(dsaio_pread_path(NULL, "x", memory, 512, 0), -EINVAL);
+	ck_assert_int_eq(dsaio_pwrite_path(&handle, NULL, memory, 512, 0), -EINVAL);
 	ck_assert_int_eq(dsaio_pread_path_async(NULL, "x", memory, 512, 0, NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_pread_path_async(&handle, NULL, memory, 512, 0, NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_pwrite_path_async(&handle, NULL, memory, 512, 0, NULL), -EINVAL);
-	ck_assert_int_eq(dsaio_op_test(NULL), -EINVAL);
 	ck_assert_int_eq(dsaio_op_cancel(NULL), -EINVAL);
-	ck_assert_ptr_null(dsaio_op_data(NULL));
 	dsaio_op_free(NULL);
 	dsaio_op_free_many(ops, 1);
 }
@@ -130,7 +148,7 @@ TEST(a_failed_op_tells_why_and_how_far_it_came)
 	lane_complete(ring_result_failed(EIO, 100));
 	ck_assert_int_eq(dsaio_op_wait(op, -1, &result), 0); /* the wait's outcome */
 	ck_assert_int_eq(result, -EIO);
-	ck_assert_uint_eq(dsaio_op_done(op), 100);
+	ck_assert_uint_eq(dsaio_op_bytes(op), 100);
 	ck_assert_ptr_nonnull(strstr(dsaio_op_error(op), "after 100 bytes"));
 	ck_assert_str_eq(dsaio_op_error(op), dsaio_error());
 	dsaio_op_free(op);
@@ -145,14 +163,14 @@ TEST(a_wait_for_all_counts_those_that_nobody_holds)
 	ck_assert_int_eq(dsaio_pread_async(&handle, &file, memory, 512, 0, NULL), 0);
 	dsaio_op_free(read_start());
 	lane_complete(512);
-	ck_assert_int_eq(dsaio_wait(&handle, -1, &result), 0);
+	ck_assert_int_eq(dsaio_handle_wait(&handle, -1, &result), 0);
 	ck_assert_int_eq(result, 2);
 	ck_assert_int_eq(dsaio_pread_async(&handle, &file, memory, 512, 0, NULL), 0);
 	lane_complete(ring_result_failed(ENOSPC, 0));
-	ck_assert_int_eq(dsaio_wait(&handle, -1, &result), 0);
+	ck_assert_int_eq(dsaio_handle_wait(&handle, -1, &result), 0);
 	ck_assert_int_eq(result, -ENOSPC);
 	ck_assert_ptr_nonnull(strstr(dsaio_error(), "pread of 512 bytes"));
-	ck_assert_int_eq(dsaio_wait(&handle, -1, &result), 0);
+	ck_assert_int_eq(dsaio_handle_wait(&handle, -1, &result), 0);
 	ck_assert_int_eq(result, 0);
 }
 

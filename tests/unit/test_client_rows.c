@@ -154,8 +154,8 @@ TEST(an_op_can_be_submitted_again_with_the_numbers_of_a_new_session)
 	file.session.id = 3;
 	op_set_io(&ops[0], RING_OP_WRITE, 4096, 1000,
 		  &(struct buffer_place){ .slab = &slab, .slab_off = 8192 });
-	op_set_grow_end(&ops[0], 5096);
-	op_set_timeout(&ops[0], 70);
+	ops[0].grow_end = 5096;
+	ops[0].timeout_msec = 70;
 	ck_assert_int_eq(put(&ops[0]), 0);
 	ring_lane_take(&lane, &first);
 	ck_assert_uint_eq(first.file, 3);
@@ -165,7 +165,7 @@ TEST(an_op_can_be_submitted_again_with_the_numbers_of_a_new_session)
 	ck_assert_uint_eq(first.timeout_msec, 70);
 	file.session.id = 4;
 	slab.id = 6;
-	again = op_entry(atomic_load(&rows[(uint32_t)first.id].op));
+	again = channel_entry(atomic_load(&rows[(uint32_t)first.id].op));
 	first.file = 4;
 	first.slab = 6;
 	first.id = 0;

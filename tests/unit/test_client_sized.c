@@ -106,12 +106,14 @@ static const struct {
 	size_t first_bytes, size_bytes;
 } kinds[] = {
 	{ &SIZED_PROFILE, 32, sizeof(struct dsaio_profile) },
-	{ &SIZED_GRANTED, 24, sizeof(struct dsaio_granted) },
-	{ &SIZED_CONNECT_OPTIONS, 32, sizeof(struct dsaio_connect_options) },
-	{ &SIZED_OPEN_OPTIONS, 48, sizeof(struct dsaio_open_options) },
+	{ &SIZED_GRANTED, 16, sizeof(struct dsaio_granted) },
+	{ &SIZED_CONNECT_OPTIONS, 40, sizeof(struct dsaio_connect_options) },
+	{ &SIZED_OPEN_OPTIONS, 16, sizeof(struct dsaio_open_options) },
 	{ &SIZED_MEMORY, 40, sizeof(struct dsaio_memory) },
 	{ &SIZED_ALLOC_OPTIONS, 24, sizeof(struct dsaio_alloc_options) },
 	{ &SIZED_HANDLE_OPTIONS, 48, sizeof(struct dsaio_handle_options) },
+	{ &SIZED_IO, 80, sizeof(struct dsaio_io) },
+	{ &SIZED_COMPLETION, 40, sizeof(struct dsaio_completion) },
 };
 
 TEST_TABLE(the_first_versions_size_stays, kinds)

@@ -82,21 +82,21 @@ TEST(further_slots_of_a_store_leave_room_for_first_ones)
 	ck_assert_uint_eq(n_further, 32);	    /* as many as stay free */
 	ck_assert_uint_eq(n_further + n_first, 42); /* twice as many as stay free */
 	while (n_first)
-		slots_give(&first[--n_first]);
+		slots_release(&first[--n_first]);
 	ck_assert_int_eq(slots_take(share, MIB, false, &slot), 0);
 	ck_assert_uint_eq(slot_bytes(&slot), MIB / 2); /* less where memory is short */
-	slots_give(&slot);
+	slots_release(&slot);
 	ck_assert_ptr_null(slot.slab);
 	while (n_further)
-		slots_give(&further[--n_further]);
+		slots_release(&further[--n_further]);
 	ck_assert_uint_eq(slots.n_free, 64);
 	ck_assert_uint_eq(slots.slabs[0].used, 0);
 	ck_assert_int_eq(slots_take(share, MIB, false, &slot), 0);
 	ck_assert_uint_eq(slot_bytes(&slot), MIB);
-	slots_give(&slot);
+	slots_release(&slot);
 }
 
-TEST(a_store_without_a_slot_gets_one_while_others_give_none_back)
+TEST(a_store_without_a_slot_gets_one_while_others_release_none)
 {
 	struct slots_share *others[4];
 	struct slot taken[N_ROWS(others)][64];
@@ -111,12 +111,12 @@ TEST(a_store_without_a_slot_gets_one_while_others_give_none_back)
 		ck_assert_uint_ge(slots.n_free, 1);
 	}
 	ck_assert_int_eq(slots_take(share, MIB, false, &slot), 0);
-	slots_give(&slot);
+	slots_release(&slot);
 	ck_assert_ptr_eq(slots_share_get(&slots, 1), others[0]);
 	slots_share_drop(others[0]);
 	for (unsigned i = 0; i < N_ROWS(others); i++) {
 		while (n[i])
-			slots_give(&taken[i][--n[i]]);
+			slots_release(&taken[i][--n[i]]);
 		slots_share_drop(others[i]);
 	}
 	ck_assert_uint_eq(slots.n_free, 64);
@@ -128,7 +128,7 @@ static void *await_one(void *arg)
 	int r = slots_await(arg, SLOT_UNIT, UINT64_MAX, &slot);
 
 	if (r == 0)
-		slots_give(&slot);
+		slots_release(&slot);
 	return (void *)(intptr_t)r;
 }
 
@@ -150,12 +150,12 @@ TEST(who_waits_for_a_slot_of_a_store_holds_up_no_other_store)
 	} while (!is_waiting);
 	ck_assert_int_eq(slots_await(other, SLOT_UNIT, UINT64_MAX, &first), 0);
 	ck_assert_int_eq(slots_take(other, SLOT_UNIT, true, &further), 0);
-	slots_give(&first);
-	slots_give(&further);
+	slots_release(&first);
+	slots_release(&further);
 	slots_share_drop(other);
 	ck_assert_int_eq(slots_take(share, SLOT_UNIT, true, &further), -EAGAIN);
 	while (n)
-		slots_give(&taken[--n]);
+		slots_release(&taken[--n]);
 	ck_assert_int_eq(pthread_join(thread, &result), 0);
 	ck_assert_ptr_null(result);
 }
@@ -165,7 +165,7 @@ TEST(the_last_slab_stays_while_an_op_may_want_a_slot)
 	struct slot slot;
 
 	ck_assert_int_eq(slots_take(share, SLOT_UNIT, false, &slot), 0);
-	slots_give(&slot);
+	slots_release(&slot);
 	ck_assert(!slots_trim(&slots));
 
 	slots_share_drop(share);
@@ -196,7 +196,7 @@ TEST(copies_end_at_memory_that_is_not_there)
 	ck_assert_int_eq(slot_fill(&slot, 0, memory, 8192, &done), -EFAULT);
 	ck_assert_uint_le(done, 4096);
 	ck_assert_int_eq(slot_fill(&slot, 0, NULL, 1, &done), -EFAULT);
-	slots_give(&slot);
+	slots_release(&slot);
 	(void)munmap(memory, 8192);
 }
 

@@ -78,6 +78,7 @@ TEST(an_entry_has_what_the_op_needs)
 	struct ring_entry entry;
 
 	q.buf = memory + 4096;
+	q.has_timeout = true;
 	q.timeout_msec = 70;
 	ck_assert_int_eq(submit_op(&q, &op), 0);
 	entry = take_entry();

@@ -41,7 +41,7 @@ static void vector_teardown(void)
 	op_pool_deinit(&handle.pool);
 }
 
-/* The part's end, with the library's reference given back. */
+/* The part's end, with the library's reference released. */
 static struct dsaio_op *end_part(unsigned i, int64_t result, uint64_t done)
 {
 	struct dsaio_op *last;

@@ -8,11 +8,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct config config;
 static struct error error;
-static char path[64];
+static char path[100];
 
 static void setup(void)
 {
@@ -33,7 +34,7 @@ static int read_text(const char *text)
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
 	(void)close(fd);
-	r = config_read(&config, path, &error);
+	r = config_read(&config, path, true, &error);
 	(void)unlink(path);
 	return r < 0 ? r : config_check(&config, &error);
 }
@@ -76,9 +77,55 @@ TEST(gpu_memory_has_no_limit_unless_one_is_given)
 {
 	ck_assert_int_eq(read_text("[daemon]\nclient_device_max = 0\n"), 0);
 	ck_assert_int_eq(config_check(&config, &error), 0);
-	ck_assert_int_eq(config.engine, GPU_ENGINE_AUTO);
+	ck_assert_int_eq(config.gpu, GPU_MODE_AUTO);
 	ck_assert_uint_eq(config.client_limit[QUOTA_GPU_BYTES], UINT64_MAX);
 	ck_assert_uint_eq(config.user_limit[QUOTA_GPU_BYTES], UINT64_MAX);
+}
+
+static const struct {
+	const char *text;
+	unsigned percent;
+} percents[] = { { "[daemon]\npool_size = 1%\n", 1 },
+		 { "[daemon]\npool_size = 50%\n", 50 },
+		 { "[daemon]\npool_size = 100%\n", 100 } };
+
+TEST_TABLE(the_pool_may_be_a_part_of_the_memory, percents)
+{
+	const uint64_t half = config.pool_size;
+
+	ck_assert_int_eq(read_text(percents[_i].text), 0);
+	ck_assert_uint_eq(config.pool_size, half / 50 * percents[_i].percent);
+}
+
+static const struct {
+	const char *yes, *no;
+} yes_no[] = { { "yes", "no" }, { "on", "off" }, { "true", "false" }, { "1", "0" } };
+
+TEST_TABLE(all_words_for_yes_and_no_will_do, yes_no)
+{
+	const char *yes = yes_no[_i].yes, *no = yes_no[_i].no;
+	char text[300];
+
+	(void)snprintf(
+		text, sizeof(text),
+		"[daemon]\nlock = %s\nhuge_pages = %s\nauto_stores = %s\n[store a]\npath = /\n"
+		"single_submit = %s\noverlap_events = %s\n",
+		yes, no, no, yes, no);
+	config.lock = POOL_LOCK_AUTO;
+	ck_assert_msg(read_text(text) == 0, "%s", error.text);
+	ck_assert_int_eq(config.lock, POOL_LOCK_YES);
+	ck_assert_int_eq(config.huge_pages, POOL_PAGES_SMALL);
+	ck_assert(!config.auto_stores);
+	ck_assert(config.stores[0].profile.single_submit);
+	ck_assert(!config.stores[0].profile.overlap_events);
+}
+
+TEST(a_window_without_a_limit)
+{
+	ck_assert_int_eq(read_text("[store a]\npath = /\nwindow_max = 0\n[store b]\npath = /\n"),
+			 0);
+	ck_assert_uint_eq(config.stores[0].window_max, 0);
+	ck_assert_uint_eq(config.stores[1].window_max, 0);
 }
 
 TEST(a_whole_file_is_taken)
@@ -95,25 +142,14 @@ TEST(a_whole_file_is_taken)
 				   "admin_group = 77\n"
 				   "state_dir = /tmp/state\n"
 				   "idle_exit_sec = 5\n"
-				   "engine = gds\n"
+				   "gpu = direct\n"
 				   "client_device_max = 24G\n"
-				   "client_slabs = 11\n"
 				   "client_files = 12\n"
 				   "client_handles = 13\n"
-				   "client_channels = 14\n"
-				   "client_entries = 15\n"
-				   "client_requests = 16\n"
+				   "client_ops = 15\n"
 				   "user_clients = 20\n"
-				   "user_slabs = 21\n"
-				   "user_files = 22\n"
-				   "user_handles = 23\n"
-				   "user_channels = 24\n"
-				   "user_entries = 25\n"
-				   "user_requests = 26\n"
 				   "\n"
 				   "[store nvme0]\n"
-				   "engine = libaio\n"
-				   "  lanes = 3 ; indented\n"
 				   "users = root , 1001\n"
 				   "groups = 50,root\n"
 				   "path = /mnt/nvme0\n"
@@ -122,8 +158,8 @@ TEST(a_whole_file_is_taken)
 				   "single_submit = yes\n"
 				   "overlap_events = false\n"
 				   "intra_op_parallelism = 8\n"
-				   "spin_usec = 10\n"
-				   "window_bytes = 4M\n"
+				   "  spin_usec = 10 ; indented\n"
+				   "window_max = 4M\n"
 				   "[store b]\n"
 				   "path = /mnt/b c\n"),
 			 0);
@@ -138,21 +174,11 @@ TEST(a_whole_file_is_taken)
 	ck_assert_uint_eq(config.admin_group, 77);
 	ck_assert_str_eq(config.state_dir, "/tmp/state");
 	ck_assert_uint_eq(config.idle_exit_sec, 5);
-	ck_assert_uint_eq(config.client_limit[QUOTA_SLABS], 11);
 	ck_assert_uint_eq(config.client_limit[QUOTA_FILES], 12);
 	ck_assert_uint_eq(config.client_limit[QUOTA_HANDLES], 13);
-	ck_assert_uint_eq(config.client_limit[QUOTA_CHANNELS], 14);
 	ck_assert_uint_eq(config.client_limit[QUOTA_ENTRIES], 15);
-	ck_assert_uint_eq(config.client_limit[QUOTA_CALLS], 16);
 	ck_assert_uint_eq(config.user_limit[QUOTA_SESSIONS], 20);
-	ck_assert_uint_eq(config.user_limit[QUOTA_SLABS], 21);
-	ck_assert_uint_eq(config.user_limit[QUOTA_FILES], 22);
-	ck_assert_uint_eq(config.user_limit[QUOTA_HANDLES], 23);
-	ck_assert_uint_eq(config.user_limit[QUOTA_CHANNELS], 24);
-	ck_assert_uint_eq(config.user_limit[QUOTA_ENTRIES], 25);
-	ck_assert_uint_eq(config.user_limit[QUOTA_CALLS], 26);
 	ck_assert_uint_eq(config.n_stores, 2);
-	ck_assert_uint_eq(config.stores[0].max_lanes, 3);
 	ck_assert_uint_eq(config.stores[0].access.n_users, 2);
 	ck_assert_uint_eq(config.stores[0].access.users[0], 0);
 	ck_assert_uint_eq(config.stores[0].access.users[1], 1001);
@@ -168,11 +194,11 @@ TEST(a_whole_file_is_taken)
 	ck_assert(!config.stores[0].profile.overlap_events);
 	ck_assert_uint_eq(config.stores[0].profile.intra_op_parallelism, 8);
 	ck_assert_uint_eq(config.stores[0].spin_usec, 10);
-	ck_assert_uint_eq(config.stores[0].window_bytes, 4u << 20);
+	ck_assert_uint_eq(config.stores[0].window_max, 4u << 20);
 	ck_assert_str_eq(config.stores[1].path, "/mnt/b c");
 	ck_assert_uint_eq(config.stores[1].spin_usec, CONFIG_SPIN_INHERIT);
 	ck_assert_int_eq(config_check(&config, &error), 0);
-	ck_assert_int_eq(config.engine, GPU_ENGINE_GDS);
+	ck_assert_int_eq(config.gpu, GPU_MODE_DIRECT);
 	ck_assert_uint_eq(config.client_limit[QUOTA_GPU_BYTES], UINT64_C(24) << 30);
 }
 
@@ -184,11 +210,10 @@ TEST(a_bound_follows_those_that_are_given)
 	config_deinit(&config);
 	ck_assert_int_eq(config_init(&config), 0);
 	ck_assert_int_eq(read_text("[daemon]\npool_size = 64M\nclient_pool_max = 48M\n"
-				   "client_files = 60000\nuser_slabs = 3\n"),
+				   "client_files = 60000\n"),
 			 0);
 	ck_assert_uint_eq(config.user_limit[QUOTA_POOL_BYTES], 48u << 20);
 	ck_assert_uint_ge(config.user_limit[QUOTA_FILES], 60000);
-	ck_assert_uint_eq(config.client_limit[QUOTA_SLABS], 3);
 }
 
 static const struct {
@@ -197,22 +222,28 @@ static const struct {
 	const char *why; /* words of the message */
 } mistakes[] = {
 	{ "[daemon]\nsocket =\n", 2, "empty" },
-	{ "[daemon]\n\npool_size = 10Q\n", 3, "pool_size = 10Q: must be a number from 1048576" },
+	{ "[daemon]\n\npool_size = 10Q\n", 3, "pool_size = 10Q: must be a number from 1 MiB to" },
 	{ "[daemon]\npool_size = -1\n", 2, "pool_size = -1" },
-	{ "[daemon]\npool_size = 1\n", 2, "from 1048576 to 70368744177664" },
-	{ "[daemon]\npool_size = 99999999999T\n", 2, "from 1048576" },
+	{ "[daemon]\npool_size = 1\n", 2, "from 1 MiB to 64 TiB" },
+	{ "[daemon]\npool_size = 0%\n", 2, "from 1% to 100%" },
+	{ "[daemon]\npool_size = 101%\n", 2, "from 1% to 100%" },
+	{ "[daemon]\npool_size = 1 %\n", 2, "pool_size = 1 %" },
+	{ "[daemon]\npool_size = %\n", 2, "pool_size = %" },
+	{ "[daemon]\npool_size = 99999999999T\n", 2, "from 1 MiB" },
 	{ "[daemon]\npool_size = 1G1\n", 2, "pool_size = 1G1" },
 	{ "[daemon]\npool_size = 99999999999999999999999\n", 2, "K, M, G, T, KiB" },
 	{ "[daemon]\nlock = no\n", 2, "yes (refuse" },
+	{ "[daemon]\nlock = off\n", 2, "yes (refuse" },
+	{ "[daemon]\nhuge_pages = on\n", 2, "must be auto (" },
 	{ "[daemon]\nspin_usec = 1000001\n", 2, "0 to 1000000" },
 	{ "[daemon]\nspin_usec = 1K\n", 2, "spin_usec = 1K" },
 	{ "[daemon]\nspin = 1\n", 2, "no such key; there are socket, pool_size, client_pool_max" },
 	{ "[store a]\nqueue_depth = 0\n", 2, "from 1 to 4096" },
 	{ "[store a]\nqueue_depth = 4097\n", 2, "from 1 to 4096" },
-	{ "[store a]\nblock_size = 65M\n", 2, "from 512 to 67108864" },
+	{ "[store a]\nblock_size = 65M\n", 2, "from 512 B to 64 MiB" },
 	{ "[store a]\nsingle_submit = maybe\n", 2, "yes or no" },
 	{ "[store a]\nintra_op_parallelism = 65\n", 2, "from 1 to 64" },
-	{ "[store a]\nwindow_bytes = 1\n", 2, "from 65536" },
+	{ "[store a]\nwindow_max = 1\n", 2, "from 64 KiB to 4 GiB" },
 	{ "[store a]\ndevice = /dev/x\n", 2, "no such key; there are path" },
 	{ "[store a/b]\npath = /\n", 1, "a/b" },
 	{ "[store]\npath = /\n", 1, "[store NAME]" },
@@ -220,7 +251,7 @@ static const struct {
 	{ "[stores]\npath = /\n", 1, "[store NAME]" },
 	{ "[stores]\n", 1, "[store NAME]" },
 	{ "path = /\n", 1, "[store NAME]" },
-	{ "[store a]\npath = /\n\n[store a]\nlanes = 1\n", 4, "has a section already" },
+	{ "[store a]\npath = /\n\n[store a]\nspin_usec = 1\n", 4, "has a section already" },
 	{ "[store a]\npath = /\n  path = /mnt\n", 3, "path = /mnt: is given in line 2" },
 	{ "[daemon]\nlock = yes\n[store a]\npath = /\n[daemon]\nspin_usec = 1\n", 5,
 	  "has this section already" },
@@ -236,11 +267,10 @@ static const struct {
 	{ "[store a]\npath = / # all\n", 2, "a comment behind a value starts with ;" },
 	{ "[store a]\npath = /\nblock_size = 5000\n", 3,
 	  "block_size = 5000: profile: block_size 5000: must be a multiple of 512" },
-	{ "[daemon]\nengine = cufile\n", 2, "engine = cufile: must be auto" },
+	{ "[daemon]\ngpu = cufile\n", 2, "gpu = cufile: must be auto" },
 	{ "[daemon]\nclient_device_max = all\n", 2, "client_device_max = all: must be a number" },
-	{ "[store a]\nengine = gds\n", 2,
-	  "engine = gds: must be libaio; the engine for GPU memory is set in [daemon]" },
-	{ "[store a]\nlanes = 0\n", 2, "from 1 to 64" },
+	{ "[store a]\nengine = libaio\n", 2, "engine = libaio: no such key; there are path" },
+	{ "[store a]\nintra_op_parallelism = 0\n", 2, "from 1 to 64" },
 	{ "[store a]\nusers = root, nobody-of-that-name\n", 2,
 	  "nobody-of-that-name: this host has no such user" },
 	{ "[store a]\nusers = root,,root\n", 2, "with commas between them" },
@@ -251,10 +281,12 @@ static const struct {
 	{ "[daemon]\nauto_stores = perhaps\n", 2, "yes or no" },
 	{ "[daemon]\nstate_dir =\n", 2, "empty" },
 	{ "[daemon]\nclient_files = 0\n", 2, "from 1 to 65535" },
-	{ "[daemon]\nclient_files = 9\nuser_files = 8\n", 2,
-	  "client_files = 9: must be at most user_files, which is 8" },
+	{ "[daemon]\nclient_handles = 16384\n", 2, "from 1 to 16383" },
+	{ "[daemon]\nuser_files = 8\n", 2, "no such key" },
+	{ "[daemon]\nclient_pool_max = 9M\nuser_pool_max = 8M\n", 2,
+	  "client_pool_max = 9 MiB: must be at most user_pool_max, which is 8 MiB" },
 	{ "[daemon]\npool_size = 1M\nclient_pool_max = 2M\n", 3,
-	  "client_pool_max = 2097152: must be at most pool_size, which is 1048576" },
+	  "client_pool_max = 2 MiB: must be at most pool_size, which is 1 MiB" },
 	{ "[daemon]\npool_size = 1M\nuser_pool_max = 2M\n", 3, "at most pool_size" },
 	{ "[daemon]\nspin_usec = 1\nhello\n", 3, "KEY = VALUE" },
 	{ "[daemon\nspin_usec = 1\n", 1, "KEY = VALUE" },
@@ -262,7 +294,7 @@ static const struct {
 
 TEST_TABLE(a_mistake_is_reported_with_file_line_value_and_what_is_allowed, mistakes)
 {
-	char where[80];
+	char where[120];
 
 	ck_assert_msg(read_text(mistakes[_i].text) == -EINVAL, "%s", mistakes[_i].text);
 	(void)snprintf(where, sizeof(where), "%s:%d: ", path, mistakes[_i].line);
@@ -388,8 +420,9 @@ TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
 	ck_assert_msg(read_text(text) == 0, "%s", error.text);
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++) {
 		if (i == QUOTA_POOL_BYTES)
-			continue; /* the host's memory decides */
-		ck_assert_uint_eq(config.client_limit[i], given.client_limit[i]);
+			continue;	 /* the host's memory decides */
+		if (i != QUOTA_SESSIONS) /* a client is one */
+			ck_assert_uint_eq(config.client_limit[i], given.client_limit[i]);
 		ck_assert_uint_eq(config.user_limit[i], given.user_limit[i]);
 	}
 	ck_assert_uint_eq(config.spin_usec, given.spin_usec);
@@ -427,8 +460,137 @@ TEST_TABLE(administrators_are_root_the_daemons_user_and_admin_group, peers)
 
 TEST(a_file_that_is_not_there_is_named)
 {
-	ck_assert_int_eq(config_read(&config, "/nonexistent/dsaiod.conf", &error), -ENOENT);
+	ck_assert_int_eq(config_read(&config, "/nonexistent/dsaiod.conf", true, &error), -ENOENT);
 	ck_assert_msg(strstr(error.text, "/nonexistent/dsaiod.conf"), "%s", error.text);
+	ck_assert_int_eq(config_read(&config, "/nonexistent/dsaiod.conf", false, &error), 0);
+	ck_assert_int_eq(config_read(&config, "/dev/null/dsaiod.conf", false, &error), 0);
+	ck_assert_uint_eq(config.n_files, 0);
+}
+
+/* ---- drop-ins ---- */
+
+static char dir[64];
+
+static void write_at(const char *name, const char *text)
+{
+	_cleanup_(freep) char *at = NULL;
+	FILE *file;
+
+	ck_assert_int_gt(asprintf(&at, "%s/%s", dir, name), 0);
+	file = fopen(at, "we");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_ge(fputs(text, file), 0);
+	ck_assert_int_eq(fclose(file), 0);
+}
+
+static void drop_ins_make(void)
+{
+	(void)strcpy(dir, "/tmp/dsaio-config-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	(void)snprintf(path, sizeof(path), "%s/c.conf.d", dir);
+	ck_assert_int_eq(mkdir(path, 0755), 0);
+	path[strlen(path) - 2] = 0; /* c.conf */
+}
+
+static void drop_ins_remove(void)
+{
+	char command[80];
+
+	(void)snprintf(command, sizeof(command), "rm -r %s", dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+TEST(a_later_drop_in_overrides_an_earlier_one_and_the_file)
+{
+	int r;
+
+	drop_ins_make();
+	write_at("c.conf", "[daemon]\nspin_usec = 1\npool_size = 64M\nlock = auto\n"
+			   "[store a]\npath = /mnt\nusers = 1, 2\ngroups = 3\nqueue_depth = 2\n");
+	write_at("c.conf.d/b.conf", "[daemon]\nspin_usec = 3\n[store b]\npath = /\n");
+	write_at("c.conf.d/B.conf", "[daemon]\nspin_usec = 2\nadmin_group = 9\n");
+	write_at("c.conf.d/9.conf", "[store a]\npath = /srv\nusers = 4\nblock_size = 64K\n"
+				    "[daemon]\npool_size = 100%\n");
+	write_at("c.conf.d/z.conf.bak", "no configuration");
+	write_at("c.conf.d/.z.conf", "no configuration");
+	write_at("c.conf.d/z", "no configuration");
+	r = config_read(&config, path, true, &error);
+	drop_ins_remove();
+	ck_assert_msg(r == 0 && config_check(&config, &error) == 0, "%s", error.text);
+	ck_assert_uint_eq(config.n_files, 4);
+	ck_assert_uint_eq(config.spin_usec, 3);
+	ck_assert_uint_eq(config.pool_size, config.memory_bytes / 100 * 100);
+	ck_assert_int_eq(config.lock, POOL_LOCK_AUTO);
+	ck_assert_uint_eq(config.admin_group, 9);
+	ck_assert_uint_eq(config.n_stores, 2);
+	ck_assert_str_eq(config.stores[0].path, "/srv");
+	ck_assert_str_eq(config.stores[0].access.text, "users 4; groups 3");
+	ck_assert_uint_eq(config.stores[0].access.n_users, 1);
+	ck_assert_uint_eq(config.stores[0].profile.queue_depth, 2);
+	ck_assert_uint_eq(config.stores[0].profile.block_size, 64 << 10);
+	ck_assert_str_eq(config.stores[1].name, "b");
+}
+
+TEST(drop_ins_need_no_file_beside_them)
+{
+	int r;
+
+	drop_ins_make();
+	write_at("c.conf.d/1.conf", "[daemon]\nspin_usec = 7\n");
+	r = config_read(&config, path, false, &error);
+	ck_assert_int_eq(config_read(&config, path, true, &error), -ENOENT); /* --config */
+	drop_ins_remove();
+	ck_assert_int_eq(r, 0);
+	ck_assert_uint_eq(config.spin_usec, 7);
+}
+
+static const struct {
+	const char *file, *first, *second;
+	const char *why; /* with the file's name, line, and its words */
+} drop_in_mistakes[] = {
+	{ "", "[daemon]\nspin = 1\n", "", "/1.conf:2: [daemon] spin = 1: no such key" },
+	{ "", "", "[store a]\npath = /\n[store a]\n",
+	  "/2.conf:3: [store a]: the store has a section already" },
+	{ "", "[daemon]\nspin_usec = 1\n", "[daemon]\nspin_usec = 2\nspin_usec = 3\n",
+	  "/2.conf:3: [daemon] spin_usec = 3: is given in line 2 already" },
+	{ "[store a]\n", "[store a]\nspin_usec = 1\n", "", "/1.conf: [store a]: path is missing" },
+	{ "[daemon]\nuser_pool_max = 2M\n", "[daemon]\nclient_pool_max = 3M\n", "",
+	  "/1.conf:2: [daemon] client_pool_max = 3 MiB: must be at most user_pool_max" },
+};
+
+TEST_TABLE(a_mistake_names_the_drop_in, drop_in_mistakes)
+{
+	int r;
+
+	drop_ins_make();
+	write_at("c.conf", drop_in_mistakes[_i].file);
+	write_at("c.conf.d/1.conf", drop_in_mistakes[_i].first);
+	write_at("c.conf.d/2.conf", drop_in_mistakes[_i].second);
+	r = config_read(&config, path, true, &error);
+	drop_ins_remove();
+	ck_assert_int_eq(r, 0);
+	ck_assert_int_eq(config_check(&config, &error), -EINVAL);
+	ck_assert_msg(strstr(error.text, drop_in_mistakes[_i].why), "%s", error.text);
+}
+
+TEST(a_drop_in_or_its_directory_that_cannot_be_read_is_an_error)
+{
+	int r;
+
+	drop_ins_make();
+	write_at("c.conf", "");
+	write_at("d.conf", "");
+	write_at("d.conf.d", "");
+	(void)snprintf(path, sizeof(path), "%s/c.conf.d/1.conf", dir);
+	ck_assert_int_eq(symlink("/nonexistent/1.conf", path), 0);
+	(void)snprintf(path, sizeof(path), "%s/c.conf", dir);
+	ck_assert_int_eq(config_read(&config, path, false, &error), -ENOENT);
+	ck_assert_msg(strstr(error.text, "c.conf.d/1.conf: No such file"), "%s", error.text);
+	(void)snprintf(path, sizeof(path), "%s/d.conf", dir);
+	r = config_read(&config, path, false, &error);
+	drop_ins_remove();
+	ck_assert_int_eq(r, -ENOTDIR);
+	ck_assert_msg(strstr(error.text, "d.conf.d: Not a directory"), "%s", error.text);
 }
 
 static const struct {

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 static struct event_base *base;
-static struct turns turns;
-static struct turn_owner owner;
+static struct run_queue queue;
+static struct run_owner owner;
 static struct connection connection;
 static int peer_fd;
 static bool may_read;
@@ -75,9 +75,9 @@ static const struct connection_ops ops = { .may_read = on_may_read,
 					   .close_reply_fds = close_all,
 					   .on_unread = on_unread };
 
-static bool serve(struct turn *turn)
+static bool serve(struct run_entry *entry)
 {
-	return connection_serve(container_of(turn, struct connection, turn));
+	return connection_serve(container_of(entry, struct connection, run_entry));
 }
 
 static void run(void)
@@ -95,11 +95,11 @@ static void setup(void)
 	n_frames = n_garbage = n_lost = n_closed = 0;
 	n_unread = 0;
 	base = event_base_new();
-	ck_assert_int_eq(turns_init(&turns, base, serve), 0);
-	owner = (struct turn_owner){ 0 };
+	ck_assert_int_eq(run_queue_init(&queue, base, serve), 0);
+	owner = (struct run_owner){ 0 };
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
 	connection_init(&connection, &ops);
-	ck_assert_int_eq(connection_start(&connection, fds[0], base, &turns, &owner, &error), 0);
+	ck_assert_int_eq(connection_start(&connection, fds[0], base, &queue, &owner, &error), 0);
 	peer_fd = fds[1];
 }
 
@@ -108,7 +108,7 @@ static void teardown(void)
 	int fd = connection.fd;
 
 	connection_deinit(&connection);
-	turns_deinit(&turns);
+	run_queue_deinit(&queue);
 	event_base_free(base);
 	(void)close(fd);
 	if (peer_fd >= 0)

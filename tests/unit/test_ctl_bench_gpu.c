@@ -8,7 +8,7 @@
 #define CUFILE "cuFile 1.17 with nvidia-fs 2.24"
 
 static const struct {
-	struct bench_gpu_ways ways;
+	struct bench_gpu_paths paths;
 	const char *cufile, *text, *json;
 } rows[] = {
 	{ { 0, 0, "" }, CUFILE, "no op has ended", "[ ]" },
@@ -21,24 +21,25 @@ static const struct {
 	  "[ \"direct\", \"copied: it is faster\" ]" },
 };
 
-TEST_TABLE(both_ways_are_reported_with_the_number_of_their_ops, rows) /* _i: the row */
+TEST_TABLE(both_paths_are_reported_with_the_number_of_their_ops, rows) /* _i: the row */
 {
 	struct json_object *array = json_object_new_array();
-	char text[BENCH_GPU_WAYS_BYTES];
+	char text[BENCH_GPU_PATHS_BYTES];
 
-	ck_assert_str_eq(bench_gpu_ways_text(&rows[_i].ways, rows[_i].cufile, text), rows[_i].text);
+	ck_assert_str_eq(bench_gpu_paths_text(&rows[_i].paths, rows[_i].cufile, text),
+			 rows[_i].text);
 	for (int i = 0; i < 2; i++) /* each stands there once */
-		bench_gpu_add_ways(array, &rows[_i].ways);
+		bench_gpu_add_paths(array, &rows[_i].paths);
 	ck_assert_str_eq(json_object_to_json_string(array), rows[_i].json);
 	(void)json_object_put(array);
 }
 
 TEST(the_ops_of_all_processes_are_summed)
 {
-	struct bench_gpu_ways sum = { 0 };
+	struct bench_gpu_paths sum = { 0 };
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-		bench_gpu_sum_ways(&sum, &rows[i].ways);
+		bench_gpu_sum_paths(&sum, &rows[i].paths);
 	ck_assert_uint_eq(sum.n_direct, 44);
 	ck_assert_uint_eq(sum.n_copied, 17);
 	ck_assert_str_eq(sum.why, "it is faster");
@@ -46,13 +47,13 @@ TEST(the_ops_of_all_processes_are_summed)
 
 TEST(the_longest_reasons_fit)
 {
-	char text[BENCH_GPU_WAYS_BYTES], cufile[BENCH_GPU_WHY_BYTES];
-	struct bench_gpu_ways ways = { UINT64_MAX / 2, UINT64_MAX / 2, "" };
+	char text[BENCH_GPU_PATHS_BYTES], cufile[BENCH_GPU_WHY_BYTES];
+	struct bench_gpu_paths paths = { UINT64_MAX / 2, UINT64_MAX / 2, "" };
 
-	memset(ways.why, 'w', sizeof(ways.why) - 1);
+	memset(paths.why, 'w', sizeof(paths.why) - 1);
 	memset(cufile, 'c', sizeof(cufile) - 1);
 	cufile[sizeof(cufile) - 1] = '\0';
-	ck_assert_str_eq(strchr(bench_gpu_ways_text(&ways, cufile, text), 'w'), ways.why);
+	ck_assert_str_eq(strchr(bench_gpu_paths_text(&paths, cufile, text), 'w'), paths.why);
 }
 
 TEST_MAIN

@@ -68,17 +68,33 @@ TEST(a_percentile_of_too_few_is_null)
 	(void)json_object_put(object);
 }
 
-TEST(many_steps_are_thinned_out_and_the_last_stays)
+static uint64_t number_of(struct json_object *step, const char *key)
 {
-	struct json_object *object, *cdf, *last;
+	return json_object_get_uint64(json_object_object_get(step, key));
+}
+
+TEST(the_histogram_has_each_step_with_values_and_all_transfers)
+{
+	struct json_object *object, *steps;
+	uint64_t n = 0, last = 0;
 
 	for (uint32_t i = 0; i < 5000; i++)
-		latency_record_add(&record, SIZE, 5000, i, 1000 + i);
+		latency_record_add(&record, SIZE, 5000, i, i < 3000 ? 1000 : 2 * MSEC + i);
 	object = latency_record_json(&record, BENCH_READ, SIZE, 100);
-	cdf = json_object_object_get(object, "cdf");
-	ck_assert_uint_le(json_object_array_length(cdf), 501);
-	last = json_object_array_get_idx(cdf, json_object_array_length(cdf) - 1);
-	ck_assert_double_eq(json_object_get_double(json_object_array_get_idx(last, 1)), 1);
+	steps = json_object_object_get(object, "histogram");
+	ck_assert_uint_eq(number_of(json_object_array_get_idx(steps, 0), "nsec"), 1000);
+	ck_assert_uint_eq(number_of(json_object_array_get_idx(steps, 0), "count"), 3000);
+	for (size_t i = 0; i < json_object_array_length(steps); i++) {
+		struct json_object *step = json_object_array_get_idx(steps, i);
+
+		ck_assert_uint_gt(number_of(step, "count"), 0);
+		ck_assert_uint_gt(number_of(step, "nsec"), last);
+		last = number_of(step, "nsec");
+		n += number_of(step, "count");
+	}
+	ck_assert_uint_eq(n, 5000);
+	ck_assert_uint_ge(last, record.histogram.max_nsec);
+	ck_assert_uint_le(last, record.histogram.max_nsec + record.histogram.max_nsec / 1000);
 	ck_assert_uint_eq(json_object_array_length(json_object_object_get(object, "series")),
 			  LATENCY_SLICES);
 	(void)json_object_put(object);

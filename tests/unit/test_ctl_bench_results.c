@@ -42,7 +42,7 @@ static struct bench_row make_row(struct bench_repetition *repetitions)
 			  .warmup_loops = 1,
 			  .loops = 2 },
 		.n_processes = 3,
-		.served = { 512u << 10, 16, 2, 300000.5, 7.25 },
+		.served = { 512u << 10, 16, 300000.5, 7.25 },
 		.repetitions = repetitions,
 		.n_repetitions = 2,
 		.total = { 0.1, 1.0 / 3, 0.2, 12.323337169333062, 8192 },
@@ -70,7 +70,6 @@ static void assert_same_row(const struct bench_row *a, const struct bench_row *b
 	ck_assert_uint_eq(a->n_processes, b->n_processes);
 	ck_assert_uint_eq(a->served.block_size, b->served.block_size);
 	ck_assert_uint_eq(a->served.queue_depth, b->served.queue_depth);
-	ck_assert_uint_eq(a->served.lanes, b->served.lanes);
 	ck_assert(a->served.mean_block == b->served.mean_block);
 	ck_assert(a->served.mean_depth == b->served.mean_depth);
 	ck_assert_uint_eq(a->n_repetitions, b->n_repetitions);

@@ -117,6 +117,17 @@ TEST_TABLE(what_is_no_space_is_reported_with_its_place, bad)
 	ck_assert_msg(strstr(text, bad[_i].text), "%s: \"%s\"", bad[_i].json, text);
 }
 
+TEST(a_parallelism_takes_the_place_of_the_list)
+{
+	struct bench_space space;
+
+	bench_space_default(&space);
+	bench_space_set_parallel(&space, 3);
+	ck_assert_uint_eq(bench_space_points(&space), 16);
+	for (size_t i = 0; i < 16; i++)
+		ck_assert_uint_eq(bench_space_point(&space, i).intra_op_parallelism, 3);
+}
+
 TEST(too_many_points_are_reported)
 {
 	char json[4096] = "{\"queue_depth\": [1", text[512];

@@ -111,7 +111,7 @@ static const struct {
 	{ "--folder=", "--folder: its value is empty" },
 	{ "--io_size 12Q",
 	  "--io_size 12Q: is no number: write for example 4096, 64K, 1MiB, 2G or 1T" },
-	{ "--io_size 0", "--io_size 0: out of range: must be from 1 to 1073741824" },
+	{ "--io_size 0", "--io_size 0: out of range: must be from 1 B to 1 GiB" },
 	{ "--queue_depth 5000", "--queue_depth 5000: out of range: must be from 1 to 4096" },
 	{ "--gpu=8", "--gpu=8: out of range: must be from 0 to 7" },
 	{ "--gpu=x", "--gpu=x: is no number: write for example --gpu=0, or --gpu alone" },

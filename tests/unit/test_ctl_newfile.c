@@ -123,7 +123,7 @@ TEST_LOOP(a_discarded_file_leaves_nothing, N_KINDS) /* _i: kind */
 }
 
 /* As the daemon does for a while. */
-TEST_LOOP(a_discarded_file_gives_its_room_back_while_another_process_has_it_open,
+TEST_LOOP(a_discarded_file_releases_its_room_while_another_process_has_it_open,
 	  N_KINDS) /* _i: kind */
 {
 	struct newfile file;

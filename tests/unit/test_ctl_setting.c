@@ -44,7 +44,7 @@ static const struct {
 	{ "single_submit=", "must be yes or no" },
 	{ "overlap_events=maybe", "must be yes or no" },
 	{ "overlap_events=yes ", "must be yes or no" },
-	{ "overlap_events=on", "must be yes or no" }, /* nor does dsaiod.conf have it */
+	{ "overlap_events=maybe", "must be yes or no" },
 };
 
 TEST_TABLE(a_setting_changes_its_value_alone, rows)

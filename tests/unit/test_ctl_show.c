@@ -36,9 +36,9 @@ TEST(a_profile_tells_what_is_not_as_usual)
 	profile.single_submit = true;
 	profile.overlap_events = false;
 	ck_assert_str_eq(profile_text(text, sizeof(text), &profile),
-			 "1 MiB x 128 in 4 single sequential");
+			 "1 MiB x 128 x 4 single sequential");
 	profile.absent = PROFILE_BLOCK_SIZE | PROFILE_SINGLE_SUBMIT | PROFILE_OVERLAP_EVENTS;
-	ck_assert_str_eq(profile_text(text, sizeof(text), &profile), "store's x 128 in 4");
+	ck_assert_str_eq(profile_text(text, sizeof(text), &profile), "store's x 128 x 4");
 	profile.absent = PROFILE_ALL & ~PROFILE_OVERLAP_EVENTS;
 	ck_assert_str_eq(profile_text(text, sizeof(text), &profile),
 			 "store's x store's sequential");
@@ -123,9 +123,9 @@ TEST(what_is_absent_is_null_in_json)
 	ck_assert(json_has(&status, NULL, "\"stores\": [ ]"));
 	status.gpus = &gpus;
 	ck_assert(json_has(&status, NULL, "\"problem\": null"));
-	ck_assert(json_has(&status, NULL, "\"way\": \"auto\""));
-	gpus.way = (Wire__GpuPath)99;
-	ck_assert(json_has(&status, NULL, "\"way\": \"?\""));
+	ck_assert(json_has(&status, NULL, "\"path\": \"auto\""));
+	gpus.path = (Wire__GpuPath)99;
+	ck_assert(json_has(&status, NULL, "\"path\": \"?\""));
 }
 
 TEST(json_did_not_say_that_clients_were_left_out)

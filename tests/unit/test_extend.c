@@ -44,200 +44,146 @@ static void fs_reset(uint64_t room)
 
 /* ---- cutting ---- */
 
+struct shape {
+	uint64_t len;
+	uint32_t block_bytes;
+};
+
+static struct extend_step step_of(const struct shape *op, uint64_t next, uint64_t off,
+				  uint64_t grow_end)
+{
+	return extend_step(op->len, op->block_bytes, next, off, grow_end);
+}
+
 static const struct {
 	const char *what;
-	struct split split;
-	uint32_t block;
-	uint64_t off, grow_end;
+	struct shape op;
+	uint64_t next, off, grow_end;
 	struct extend_step want;
 } steps[] = {
 	{ "an op of less than a step, as a whole",
-	  { 8 * MIB, 1, MIB, 4096 },
+	  { 8 * MIB, MIB },
 	  0,
 	  4096,
 	  8 * MIB + 4096,
-	  { .off = 4096,
-	    .len = 8 * MIB,
-	    .own_len = 8 * MIB,
-	    .end = 8 * MIB + 4096,
-	    .n_ranges = 1,
-	    .n_extended = UINT32_MAX } },
-	{ "its parts, too",
-	  { 8 * MIB, 4, MIB, 4096 },
-	  0,
-	  0,
-	  8 * MIB,
-	  { .len = 8 * MIB,
-	    .own_len = 8 * MIB,
-	    .end = 8 * MIB,
-	    .n_ranges = 1,
-	    .n_extended = UINT32_MAX } },
+	  { .off = 4096, .len = 8 * MIB, .own_len = 8 * MIB, .extended = UINT64_MAX } },
 	{ "a part of a larger write: up to that one's end",
-	  { MIB, 1, MIB, 4096 },
+	  { MIB, MIB },
 	  0,
 	  8 * MIB,
 	  20 * MIB + 77,
-	  { .off = 8 * MIB,
-	    .len = 12 * MIB + 77,
-	    .own_len = MIB,
-	    .end = 20 * MIB + 77,
-	    .n_ranges = 1,
-	    .n_extended = UINT32_MAX } },
+	  { .off = 8 * MIB, .len = 12 * MIB + 77, .own_len = MIB, .extended = UINT64_MAX } },
 	{ "but not further ahead than a step",
-	  { MIB, 1, MIB, 4096 },
+	  { MIB, MIB },
 	  0,
 	  8 * MIB,
 	  400 * MIB,
-	  { .off = 8 * MIB,
-	    .len = 64 * MIB,
-	    .own_len = MIB,
-	    .end = 72 * MIB,
-	    .n_ranges = 1,
-	    .n_extended = UINT32_MAX } },
+	  { .off = 8 * MIB, .len = 64 * MIB, .own_len = MIB, .extended = UINT64_MAX } },
 	{ "the first step of a large op",
-	  { 400 * MIB, 1, MIB, 4096 },
+	  { 400 * MIB, MIB },
 	  0,
 	  MIB,
 	  401 * MIB,
-	  { .off = MIB,
-	    .len = 64 * MIB,
-	    .own_len = 64 * MIB,
-	    .end = 401 * MIB,
-	    .stride = 400 * MIB,
-	    .n_ranges = 1,
-	    .n_extended = 64 } },
+	  { .off = MIB, .len = 64 * MIB, .own_len = 64 * MIB, .extended = 64 * MIB } },
 	{ "its second",
-	  { 400 * MIB, 1, MIB, 4096 },
-	  64,
+	  { 400 * MIB, MIB },
+	  64 * MIB,
 	  MIB,
 	  401 * MIB,
-	  { .off = 65 * MIB,
-	    .len = 64 * MIB,
-	    .own_len = 64 * MIB,
-	    .end = 401 * MIB,
-	    .stride = 400 * MIB,
-	    .n_ranges = 1,
-	    .n_extended = 128 } },
+	  { .off = 65 * MIB, .len = 64 * MIB, .own_len = 64 * MIB, .extended = 128 * MIB } },
 	{ "its last: to the op's end, and no further",
-	  { 400 * MIB + 8192, 1, MIB, 4096 },
-	  384,
+	  { 400 * MIB + 8192, MIB },
+	  384 * MIB,
 	  0,
 	  500 * MIB,
 	  { .off = 384 * MIB,
 	    .len = 16 * MIB + 8192,
 	    .own_len = 16 * MIB + 8192,
-	    .end = 400 * MIB + 8192,
-	    .stride = 400 * MIB + 8192,
-	    .n_ranges = 1,
-	    .n_extended = UINT32_MAX } },
-	{ "four parts: each its own range, together a step",
-	  { 400 * MIB, 4, MIB, 4096 },
-	  64,
+	    .extended = UINT64_MAX } },
+	{ "blocks of a step's size: one",
+	  { 400 * MIB, 64 * MIB },
+	  128 * MIB,
 	  0,
 	  400 * MIB,
-	  { .off = 16 * MIB,
-	    .len = 16 * MIB,
-	    .own_len = 16 * MIB,
-	    .end = 400 * MIB,
-	    .stride = 100 * MIB,
-	    .n_ranges = 4,
-	    .n_extended = 128 } },
-	{ "the last blocks of the parts are shorter",
-	  { 400 * MIB, 3, 64 * MIB, 4096 },
-	  6,
+	  { .off = 128 * MIB, .len = 64 * MIB, .own_len = 64 * MIB, .extended = 192 * MIB } },
+	{ "the same when the block's first bytes have started",
+	  { 400 * MIB, 64 * MIB },
+	  129 * MIB,
 	  0,
 	  400 * MIB,
-	  { .off = 128 * MIB,
-	    .len = (400 * MIB + 3 * 4096 - 1) / 3 / 4096 * 4096 - 128 * MIB,
-	    .own_len = (400 * MIB + 3 * 4096 - 1) / 3 / 4096 * 4096 - 128 * MIB,
-	    .end = 400 * MIB,
-	    .stride = (400 * MIB + 3 * 4096 - 1) / 3 / 4096 * 4096,
-	    .n_ranges = 3,
-	    .n_extended = UINT32_MAX } },
-	{ "blocks of a step's size: one of each part",
-	  { 400 * MIB, 2, 64 * MIB, 4096 },
-	  2,
+	  { .off = 128 * MIB, .len = 64 * MIB, .own_len = 64 * MIB, .extended = 192 * MIB } },
+	{ "as many whole blocks as a step has room for",
+	  { 400 * MIB, 24 * MIB },
+	  0,
 	  0,
 	  400 * MIB,
-	  { .off = 64 * MIB,
-	    .len = 64 * MIB,
-	    .own_len = 64 * MIB,
-	    .end = 400 * MIB,
-	    .stride = 200 * MIB,
-	    .n_ranges = 2,
-	    .n_extended = 4 } },
+	  { .len = 48 * MIB, .own_len = 48 * MIB, .extended = 48 * MIB } },
 };
 
 TEST_TABLE(a_step_is_what_the_next_blocks_need, steps)
 {
-	struct extend_step step = extend_step(&steps[_i].split, steps[_i].block, steps[_i].off,
-					      steps[_i].grow_end);
+	struct extend_step step = step_of(&steps[_i].op, steps[_i].next, steps[_i].off,
+					  steps[_i].grow_end);
 	const struct extend_step *want = &steps[_i].want;
 
-	ck_assert_msg(
-		step.off == want->off && step.len == want->len && step.own_len == want->own_len &&
-			step.stride == want->stride && step.end == want->end &&
-			step.n_ranges == want->n_ranges && step.n_extended == want->n_extended,
-		"%s: off %ju len %ju own %ju stride %ju end %ju, %u ranges, %u blocks",
-		steps[_i].what, (uintmax_t)step.off, (uintmax_t)step.len, (uintmax_t)step.own_len,
-		(uintmax_t)step.stride, (uintmax_t)step.end, step.n_ranges, step.n_extended);
+	ck_assert_msg(step.off == want->off && step.len == want->len &&
+			      step.own_len == want->own_len && step.extended == want->extended,
+		      "%s: off %ju len %ju own %ju extended %ju", steps[_i].what,
+		      (uintmax_t)step.off, (uintmax_t)step.len, (uintmax_t)step.own_len,
+		      (uintmax_t)step.extended);
 }
 
-static const struct split splits[] = {
-	{ 400 * MIB, 1, MIB, 4096 },	      { 400 * MIB + 4096, 3, 1 << 16, 4096 },
-	{ 65 * MIB, 64, 64 * MIB, 4096 },     { 1000 * MIB, 7, 5 * 4096, 4096 },
-	{ 64 * MIB + 512, 5, 1 << 20, 4096 }, { 64 * MIB, 64, 4096, 4096 },
+static const struct shape ops[] = {
+	{ 400 * MIB, MIB },	  { 400 * MIB + 4096, 1 << 16 }, { 65 * MIB, 64 * MIB },
+	{ 1000 * MIB, 5 * 4096 }, { 64 * MIB + 512, MIB },	 { 200 * MIB, 63 * MIB },
 };
 
 /* As the lane goes: a step when the blocks of the one before have started. */
-TEST_TABLE(each_block_is_allocated_before_it_starts_and_few_before_they_do, splits)
+TEST_TABLE(each_block_is_allocated_before_it_starts_and_few_before_they_do, ops)
 {
-	const struct split *split = &splits[_i];
-	const uint64_t most = (uint64_t)split->n_parts * split->block_size;
+	const struct shape *op = &ops[_i];
+	const uint64_t most = op->block_bytes;
 	struct extend_step step = { 0 };
-	uint64_t n_started = 0, n_allocated = 0;
+	uint64_t next = 0, n_allocated = 0;
 
 	fs_reset(UINT64_MAX);
-	for (uint32_t i = 0; i < split_n_blocks(split); i++) {
-		struct split_block block = split_block(split, i);
+	while (next < op->len) {
+		const uint64_t end = op->len - next < most ? op->len : next + most;
 		bool is_within = false;
 
-		if (!block.len)
-			continue;
-		if (i >= step.n_extended) {
-			step = extend_step(split, i, 8192, split->len + 8192);
+		if (next >= step.extended) {
+			step = step_of(op, next, 8192, op->len + 8192);
 			fs.n_calls = 0;
 			ck_assert_int_eq(extend_step_do(7, &step), 0);
 			for (uint64_t k = 0; k < fs.n_calls; k++)
 				n_allocated += fs.len[k];
-			ck_assert_uint_le(n_allocated - n_started,
+			ck_assert_uint_le(n_allocated - next,
 					  most > EXTEND_BYTES ? most : EXTEND_BYTES);
-			ck_assert_uint_gt(step.n_extended, i);
+			ck_assert_uint_ge(step.extended, end);
 		}
 		for (uint64_t k = 0; k < fs.n_calls; k++)
-			is_within |= block.off + 8192 >= fs.off[k] &&
-				     block.off + 8192 + block.len <= fs.off[k] + fs.len[k];
+			is_within |= next + 8192 >= fs.off[k] &&
+				     end + 8192 <= fs.off[k] + fs.len[k];
 		ck_assert(is_within);
-		n_started += block.len;
+		next = end;
 	}
-	ck_assert_uint_eq(n_started, split->len);
-	ck_assert_uint_eq(n_allocated, split->len);
+	ck_assert_uint_eq(n_allocated, op->len);
 }
 
 /* ---- allocating ---- */
 
-TEST(a_step_stops_at_the_first_failure)
+TEST(a_step_without_room_fails)
 {
-	struct extend_step step = extend_step(&splits[1], 0, 0, splits[1].len);
+	struct extend_step step = step_of(&ops[1], 0, 0, ops[1].len);
 
-	fs_reset(step.len);
+	fs_reset(step.len - 1);
 	ck_assert_int_eq(extend_step_do(7, &step), ENOSPC);
-	ck_assert_uint_eq(fs.n_calls, 2);
+	ck_assert_uint_eq(fs.n_calls, 1);
 }
 
 TEST(an_interrupted_step_goes_on)
 {
-	struct extend_step step = extend_step(&splits[0], 0, 0, splits[0].len);
+	struct extend_step step = step_of(&ops[0], 0, 0, ops[0].len);
 
 	fs_reset(UINT64_MAX);
 	fs.n_interrupts = 3;
@@ -247,8 +193,8 @@ TEST(an_interrupted_step_goes_on)
 
 TEST(where_there_is_no_room_for_what_follows_an_op_gets_its_own)
 {
-	const struct split split = { MIB, 1, MIB, 4096 };
-	struct extend_step step = extend_step(&split, 0, 0, 8 * MIB);
+	const struct shape op = { MIB, MIB };
+	struct extend_step step = step_of(&op, 0, 0, 8 * MIB);
 
 	fs_reset(2 * MIB);
 	ck_assert_int_eq(extend_step_do(7, &step), 0);
@@ -256,11 +202,11 @@ TEST(where_there_is_no_room_for_what_follows_an_op_gets_its_own)
 	ck_assert_uint_eq(fs.len[1], MIB);
 	ck_assert_uint_eq(step.len, MIB);
 	fs_reset(MIB - 1);
-	step = extend_step(&split, 0, 0, 8 * MIB);
+	step = step_of(&op, 0, 0, 8 * MIB);
 	ck_assert_int_eq(extend_step_do(7, &step), ENOSPC);
 	fs_reset(8 * MIB);
 	fs.error = EIO;
-	step = extend_step(&split, 0, 0, 8 * MIB);
+	step = step_of(&op, 0, 0, 8 * MIB);
 	ck_assert_int_eq(extend_step_do(7, &step), EIO);
 	ck_assert_uint_eq(fs.n_calls, 1);
 }
@@ -269,25 +215,25 @@ TEST(where_there_is_no_room_for_what_follows_an_op_gets_its_own)
 
 TEST(parts_that_follow_find_their_range_while_one_is_open)
 {
-	const struct split split = { MIB, 1, MIB, 4096 };
+	const struct shape op = { MIB, MIB };
 	struct extension extension = { 0 };
 	struct extend_step step;
 
 	extension_add_op(&extension);
-	step = extend_step(&split, 0, 8 * MIB, 200 * MIB);
+	step = step_of(&op, 0, 8 * MIB, 200 * MIB);
 	ck_assert(!extension_has(&extension, &step));
 	extension_note(&extension, &step);
 	ck_assert(extension_has(&extension, &step));
-	step = extend_step(&split, 0, 71 * MIB, 200 * MIB);
+	step = step_of(&op, 0, 71 * MIB, 200 * MIB);
 	ck_assert(extension_has(&extension, &step));
-	step = extend_step(&split, 0, 7 * MIB, 200 * MIB);
+	step = step_of(&op, 0, 7 * MIB, 200 * MIB);
 	ck_assert(!extension_has(&extension, &step));
-	step = extend_step(&split, 0, 72 * MIB, 200 * MIB);
+	step = step_of(&op, 0, 72 * MIB, 200 * MIB);
 	ck_assert(!extension_has(&extension, &step));
 	extension_note(&extension, &step); /* behind it: one range */
 	ck_assert_uint_eq(extension.from, 8 * MIB);
 	ck_assert_uint_eq(extension.to, 136 * MIB);
-	step = extend_step(&split, 0, 190 * MIB, 200 * MIB);
+	step = step_of(&op, 0, 190 * MIB, 200 * MIB);
 	extension_note(&extension, &step); /* elsewhere: the last counts */
 	ck_assert_uint_eq(extension.from, 190 * MIB);
 
@@ -295,16 +241,6 @@ TEST(parts_that_follow_find_their_range_while_one_is_open)
 	extension_remove_op(&extension);
 	ck_assert(extension_has(&extension, &step));
 	extension_remove_op(&extension);
-	ck_assert(!extension_has(&extension, &step));
-}
-
-TEST(ranges_of_several_parts_are_not_remembered)
-{
-	struct extension extension = { 0 };
-	struct extend_step step = extend_step(&splits[1], 0, 0, splits[1].len);
-
-	extension_add_op(&extension);
-	extension_note(&extension, &step);
 	ck_assert(!extension_has(&extension, &step));
 }
 

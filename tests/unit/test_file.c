@@ -216,7 +216,7 @@ static void drop(struct file *file)
 	run_until(&n_freed);
 }
 
-TEST(a_file_is_closed_and_given_back_when_the_last_holder_drops_it)
+TEST(a_file_is_closed_and_released_when_the_last_holder_drops_it)
 {
 	int fd = fd_make(REGULAR, O_RDWR | O_DIRECT);
 

@@ -15,6 +15,11 @@
 
 static _Atomic uint32_t board[N_FILES];
 
+static bool is_gone(_Atomic uint32_t *words, uint32_t id)
+{
+	return file_board_is(words[file_board_index(id)], id, FILE_BOARD_GONE);
+}
+
 TEST(bytes_whole_pages)
 {
 	ck_assert_uint_eq(file_board_bytes(1), 4096);
@@ -25,31 +30,51 @@ TEST(bytes_whole_pages)
 
 TEST(states)
 {
-	file_board_set(board, ID, FILE_BOARD_USED);
-	ck_assert(!file_board_is_idle(board, ID));
+	file_board_set_used(board, ID);
+	ck_assert(!file_board_idle(board, ID));
 	ck_assert(!file_board_take(board, ID, FILE_BOARD_GONE));
 
-	file_board_set(board, ID, FILE_BOARD_IDLE);
-	ck_assert(file_board_is_idle(board, ID));
+	file_board_set_idle(board, ID);
+	ck_assert(file_board_idle(board, ID));
 	ck_assert(file_board_take(board, ID, FILE_BOARD_USED));
-	ck_assert(!file_board_is_idle(board, ID));
+	ck_assert(!file_board_idle(board, ID));
 	ck_assert(!file_board_take(board, ID, FILE_BOARD_USED));
 
-	file_board_set(board, ID, FILE_BOARD_IDLE);
+	file_board_set_idle(board, ID);
 	ck_assert(file_board_take(board, ID, FILE_BOARD_GONE));
-	ck_assert(file_board_is_gone(board, ID));
+	ck_assert(is_gone(board, ID));
 	ck_assert(!file_board_take(board, ID, FILE_BOARD_USED));
 }
 
 TEST(old_generation)
 {
-	file_board_set(board, ID, FILE_BOARD_IDLE);
-	ck_assert(!file_board_is_idle(board, OLD));
+	file_board_set_idle(board, ID);
+	ck_assert(!file_board_idle(board, OLD));
 	ck_assert(!file_board_take(board, OLD, FILE_BOARD_USED));
 	ck_assert(!file_board_take(board, OLD, FILE_BOARD_GONE));
-	ck_assert(file_board_is_idle(board, ID));
+	ck_assert(file_board_idle(board, ID));
 	ck_assert(file_board_take(board, ID, FILE_BOARD_GONE));
-	ck_assert(!file_board_is_gone(board, OLD));
+	ck_assert(!is_gone(board, OLD));
+}
+
+TEST(a_word_that_is_idle_again_differs)
+{
+	uint32_t first, word;
+
+	file_board_set_used(board, ID);
+	file_board_set_idle(board, ID);
+	first = file_board_idle(board, ID);
+	ck_assert_uint_eq(file_board_idle(board, ID), first);
+	for (unsigned n = 1; n < 16384; n++) {
+		ck_assert(file_board_take(board, ID, FILE_BOARD_USED));
+		ck_assert_uint_eq(file_board_idle(board, ID), 0);
+		file_board_set_idle(board, ID);
+		word = file_board_idle(board, ID);
+		ck_assert(word && word != first);
+		ck_assert_uint_eq(file_board_idle(board, OLD), 0);
+	}
+	ck_assert(file_board_take(board, ID, FILE_BOARD_GONE));
+	ck_assert(is_gone(board, ID));
 }
 
 /* ---- two who want the same ---- */
@@ -95,15 +120,14 @@ TEST(race)
 	ck_assert_int_eq(pthread_create(&threads[1], NULL, take_all, &gone), 0);
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		for (uint32_t i = 0; i < N_FILES; i++)
-			file_board_set(board, round_id(round, i), FILE_BOARD_IDLE);
+			file_board_set_idle(board, round_id(round, i));
 		(void)pthread_barrier_wait(&barrier);
 		(void)pthread_barrier_wait(&barrier);
 		for (uint32_t i = 0; i < N_FILES; i++) {
 			uint32_t id = round_id(round, i);
 
 			n_wrong += used.has[i] == gone.has[i] ||
-				   file_board_is_gone(board, id) != gone.has[i] ||
-				   file_board_is_idle(board, id);
+				   is_gone(board, id) != gone.has[i] || file_board_idle(board, id);
 		}
 	}
 	for (size_t i = 0; i < 2; i++)

@@ -65,9 +65,9 @@ TEST(an_import_waits_for_the_end_of_the_probe)
 TEST(no_import_waits_where_copies_are_wanted)
 {
 	probe_start("cuInit=hang");
-	c.service.gpu.engine = GPU_ENGINE_LIBAIO;
+	c.service.gpu.mode = GPU_MODE_COPY;
 	ck_assert_int_eq(import(1, -1), -EOPNOTSUPP);
-	ck_assert_msg(strstr(c.error.text, "engine = libaio"), "%s", c.error.text);
+	ck_assert_msg(strstr(c.error.text, "gpu = copy"), "%s", c.error.text);
 }
 
 TEST(the_end_of_a_session_ends_its_imports_that_wait)

@@ -59,7 +59,7 @@ TEST(an_allocation_is_a_slab_that_costs_nothing_of_the_pool_and_goes_with_its_la
 	nothing_is_left("after the last reference");
 }
 
-TEST(a_handle_that_does_not_open_gives_its_charges_back)
+TEST(a_handle_that_does_not_open_releases_its_charges)
 {
 	struct gds_handle handle = exported(MEMORY_BYTES);
 

@@ -119,7 +119,7 @@ TEST(what_lasts_is_listed_until_it_ends)
 	hung_end(&young);
 }
 
-TEST(calls_that_are_due_together_are_reported_in_turns_of_their_own)
+TEST(calls_that_are_due_together_are_reported_in_rounds_of_their_own)
 {
 	static const char *const names[] = { "oldest", "older", "old" };
 	struct hung_call calls[3];

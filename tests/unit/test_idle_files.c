@@ -1,5 +1,6 @@
 /*
- * Idle files of a client's cache go near the user's limit, and when they have no link any more.
+ * Idle files of a client's cache go near the user's limit, when they have no link any more, and when nobody has
+ * used them for 10 s.
  */
 #include "daemon/control/idle_files.h"
 
@@ -11,6 +12,11 @@ static struct session *cache, *other;
 static int fds[2];
 static uint32_t ids[N_FILES];
 
+static bool is_gone(_Atomic uint32_t *words, uint32_t id)
+{
+	return file_board_is(words[file_board_index(id)], id, FILE_BOARD_GONE);
+}
+
 /* A client with N_FILES files, of which the first n are idle.  limit: of the user. */
 static void fill(unsigned n_idle, unsigned limit)
 {
@@ -20,7 +26,7 @@ static void fill(unsigned n_idle, unsigned limit)
 	for (unsigned i = 0; i < N_FILES; i++) {
 		ids[i] = control_file(cache, i, (char[]){ (char)('a' + i), 0 });
 		if (i < n_idle)
-			file_board_set(cache->board, ids[i], FILE_BOARD_IDLE);
+			file_board_set_idle(cache->board, ids[i]);
 	}
 }
 
@@ -56,7 +62,7 @@ TEST(near_the_users_limit_other_clients_idle_files_are_closed)
 	CONTROL_UNTIL(other->user->quota.used[QUOTA_FILES] == N_FILES + 4 - 2);
 	for (unsigned i = 0; i < N_FILES; i++) {
 		ck_assert((id_table_get(&cache->objects.files, ids[i]) == NULL) == (i < 2));
-		ck_assert(file_board_is_gone(cache->board, ids[i]) == (i < 2));
+		ck_assert(is_gone(cache->board, ids[i]) == (i < 2));
 	}
 }
 
@@ -93,10 +99,61 @@ TEST(idle_files_without_a_link_are_closed_and_others_are_not)
 	event_active(c.service.look_event, EV_TIMEOUT, 0); /* instead of three seconds */
 	CONTROL_UNTIL(!id_table_get(&cache->objects.files, ids[1]));
 	CONTROL_UNTIL(!cache->look);
-	ck_assert(file_board_is_gone(cache->board, ids[1]));
+	ck_assert(is_gone(cache->board, ids[1]));
 	ck_assert_ptr_nonnull(id_table_get(&cache->objects.files, ids[0]));
 	ck_assert_ptr_nonnull(id_table_get(&cache->objects.files, ids[2]));
-	ck_assert(file_board_is_idle(cache->board, ids[0]));
+	ck_assert(file_board_idle(cache->board, ids[0]));
+}
+
+/* Instead of five seconds. */
+static void look(void)
+{
+	event_active(c.service.look_event, EV_TIMEOUT, 0);
+	(void)event_base_loop(c.base, EVLOOP_ONCE);
+	CONTROL_UNTIL(!cache->look);
+	control_settle();
+}
+
+/* As if the looks so far were so much earlier. */
+static void earlier(unsigned sec)
+{
+	for (unsigned i = 0; i < N_FILES; i++) {
+		struct file *file = id_table_get(&cache->objects.files, ids[i]);
+
+		if (file)
+			file->idle_since_nsec -= sec * UINT64_C(1000000000);
+	}
+}
+
+TEST(a_file_that_was_idle_for_ten_seconds_is_closed)
+{
+	fill(1, N_FILES);
+	look();
+	earlier(9);
+	look();
+	ck_assert(file_board_idle(cache->board, ids[0]));
+	earlier(1);
+	look();
+	ck_assert(is_gone(cache->board, ids[0]));
+	CONTROL_UNTIL(cache->user->quota.used[QUOTA_FILES] == N_FILES - 1);
+	for (unsigned i = 1; i < N_FILES; i++) /* in use */
+		ck_assert_ptr_nonnull(id_table_get(&cache->objects.files, ids[i]));
+}
+
+TEST(a_file_that_was_used_between_looks_stays)
+{
+	fill(1, N_FILES);
+	look();
+	for (unsigned i = 0; i < 3; i++) {
+		earlier(60);
+		ck_assert(file_board_take(cache->board, ids[0], FILE_BOARD_USED));
+		file_board_set_idle(cache->board, ids[0]);
+		look();
+		ck_assert(file_board_idle(cache->board, ids[0]));
+	}
+	earlier(10); /* from the last look on */
+	look();
+	ck_assert(is_gone(cache->board, ids[0]));
 }
 
 TEST(without_sessions_there_is_no_timer)

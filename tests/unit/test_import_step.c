@@ -161,7 +161,7 @@ static struct holder {
 } holders[HOLDERS_MAX];
 static _Atomic unsigned n_held;
 
-static void *hold_in_turn(void *arg)
+static void *hold_in_order(void *arg)
 {
 	struct holder *holder = arg;
 
@@ -199,7 +199,7 @@ TEST_LOOP(a_call_on_a_slab_waits_for_few_of_those_on_slabs_of_the_other_size, 2)
 	for (unsigned i = 0; i < n; i++) {
 		holders[i].is_first = (i == n - 1) == (_i == 0);
 		ck_assert_int_eq(
-			pthread_create(&holders[i].thread, NULL, hold_in_turn, &holders[i]), 0);
+			pthread_create(&holders[i].thread, NULL, hold_in_order, &holders[i]), 0);
 		while (!is_asleep(&holders[i]))
 			sleep_msec(1);
 	}

@@ -73,7 +73,7 @@ TEST_TABLE(users_share_a_turn_and_the_clients_of_a_user, shares)
 	p.intake.n_awake_users = user->n_awake = client->n_awake = 1;
 	while (intake_take(&p.intake))
 		continue;
-	(void)publish_run(&p.publish);
+	(void)parts_publish();
 	parts_teardown();
 }
 
@@ -100,7 +100,7 @@ TEST(each_channel_of_a_client_is_the_first_in_a_turn)
 		ck_assert_uint_eq(p.channel.ring.taken, taken[i][0]);
 		ck_assert_uint_eq(second.ring.taken, taken[i][1]);
 	}
-	(void)publish_run(&p.publish);
+	(void)parts_publish();
 	parts_close(&second);
 	parts_teardown();
 }
@@ -157,7 +157,7 @@ TEST(a_cancel_finds_an_op_that_is_still_in_the_ring)
 	n_cancels = 0;
 	parts_put(9, RING_OP_READ, 0, 4096);
 	intake_cancel(&p.intake, &cancel);
-	(void)publish_run(&p.publish);
+	(void)parts_publish();
 	ck_assert_int_eq(parts_get().result, ring_result_failed(ECANCELED, 0));
 	(void)mailbox_run(&p.main_mailbox);
 	ck_assert_int_eq(n_cancels, 1);

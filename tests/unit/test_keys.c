@@ -67,18 +67,19 @@ TEST(a_section_has_its_own_keys)
 				     "single_submit, overlap_events, intra_op_parallelism");
 	ck_assert_ptr_null(key_find(KEYS_DAEMON, "block_size", &error));
 	ck_assert_ptr_null(key_find(KEYS_DAEMON, "", &error));
-	ck_assert_msg(strstr(error.text, ", user_requests"), "%s", error.text); /* none is cut */
+	ck_assert_msg(strstr(error.text, ", user_clients"), "%s", error.text); /* none is cut */
 }
 
 TEST(a_refused_value_changes_nothing)
 {
-	struct store_config store = { .profile = PROFILE_DEFAULT, .max_lanes = 3 };
+	struct store_config store = { .profile = PROFILE_DEFAULT, .spin_usec = 3 };
 
-	ck_assert_int_eq(key_set(key_find(KEYS_STORE, "lanes", &error), &store, "65", &error),
+	ck_assert_int_eq(
+		key_set(key_find(KEYS_STORE, "spin_usec", &error), &store, "9999999", &error),
+		-EINVAL);
+	ck_assert_int_eq(key_set(key_find(KEYS_STORE, "spin_usec", &error), &store, "", &error),
 			 -EINVAL);
-	ck_assert_int_eq(key_set(key_find(KEYS_STORE, "lanes", &error), &store, "", &error),
-			 -EINVAL);
-	ck_assert_uint_eq(store.max_lanes, 3);
+	ck_assert_uint_eq(store.spin_usec, 3);
 	ck_assert_int_eq(
 		key_set(key_find(KEYS_STORE, "block_size", &error), &store, "5000", &error),
 		-EINVAL);

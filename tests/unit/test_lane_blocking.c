@@ -209,7 +209,7 @@ TEST(a_closing_channel_leaves_after_the_report_of_room)
 	}
 	batch_is_done = false;
 	atomic_store(&awaits_room, second.channel);
-	lane_remove_channel(second.channel->home, second.channel, false);
+	lane_remove_channel(second.channel->lane, second.channel, false);
 	second_wait(waits, ring_result_failed(ECANCELED, 0));
 	ck_assert_ptr_null(atomic_load(&awaits_room));
 	while (!second.was_removed)
@@ -246,7 +246,7 @@ TEST(an_op_that_waits_for_the_gate_can_be_cancelled)
 	submit();
 	while (atomic_load(&n_held) < 2) /* the first's ends; the others wait behind its middle */
 		(void)usleep(1000);
-	lane_remove_channel(t.channel->home, t.channel, false);
+	lane_remove_channel(t.channel->lane, t.channel, false);
 	atomic_store(&holds_calls, false);
 	while (!t.was_removed)
 		run_main_inbox();

@@ -22,7 +22,7 @@ TEST(a_draining_channel_that_has_to_hurry_drops_what_has_not_started)
 		put(i, RING_OP_READ, 0, 8u << 20, 0);
 	submit();
 	ck_assert_int_eq(get().result, 8 << 20);
-	lane_remove_channel(t.channel->home, t.channel, true);
+	lane_remove_channel(t.channel->lane, t.channel, true);
 	lane_hurry_channel(t.channel);
 	while (!t.was_removed)
 		run_main_inbox();
@@ -115,7 +115,7 @@ TEST(a_channel_goes_with_a_chain)
 {
 	put_chain();
 	do_cancel(128);
-	lane_remove_channel(t.channel->home, t.channel, false);
+	lane_remove_channel(t.channel->lane, t.channel, false);
 	release_blocks();
 	while (!t.was_removed)
 		run_main_inbox();

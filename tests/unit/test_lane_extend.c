@@ -205,7 +205,7 @@ TEST_TABLE(ops_that_wait_for_a_step_go_on_when_the_op_it_is_for_has_gone, owners
 	second_wait(empty, 0);
 	batch_is_done = false;
 	if (owners[_i].has_left)
-		lane_remove_channel(t.channel->home, t.channel, false);
+		lane_remove_channel(t.channel->lane, t.channel, false);
 	else
 		do_cancel(4);
 	if (owners[_i].is_queued)

@@ -27,7 +27,7 @@ static void give(const char *name, const char *value)
 
 	ck_assert_ptr_nonnull(key);
 	ck_assert_msg(key_set(key, &config, value, &error) == 0, "%s", error.text);
-	config.key_lines[key_index(key)] = 7;
+	config.key_places[key_index(key)] = (struct config_place){ .path = "x.conf", .line = 7 };
 }
 
 /* Descriptors that the limits of one user allow. */
@@ -81,28 +81,63 @@ TEST(a_given_limit_does_not_follow_the_descriptors)
 {
 	config.n_descriptors = 1024;
 	give("client_files", "60000");
-	give("user_slabs", "3");
+	give("user_clients", "2");
 	limits_settle(&config);
+	limits_settle(&config); /* changes nothing more */
 	ck_assert_uint_eq(config.client_limit[QUOTA_FILES], 60000);
 	ck_assert_uint_eq(config.user_limit[QUOTA_FILES], 60000);
-	ck_assert(!config.follows_descriptors[QUOTA_FILES]);
-	ck_assert_uint_eq(config.client_limit[QUOTA_SLABS], 3);
-	ck_assert_uint_eq(config.user_limit[QUOTA_SLABS], 3);
-	ck_assert(!config.follows_descriptors[QUOTA_SLABS]);
+	ck_assert_uint_eq(config.user_limit[QUOTA_SESSIONS], 2);
+	ck_assert(!config.follows_descriptors[QUOTA_SESSIONS]);
 	ck_assert(config.follows_descriptors[QUOTA_HANDLES]);
 	ck_assert_uint_eq(config.n_mistakes, 0);
 }
 
-TEST(a_clients_limit_above_its_users_is_a_mistake)
+/* As dsaiod.conf(5) has them. */
+static const struct {
+	const char *key, *value; /* NULL: none is given */
+	enum quota_kind kind;
+	uint64_t client, user;
+} derived[] = {
+	{ NULL, NULL, QUOTA_FILES, 16384, 262144 },
+	{ NULL, NULL, QUOTA_HANDLES, 256, 1024 },
+	{ NULL, NULL, QUOTA_SLABS, 1024, 4096 },
+	{ NULL, NULL, QUOTA_CHANNELS, 1024, 4096 },
+	{ NULL, NULL, QUOTA_CALLS, 64, 256 },
+	{ NULL, NULL, QUOTA_ENTRIES, 262144, 1048576 },
+	{ NULL, NULL, QUOTA_SESSIONS, 512, 1024 },
+	{ "client_files", "7", QUOTA_FILES, 7, 112 },
+	{ "client_files", "7", QUOTA_SLABS, 1024, 4096 },
+	{ "client_handles", "8", QUOTA_HANDLES, 8, 32 },
+	{ "client_handles", "8", QUOTA_SLABS, 32, 128 },
+	{ "client_handles", "8", QUOTA_CHANNELS, 32, 128 },
+	{ "client_handles", "8", QUOTA_CALLS, 2, 8 },
+	{ "client_handles", "1", QUOTA_CALLS, 1, 4 },
+	/* The user's limit ends at 45% of the descriptors, its share of these. */
+	{ "client_handles", "16383", QUOTA_CHANNELS, 65532, 65532 },
+	{ "client_handles", "16383", QUOTA_HANDLES, 16383, 58982 },
+	{ "client_ops", "9", QUOTA_ENTRIES, 9, 36 },
+	{ "user_clients", "3", QUOTA_SESSIONS, 3, 3 },
+};
+
+TEST_TABLE(four_keys_decide_all_limits_on_objects, derived)
 {
-	config.path = strdup("x.conf");
-	give("client_entries", "9");
-	give("user_entries", "8");
+	config.n_descriptors = 1u << 20;
+	if (derived[_i].key)
+		give(derived[_i].key, derived[_i].value);
+	limits_settle(&config);
+	ck_assert_uint_eq(config.client_limit[derived[_i].kind], derived[_i].client);
+	ck_assert_uint_eq(config.user_limit[derived[_i].kind], derived[_i].user);
+}
+
+TEST(a_clients_memory_above_its_users_is_a_mistake)
+{
+	give("client_pool_max", "9M");
+	give("user_pool_max", "8M");
 	limits_settle(&config);
 	ck_assert_uint_eq(config.n_mistakes, 1);
 	ck_assert_str_eq(config.mistakes[0],
-			 "x.conf:7: [daemon] client_entries = 9: must be at most user_entries, "
-			 "which is 8");
+			 "x.conf:7: [daemon] client_pool_max = 9 MiB: must be at most "
+			 "user_pool_max, which is 8 MiB");
 }
 
 TEST(two_users_share_the_pool_and_a_users_own_daemon_gives_all)

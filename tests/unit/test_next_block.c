@@ -98,25 +98,29 @@ static struct block_rules rules_of(unsigned how)
 		.max_bytes = KIB(32),
 		.cut_bytes = KIB(48),
 		.is_throttled = how & THROTTLED,
-		.n_lanes = 1,
 	};
 }
 
 /* The op is ready, and nothing of it has started. */
-static struct op *setup(uint8_t opcode, uint64_t off, uint64_t len)
+static struct op *put(uint8_t opcode, uint64_t off, uint64_t len)
 {
-	parts_setup();
-	atomic_store(&p.file.target.buffered_fd, 99);
 	parts_put(1, opcode, off, len);
 	ck_assert_int_eq(intake_take(&p.intake), 1);
 	ck_assert_uint_eq(p.channel.ops[0].state, OP_READY);
 	return &p.channel.ops[0];
 }
 
+static struct op *setup(uint8_t opcode, uint64_t off, uint64_t len)
+{
+	parts_setup();
+	atomic_store(&p.file.target.buffered_fd, 99);
+	return put(opcode, off, len);
+}
+
 static void teardown(struct op *op)
 {
 	transfer_cancel(&p.transfer, op, ECANCELED);
-	(void)publish_run(&p.publish);
+	(void)parts_publish();
 	parts_teardown();
 }
 
@@ -162,6 +166,119 @@ TEST(blocks_cover_the_op)
 	teardown(op);
 }
 
+/* Blocks of a few shapes by hand: offset and length in their order. */
+static const struct {
+	const char *what;
+	uint64_t off, len;
+	uint32_t align, block_size, max_bytes;
+	struct {
+		uint64_t off;
+		uint32_t len;
+	} blocks[8]; /* up to one of no byte */
+} shapes[] = {
+	{ "one byte", 0, 1, 1, 4096, UINT32_MAX, { { 0, 1 } } },
+	{ "one block", 0, 4096, 1, 1 << 20, UINT32_MAX, { { 0, 4096 } } },
+	{ "exactly one", 0, 1 << 20, 1, 1 << 20, UINT32_MAX, { { 0, 1 << 20 } } },
+	{ "a short last block",
+	  0,
+	  10000,
+	  1,
+	  4096,
+	  UINT32_MAX,
+	  { { 0, 4096 }, { 4096, 4096 }, { 8192, 1808 } } },
+	{ "a last byte",
+	  0,
+	  8193,
+	  1,
+	  4096,
+	  UINT32_MAX,
+	  { { 0, 4096 }, { 4096, 4096 }, { 8192, 1 } } },
+	{ "the file's alignment exceeds the block size",
+	  0,
+	  16384,
+	  8192,
+	  4096,
+	  UINT32_MAX,
+	  { { 0, 8192 }, { 8192, 8192 } } },
+	{ "blocks follow from the start of the middle",
+	  100,
+	  100000,
+	  4096,
+	  KIB(32),
+	  UINT32_MAX,
+	  { { 0, 3996 },
+	    { 98204, 1796 },
+	    { 3996, KIB(32) },
+	    { 36764, KIB(32) },
+	    { 69532, KIB(28) } } },
+	{ "parts of a block, whose last ends with it",
+	  0,
+	  81920,
+	  4096,
+	  KIB(32),
+	  KIB(12),
+	  { { 0, KIB(12) },
+	    { KIB(12), KIB(12) },
+	    { KIB(24), KIB(8) },
+	    { KIB(32), KIB(12) },
+	    { KIB(44), KIB(12) },
+	    { KIB(56), KIB(8) },
+	    { KIB(64), KIB(12) },
+	    { KIB(76), KIB(4) } } },
+};
+
+TEST_TABLE(blocks_follow_each_other, shapes)
+{
+	struct block_rules rules;
+	struct op *op;
+	int n = 0;
+
+	parts_setup();
+	p.file.target.offset_align = p.file.target.memory_align = shapes[_i].align;
+	p.channel.profile.block_size = shapes[_i].block_size;
+	op = put(R, shapes[_i].off, shapes[_i].len);
+	rules = rules_of(SHARED);
+	rules.max_bytes = shapes[_i].max_bytes;
+	for (; !next_block_is_over(op); n++) {
+		struct next_block next = next_block_look(&p.channel, &rules);
+
+		ck_assert_int_lt(n, N_ROWS(shapes[_i].blocks));
+		ck_assert_msg(next.op_off == shapes[_i].blocks[n].off &&
+				      next.len == shapes[_i].blocks[n].len,
+			      "%s: block %d: %u bytes at %ju", shapes[_i].what, n, next.len,
+			      (uintmax_t)next.op_off);
+		next_block_step_over(&next);
+	}
+	ck_assert_msg(n == N_ROWS(shapes[_i].blocks) || !shapes[_i].blocks[n].len, "%s: %d blocks",
+		      shapes[_i].what, n);
+	teardown(op);
+}
+
+TEST(an_op_may_have_more_blocks_than_a_counter_of_32_bits_holds)
+{
+	const uint64_t len = (UINT64_C(1) << 44) + 512;
+	struct block_rules rules;
+	struct next_block next;
+	struct op *op;
+
+	parts_setup();
+	p.file.target.offset_align = 512;
+	p.slab.size_bytes = len;
+	p.channel.profile.block_size = 512;
+	op = put(R, 0, len);
+	rules = rules_of(0);
+	op->next = len - 1024;
+	for (int i = 2; i > 0; i--) {
+		ck_assert(!next_block_is_over(op));
+		next = next_block_look(&p.channel, &rules);
+		ck_assert_uint_eq(next.op_off, len - (uint64_t)i * 512);
+		ck_assert_uint_eq(next.len, 512);
+		next_block_step_over(&next);
+	}
+	ck_assert(next_block_is_over(op));
+	teardown(op);
+}
+
 TEST(a_stopped_op_is_done_up_to_its_first_block_that_has_not_started)
 {
 	struct op *op = setup(R, 0, KIB(200));
@@ -201,7 +318,7 @@ TEST_TABLE(a_write_behind_the_end_of_the_file, growths)
 
 	op->may_grow = true;
 	op_rare(op)->grow_end = growths[_i].grow_end;
-	op_rare(op)->n_extended = 0;
+	op_rare(op)->extended = 0;
 	extension_add_op(&p.file.extension);
 	p.file.no_fallocate = growths[_i].no_fallocate;
 	next = next_block_look(&p.channel, &rules);
@@ -209,7 +326,7 @@ TEST_TABLE(a_write_behind_the_end_of_the_file, growths)
 			      next.is_step == growths[_i].is_step,
 		      "%s", growths[_i].what);
 	/* Once it is allocated, the block goes to its engine. */
-	op_rare(op)->n_extended = UINT32_MAX;
+	op_rare(op)->extended = UINT64_MAX;
 	next = next_block_look(&p.channel, &rules);
 	ck_assert(!next.is_step && next.is_worker == (growths[_i].how == GPU));
 	teardown(op);

@@ -1,5 +1,6 @@
 /*
- * The order of a channel's ops, against the rule of proto/README.md "Submission, order, completion", and how many steps it takes.
+ * The order of a channel's ops, against the rule of proto/README.md "Submission, order, completion", and
+ * how many steps it takes.
  */
 #include <stdint.h>
 
@@ -47,12 +48,17 @@ static void teardown(void)
 	order_deinit(&order);
 }
 
-static void on_ready(uint16_t op, void *arg)
+static void end_op(uint16_t op)
 {
-	if (arg != &order || is_ready[op])
-		ck_abort_msg("op %u is ready twice", op);
-	is_ready[op] = true;
-	ready_ops[n_ready++] = op;
+	uint16_t ready[ORDER_READY_MAX];
+	const unsigned n = order_end(&order, op, ready);
+
+	for (unsigned i = 0; i < n; i++) {
+		if (is_ready[ready[i]])
+			ck_abort_msg("op %u is ready twice", ready[i]);
+		is_ready[ready[i]] = true;
+		ready_ops[n_ready++] = ready[i];
+	}
 }
 
 /* True: it may start. */
@@ -71,7 +77,7 @@ static void end(uint16_t op)
 {
 	if (!is_ready[op])
 		ck_abort_msg("op %u has not started", op);
-	order_end(&order, op, on_ready, &order);
+	end_op(op);
 }
 
 static void end_all(uint16_t first, uint16_t n)
@@ -143,13 +149,13 @@ TEST(released_ops_are_ready_in_the_order_of_their_submission)
 {
 	setup(64);
 	(void)add(0, W, 0, 32 * PAGE);
-	for (uint16_t i = 1; i <= READY_MAX; i++)
+	for (uint16_t i = 1; i <= ORDER_READY_MAX; i++)
 		ck_assert(!add(i, W, (32u - i) * PAGE, PAGE));
 	end(0);
-	ck_assert_uint_eq(n_ready, READY_MAX);
-	for (uint16_t i = 0; i < READY_MAX; i++)
+	ck_assert_uint_eq(n_ready, ORDER_READY_MAX);
+	for (uint16_t i = 0; i < ORDER_READY_MAX; i++)
 		ck_assert_uint_eq(ready_ops[i], i + 1u);
-	end_all(1, READY_MAX);
+	end_all(1, ORDER_READY_MAX);
 	teardown();
 }
 
@@ -221,7 +227,8 @@ TEST(page_writes_behind_many_whole_reads_start_together)
 	ck_assert_uint_eq(n_ready, 0);
 	end(1999);
 	for (uint32_t i = 0; i < 2000; i++) {
-		ck_assert_uint_eq(n_ready, i < 2000 / READY_MAX ? (i + 1) * READY_MAX : 2000);
+		ck_assert_uint_eq(n_ready,
+				  i < 2000 / ORDER_READY_MAX ? (i + 1) * ORDER_READY_MAX : 2000);
 		end((uint16_t)ready_ops[i]);
 	}
 	teardown();
@@ -284,20 +291,20 @@ TEST_LOOP(an_op_does_not_pass_those_before_a_cancelled_one, 2 * N_ROWS(cancels))
 	}
 	for (uint16_t i = 1; !is_late && i < 4; i++)
 		if (is_cancelled[i])
-			order_end(&order, i, on_ready, &order);
+			end_op(i);
 	for (uint16_t i = 1; i < 4; i++) {
 		if (is_cancelled[i])
 			continue;
 		ck_assert_msg(!is_ready[i], "%s: it has to wait", cancels[row].what);
 		end(last);
 		for (uint16_t k = (uint16_t)(last + 1); is_late && k < i; k++)
-			order_end(&order, k, on_ready, &order);
+			end_op(k);
 		ck_assert_msg(is_ready[i], "%s: its turn", cancels[row].what);
 		last = i;
 	}
 	end(last);
 	for (uint16_t k = (uint16_t)(last + 1); is_late && k < 4; k++)
-		order_end(&order, k, on_ready, &order);
+		end_op(k);
 	teardown();
 }
 
@@ -359,7 +366,7 @@ static const struct mixture {
 	uint32_t n_pages; /* of a file */
 	uint32_t len_max; /* pages */
 	uint32_t percent_write, percent_sync, percent_cancel;
-	bool is_small; /* fewer wait than READY_MAX: each starts as early as it may */
+	bool is_small; /* fewer wait than ORDER_READY_MAX: each starts as early as it may */
 } mixtures[] = {
 	{ "reads and writes", 24, 1, 40, 3, 50, 0, 0, true },
 	{ "with syncs", 24, 2, 40, 3, 60, 20, 0, true },
@@ -396,7 +403,7 @@ static void random_leave(const struct mixture *m, uint16_t i)
 	model[i].is_open = false;
 	if (!is_ready[i])
 		order_cancel(&order, i);
-	order_end(&order, i, on_ready, &order);
+	end_op(i);
 }
 
 TEST_TABLE(random_ops_follow_the_rule, mixtures)
@@ -488,7 +495,7 @@ static struct range {
 #define SEARCH 13u
 #define ADD_STEPS (10 * SEARCH)
 /* One that goes makes 2, and for each that starts, or that may not yet, 4 to look and 4 to move it. */
-#define END_STEPS ((2 + (READY_MAX + 1) * 8) * SEARCH)
+#define END_STEPS ((2 + (ORDER_READY_MAX + 1) * 8) * SEARCH)
 TEST_LOOP(work_is_bounded, N_PATTERNS)
 {
 	uint64_t n_all = 0, n_most = 0, n_end_most = 0;

@@ -41,7 +41,7 @@ static struct {
 	const void *board;
 } t;
 
-static struct side_lane {
+static struct side {
 	struct sched_client client;
 	struct channel *channel;
 	struct ring_client ring;
@@ -51,7 +51,7 @@ static struct side_lane {
 static void on_removed(struct channel *channel, void *arg)
 {
 	(void)channel;
-	((struct side_lane *)arg)->was_removed = true;
+	((struct side *)arg)->was_removed = true;
 }
 
 static void on_broken(struct channel *channel, const char *why, void *arg)
@@ -69,7 +69,7 @@ static void run_main_inbox(void)
 	(void)mailbox_run(&t.main_mailbox);
 }
 
-static void side_open(struct side_lane *side)
+static void side_open(struct side *side)
 {
 	struct channel_config config = { .store = &t.store->lane_store,
 					 .objects = &t.objects,
@@ -88,12 +88,12 @@ static void side_open(struct side_lane *side)
 	ck_assert_int_eq(channel_new(&config, &side->channel, &error), 0);
 	ck_assert_int_eq(
 		ring_client_init(&side->ring, side->channel->ring.shared, t.board, ENTRIES), 0);
-	lane_add_channel(side->channel->home, side->channel);
+	lane_add_channel(side->channel->lane, side->channel);
 }
 
-static void side_close(struct side_lane *side)
+static void side_close(struct side *side)
 {
-	lane_remove_channel(side->channel->home, side->channel, true);
+	lane_remove_channel(side->channel->lane, side->channel, true);
 	while (!side->was_removed)
 		run_main_inbox();
 	channel_free(side->channel);
@@ -105,7 +105,7 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	struct store_config store_config = { .name = "test",
 					     .profile = PROFILE_DEFAULT,
 					     .spin_usec = spin_usec,
-					     .window_bytes = 4u << 20 };
+					     .window_max = 4u << 20 };
 	struct lane_config config = { .engine = engine_ops_get(ENGINE_LIBAIO),
 				      .depth = 32,
 				      .room = 4,
@@ -121,9 +121,8 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	ck_assert_msg(store_new(1, &store_config, &t.main_mailbox, &t.store, &error) == 0, "%s",
 		      error.text);
 	config.store = &t.store->lane_store;
-	ck_assert_msg(lane_start(&config, &t.store->lanes[0], &error) == 0, "%s", error.text);
-	t.store->n_lanes = 1;
-	t.board = mmap(NULL, 4096, PROT_READ, MAP_SHARED, lane_board_fd(t.store->lanes[0]), 0);
+	ck_assert_msg(lane_start(&config, &t.store->lane, &error) == 0, "%s", error.text);
+	t.board = mmap(NULL, 4096, PROT_READ, MAP_SHARED, lane_board_fd(t.store->lane), 0);
 	ck_assert_ptr_ne(t.board, MAP_FAILED);
 	t.inodes.root = NULL;
 	memset(&t.objects.files, 0, sizeof(t.objects.files));
@@ -161,7 +160,7 @@ static void teardown(void)
 	(void)munmap(t.memory, 4096);
 }
 
-static void put(struct side_lane *side, uint64_t id, uint64_t len)
+static void put(struct side *side, uint64_t id, uint64_t len)
 {
 	struct ring_entry entry = {
 		.id = id, .opcode = RING_OP_READ, .file = t.file_id, .len = len, .slab = t.slab_id
@@ -171,7 +170,7 @@ static void put(struct side_lane *side, uint64_t id, uint64_t len)
 }
 
 /* As a client does; true if the doorbell had to be rung. */
-static bool submit(struct side_lane *side)
+static bool submit(struct side *side)
 {
 	bool must_ring = ring_client_submit(&side->ring);
 
@@ -180,14 +179,14 @@ static bool submit(struct side_lane *side)
 	return must_ring;
 }
 
-static bool is_parked(const struct side_lane *side)
+static bool is_parked(const struct side *side)
 {
 	/* acquire: what is then seen of lane_state is no older */
 	return atomic_load_explicit(&side->ring.shared->sq_park, memory_order_acquire) & 1;
 }
 
 /* Waits for what the lane does, awake; false: it has not. */
-static bool wait_parked(const struct side_lane *side, bool parked)
+static bool wait_parked(const struct side *side, bool parked)
 {
 	uint64_t end = clock_nsec() + LOST_NSEC;
 
@@ -203,7 +202,7 @@ static bool wait_parked(const struct side_lane *side, bool parked)
  * Waits until the lane has gone to sleep with the side parked.  An op submitted between parking
  * and the lane's second look un-parks it without a doorbell; a lane that sleeps has looked.
  */
-static bool wait_asleep(const struct side_lane *side)
+static bool wait_asleep(const struct side *side)
 {
 	const struct lane_board *board = t.board;
 	uint64_t end = clock_nsec() + LOST_NSEC;
@@ -218,7 +217,7 @@ static bool wait_asleep(const struct side_lane *side)
 }
 
 /* Consumes n completions; awake, and not forever. */
-static bool get(struct side_lane *side, uint32_t n)
+static bool get(struct side *side, uint32_t n)
 {
 	uint64_t end = clock_nsec() + LOST_NSEC;
 
@@ -359,7 +358,7 @@ static void quiesce(void)
 	struct lane_quiesce message = { .on_quiet = on_quiet };
 
 	is_quiet = false;
-	lane_quiesce(t.store->lanes[0], &message);
+	lane_quiesce(t.store->lane, &message);
 	while (!is_quiet)
 		run_main_inbox();
 }

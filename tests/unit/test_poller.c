@@ -23,10 +23,10 @@ static struct {
 	bool has_work;
 } t;
 
-static void on_doorbell(struct channel *channel, void *arg)
+static void on_doorbell(struct intake *intake, struct channel *channel)
 {
+	ck_assert_ptr_null(intake);
 	ck_assert_ptr_eq(channel, &t.channel);
-	ck_assert_ptr_null(arg);
 	t.n_doorbells++;
 }
 
@@ -85,6 +85,16 @@ TEST(a_doorbell_is_heard_once_for_each_write)
 	teardown();
 }
 
+TEST(a_doorbell_of_a_channel_that_is_awake_tells_nothing_new)
+{
+	setup();
+	t.channel.is_awake = true;
+	ring();
+	poller_poll(&t.poller);
+	ck_assert_int_eq(t.n_doorbells, 0);
+	teardown();
+}
+
 TEST(a_sleep_is_announced_before_the_look)
 {
 	setup();
@@ -117,7 +127,7 @@ TEST(a_channel_that_rings_without_entries_leaves_epoll)
 	teardown();
 }
 
-static bool turn(uint64_t pause_nsec, struct poller_turn did)
+static bool turn(uint64_t pause_nsec, struct poller_activity did)
 {
 	t.turn.now_nsec += pause_nsec;
 	return poller_may_spin(&t.poller, &did);
@@ -125,8 +135,8 @@ static bool turn(uint64_t pause_nsec, struct poller_turn did)
 
 TEST(it_spins_while_waits_are_short)
 {
-	const struct poller_turn worked = { .did = true, .has_published = true };
-	const struct poller_turn idle = { 0 };
+	const struct poller_activity worked = { .did = true, .has_published = true };
+	const struct poller_activity idle = { 0 };
 
 	setup();
 	ck_assert(turn(0, worked));

@@ -132,12 +132,12 @@ TEST(a_full_pool_is_refused_with_who_how_much_and_what_to_do)
 	pool.quota.limit[QUOTA_POOL_BYTES] = 2 * MIB;
 	ck_assert_int_eq(make(MIB), 0);
 	ck_assert_int_eq(make(MIB + 1), -ENOMEM);
-	ck_assert_msg(strstr(made_error.text, "the daemon has 1048576 of at most 2097152") &&
+	ck_assert_msg(strstr(made_error.text, "the daemon has 1 MiB of at most 2 MiB of slabs") &&
 			      strstr(made_error.text, "pool_size"),
 		      "%s", made_error.text);
 	client.limit[QUOTA_POOL_BYTES] = MIB;
 	ck_assert_int_eq(make(1), -ENOMEM);
-	ck_assert_msg(strstr(made_error.text, "client 1 has 1048576 of at most 1048576") &&
+	ck_assert_msg(strstr(made_error.text, "client 1 has 1 MiB of at most 1 MiB of slabs") &&
 			      strstr(made_error.text, "client_pool_max"),
 		      "%s", made_error.text);
 	ck_assert_uint_eq(client.used[QUOTA_SLABS], 1); /* the refused ones are not counted */
@@ -157,7 +157,7 @@ TEST(sizes_that_can_not_be_are_refused)
 	ck_assert_int_eq(n_made, 0);
 }
 
-TEST(a_slab_that_can_not_be_made_gives_its_charges_back)
+TEST(a_slab_that_can_not_be_made_releases_its_charges)
 {
 	struct rlimit limit = { 16, 16 };
 
@@ -181,15 +181,18 @@ static void lose_memlock(void)
 	ck_assert_int_eq(syscall(SYS_capget, &header, data), 0);
 	data[0].effective &= ~(1u << CAP_IPC_LOCK);
 	ck_assert_int_eq(syscall(SYS_capset, &header, data), 0);
+	/* Capabilities are a thread's, and the work queue's thread has others. */
+	work_queue_free(work_queue);
+	ck_assert_int_eq(work_queue_new("pool", 1, &work_queue), 0);
 }
 
 /* C13: RLIMIT_MEMLOCK is too low. */
 TEST(what_can_not_be_locked_is_refused_with_the_limit_and_what_to_do)
 {
-	lose_memlock(); /* before the work queue's thread is there: capabilities are a thread's */
+	lose_memlock();
 	pool.lock = POOL_LOCK_YES;
 	ck_assert_int_eq(make(MIB), -ENOMEM);
-	ck_assert_msg(strstr(made_error.text, "RLIMIT_MEMLOCK is 524288 bytes") &&
+	ck_assert_msg(strstr(made_error.text, "RLIMIT_MEMLOCK is 512 KiB") &&
 			      strstr(made_error.text, "LimitMEMLOCK=infinity") &&
 			      strstr(made_error.text, "lock = auto"),
 		      "%s", made_error.text);
@@ -244,9 +247,7 @@ TEST(what_is_not_locked_is_of_huge_pages_as_what_is)
 	run_until(&n_freed);
 	if (!locked)
 		return; /* this kernel has none now */
-	work_queue_free(work_queue);
-	lose_memlock(); /* capabilities are a thread's */
-	ck_assert_int_eq(work_queue_new("pool", 1, &work_queue), 0);
+	lose_memlock();
 	ck_assert_int_eq(make(4 * MIB), 0);
 	ck_assert(!made->is_locked);
 	ck_assert_uint_eq(huge_bytes_at(made->region.base), locked);
@@ -337,7 +338,7 @@ static const struct {
 	{ "part of a page", MEMFD, 0, 4096, 77, 0, "" },
 	{ "what can only not shrink", MEMFD, F_SEAL_SHRINK | F_SEAL_SEAL, 0, MIB, 0, "" },
 	{ "a file in /dev/shm", SHM, 0, 0, MIB, 0, "" },
-	{ "no byte", MEMFD, 0, 0, 0, -EINVAL, "slab of 0 bytes" },
+	{ "no byte", MEMFD, 0, 0, 0, -EINVAL, "slab of 0 B" },
 	{ "in the middle of a page", MEMFD, 0, 100, 4096, -EINVAL, "offset 100" },
 	{ "a sum over 2^63", MEMFD, 0, INT64_MAX - 4095, 8192, -EINVAL, "2^63" },
 	{ "a sum over 2^64", MEMFD, 0, UINT64_MAX - 4095, 8192, -EINVAL, "2^63" },

@@ -20,11 +20,11 @@ TEST(a_completion_is_shown_by_publishing)
 	ck_assert_int_eq(intake_take(&p.intake), 1);
 	ck_assert_uint_eq(p.channel.ops[0].state, OP_ENDED);
 	ck_assert_uint_eq(ring_client_ready(&p.ring), 0);
-	ck_assert_int_gt(publish_run(&p.publish), 0);
+	ck_assert_int_gt(parts_publish(), 0);
 	ck_assert_uint_eq(p.channel.ops[0].state, OP_FREE);
 	ck_assert_uint_eq(ring_client_peek(&p.ring, 0).id, 5);
 	ck_assert_int_eq(parts_get().result, ring_result_failed(EOPNOTSUPP, 0));
-	ck_assert_int_eq(publish_run(&p.publish), 0);
+	ck_assert_int_eq(parts_publish(), 0);
 	ck_assert_uint_eq(metrics_get(&p.channel.metrics.errors), 1);
 	parts_teardown();
 }
@@ -40,7 +40,7 @@ TEST(an_op_that_waited_starts_when_the_earlier_one_is_published)
 	parts_end_block(4096);
 	(void)transfer_reap(&p.transfer);
 	ck_assert_uint_eq(p.channel.ops[1].state, OP_WAITS_ORDER);
-	(void)publish_run(&p.publish);
+	(void)parts_publish();
 	ck_assert_uint_eq(p.channel.ops[1].state, OP_READY);
 	parts_turn();
 	parts_end_block(4096);
@@ -129,7 +129,7 @@ TEST(all_completions_are_shown_before_the_last_client_is_woken)
 		ck_assert(ring_client_arm(&rings[i], true));
 	}
 	ck_assert_int_eq(intake_take(&p.intake), 6);
-	ck_assert_int_gt(publish_run(&p.publish), 0);
+	ck_assert_int_gt(parts_publish(), 0);
 	ck_assert_int_eq(n_wakes, 4);
 	ck_assert_uint_eq(ring_client_ready(&p.ring), 1);
 	for (unsigned i = 0; i < 5; i++)
@@ -140,9 +140,9 @@ TEST(all_completions_are_shown_before_the_last_client_is_woken)
 	intake_remove_channel(&p.intake, &channels[4]);
 	intake_remove_idle(&p.intake);
 	ck_assert(channels[4].is_awake);
-	(void)publish_run(&p.publish);
+	(void)parts_publish();
 	ck_assert_int_eq(n_wakes, 6);
-	ck_assert_int_eq(publish_run(&p.publish), 0);
+	ck_assert_int_eq(parts_publish(), 0);
 	ck_assert_int_eq(n_wakes, 6);
 	for (unsigned i = 0; i < 5; i++)
 		parts_close(&channels[i]);
@@ -171,10 +171,10 @@ TEST(a_client_with_many_sleepers_does_not_delay_another)
 	p.client.takes.n_awake--;
 	while (intake_take(&p.intake))
 		continue;
-	ck_assert_int_gt(publish_run(&p.publish), 0);
+	ck_assert_int_gt(parts_publish(), 0);
 	ck_assert_int_eq(n_wakes, N / 8);
 	ck_assert(!channels[0].must_wake);
-	while (publish_run(&p.publish))
+	while (parts_publish())
 		continue;
 	ck_assert_int_eq(n_wakes, N);
 	p.client.takes.n_awake++;

@@ -20,7 +20,7 @@ static void accounts_init(void)
 	}
 }
 
-TEST(a_charge_counts_at_every_level_until_it_is_given_back)
+TEST(a_charge_counts_at_every_level_until_it_is_released)
 {
 	struct charge charge = { 0 };
 	struct error error;
@@ -47,6 +47,8 @@ static const struct {
 } bounds[] = {
 	{ "all that is left", QUOTA_SLABS, 4, 4, 4, 6, 0, NULL },
 	{ "one too many for the client", QUOTA_SLABS, 4, 4, 4, 7, -EMFILE, "client 7 has 4" },
+	{ "its key", QUOTA_SLABS, 4, 4, 4, 7, -EMFILE, "or raise client_handles in dsaiod.conf" },
+	{ "the key of the user's limit", QUOTA_ENTRIES, 0, 45, 45, 6, -EMFILE, "raise client_ops" },
 	{ "one too many for the user", QUOTA_FILES, 0, 45, 45, 6, -EMFILE, "user 1000 has 45" },
 	{ "one too many for all", QUOTA_POOL_BYTES, 0, 0, 95, 6, -ENOMEM, "the daemon has 95" },
 	{ "GPU memory", QUOTA_GPU_BYTES, 4, 4, 4, 7, -EDQUOT, "raise client_device_max in" },
@@ -98,7 +100,7 @@ TEST(every_kind_says_what_to_do_at_every_level)
 	}
 }
 
-TEST_ABORTS(giving_back_what_was_not_taken_is_our_own_bug, 1)
+TEST_ABORTS(releasing_what_was_not_taken_is_our_own_bug, 1)
 {
 	struct charge charge = { .quota = &client, .kind = QUOTA_FILES, .n = 1 };
 

@@ -83,7 +83,7 @@ TEST(ops_that_waited_for_an_extension_stand_in_order_before_the_others)
 	teardown();
 }
 
-TEST(a_channel_that_may_be_blocked_gives_its_reservations_back)
+TEST(a_channel_that_may_be_blocked_releases_its_reservations)
 {
 	struct mode_lock *lock = &p.inode.mode_lock;
 

@@ -487,8 +487,8 @@ TEST(one_user_s_stores_leave_room_in_the_kernel_for_another_s)
 	for (unsigned i = 0; i < REGISTRY_AUTOMATIC_USER_MAX; i++) {
 		store = store_of(EXT4_SUPER_MAGIC, 100 + i, &alice);
 		store_ref(store);
-		ck_assert_int_eq(store_start_lanes(store, &deepest,
-						   registry_room_left(&stores, store), &error),
+		ck_assert_int_eq(store_start_lane(store, &deepest,
+						  registry_room_left(&stores, store), &error),
 				 0);
 		room += store_room(store);
 	}
@@ -501,7 +501,7 @@ TEST(one_user_s_stores_leave_room_in_the_kernel_for_another_s)
 	store = store_of(EXT4_SUPER_MAGIC, 99, &other);
 	ck_assert_uint_eq(registry_room_left(&stores, store), store->engine->user_room());
 	store = store_of(TMPFS_MAGIC, 98, &other);
-	ck_assert_int_eq(store_start_lanes(store, &deepest, 0, &error), 0);
+	ck_assert_int_eq(store_start_lane(store, &deepest, 0, &error), 0);
 	ck_assert_uint_eq(store_room(store), 0);
 	LIST_EACH(struct store, each, &stores.stores, node)
 		if (each->n_refs)

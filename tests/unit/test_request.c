@@ -116,6 +116,7 @@ static const struct {
 	{ WIRE__REQUEST__BODY_FILE_GET, NULL, 0, 0 },
 	{ WIRE__REQUEST__BODY_STORE_GET, NULL, 0, 1 },
 	{ WIRE__REQUEST__BODY_PROFILE_SET, NULL, 0, 1 },
+	{ WIRE__REQUEST__BODY_STORE_DRAIN, NULL, 0, 1 },
 	{ WIRE__REQUEST__BODY_HELLO, &hello, 0, 1 },
 };
 
@@ -176,7 +177,7 @@ static const struct {
 	{ "fine", 4096, 1, 1, 0, 0, NULL, 0 },
 	{ "the largest", 64u << 20, 4096, 64, 2, 16, NULL, 0 },
 	{ "block too small", 256, 1, 1, 0, 1, "block_size 256", 0 },
-	{ "block too large", (64u << 20) + 4096, 1, 1, 0, 1, "to 67108864", 0 },
+	{ "block too large", (64u << 20) + 4096, 1, 1, 0, 1, "to 64 MiB", 0 },
 	{ "block uneven", 4097, 1, 1, 0, 1, "multiple of 512", 0 },
 	{ "no depth", 4096, 0, 1, 0, 1, "queue_depth 0", 0 },
 	{ "too deep", 4096, 4097, 1, 0, 1, "from 1 to 4096", 0 },

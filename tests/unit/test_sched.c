@@ -32,12 +32,19 @@ static void run(struct sched_queue *queues, const uint64_t *sizes, uint64_t *sta
 	}
 }
 
-static bool is_queue(const struct sched_queue *queue, void *arg)
+/* Does a walk come to the queue? */
+static bool is_walked(const struct sched_queue *queue, uint64_t now)
 {
-	return queue == arg;
+	struct sched_walk walk = { 0 };
+	const struct sched_queue *other;
+
+	while ((other = sched_walk_next(&sched, &walk, now)))
+		if (other == queue)
+			return true;
+	return false;
 }
 
-TEST(nothing_to_do_is_nobodys_turn)
+TEST(without_anything_to_do_no_queue_is_served)
 {
 	struct sched_queue queue;
 
@@ -192,12 +199,12 @@ TEST_LOOP(background_keeps_to_its_share_while_a_higher_class_is_active, 2)
 	ck_assert_ptr_eq(sched_next(&sched, start), &queue); /* its first block */
 	sched_charge(&sched, &queue, SCHED_SHARE_BYTES, start);
 	ck_assert_ptr_null(sched_next(&sched, start));
-	ck_assert_ptr_null(sched_find(&sched, start, is_queue, &queue));
+	ck_assert(!is_walked(&queue, start));
 	until = sched_until_nsec(&sched);
 	ck_assert_uint_gt(until, start);
 	ck_assert_ptr_null(sched_next(&sched, until - 1));
 	ck_assert_ptr_eq(sched_next(&sched, until), &queue);
-	ck_assert_ptr_eq(sched_find(&sched, until, is_queue, &queue), &queue);
+	ck_assert(is_walked(&queue, until));
 	sched_charge(&sched, &queue, MIB(1), until); /* a block may be larger: it is paid */
 	ck_assert_uint_eq(sched_until_nsec(&sched), start + SCHED_ACTIVE_NSEC);
 
@@ -278,18 +285,39 @@ TEST(who_has_a_block_that_hangs_was_owed_as_long_as_it_hung)
 	ck_assert_uint_eq(bytes[0], bytes[1]);
 }
 
-TEST(a_queue_can_be_found_out_of_turn)
+TEST(a_walk_comes_to_each_queue_once_in_the_order_of_service)
 {
-	struct sched_queue queues[2];
+	static const struct {
+		int client;
+		enum sched_class io_class;
+	} rows[] = {
+		/* as they are added: client, class; the walk's order is by class, client, queue */
+		{ 1, SCHED_NORMAL },
+		{ 0, SCHED_NORMAL },
+		{ 1, SCHED_NORMAL },
+		{ 0, SCHED_DEMAND },
+	};
+	static const int order[] = { 3, 0, 2, 1 };
+	struct sched_queue queues[4];
+	struct sched_walk walk = { 0 };
 
 	setup();
-	for (int i = 0; i < 2; i++) {
-		sched_queue_init(&queues[i], &clients[i], SCHED_NORMAL, 1);
+	ck_assert_ptr_null(sched_walk_next(&sched, &walk, 0)); /* there is none */
+	for (int i = 0; i < 4; i++) {
+		sched_queue_init(&queues[i], &clients[rows[i].client], rows[i].io_class, 1);
 		sched_add(&sched, &queues[i]);
 	}
-	ck_assert_ptr_eq(sched_find(&sched, 0, is_queue, &queues[1]), &queues[1]);
-	ck_assert_ptr_null(sched_find(&sched, 0, is_queue, NULL));
-	sched_charge(&sched, &queues[1], KIB(4), 0);
+	sched.shares[SCHED_NORMAL].bytes = 1; /* throttled, with credit */
+	walk = (struct sched_walk){ 0 };
+	for (int i = 0; i < 4; i++)
+		ck_assert_ptr_eq(sched_walk_next(&sched, &walk, 0), &queues[order[i]]);
+	ck_assert_ptr_null(sched_walk_next(&sched, &walk, 0));
+	/* A client that is away has no queue, and keeps its place. */
+	sched_remove(&sched, &queues[1]);
+	walk = (struct sched_walk){ 0 };
+	for (int i = 0; i < 3; i++)
+		ck_assert_ptr_eq(sched_walk_next(&sched, &walk, 0), &queues[order[i]]);
+	ck_assert_ptr_null(sched_walk_next(&sched, &walk, 0));
 }
 
 TEST_MAIN

@@ -35,7 +35,7 @@ TEST(a_store_is_known_by_its_device)
 	ck_assert_int_eq(stat(directory(), &st), 0);
 	ck_assert_uint_eq(store->dev, st.st_dev);
 	ck_assert_uint_eq(store->id, 3);
-	ck_assert_uint_eq(store->n_lanes, 0);
+	ck_assert_ptr_null(store->lane);
 	ck_assert_uint_eq(store_lane_depth(store), 0);
 	ck_assert_ptr_nonnull(store->fs_type);
 	store_free(store);
@@ -64,43 +64,23 @@ TEST_TABLE(a_path_that_is_no_store_is_named, mistakes)
 	mailbox_deinit(&mailbox);
 }
 
-TEST(lanes_start_as_parallelism_asks_and_cores_allow)
+TEST(the_lane_starts_with_the_first_channel)
 {
 	struct profile profile = PROFILE_DEFAULT;
 	struct mailbox mailbox;
 	struct store *store;
 	struct error error;
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	struct lane *lane;
 
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(make(directory(), &mailbox, &store, &error), 0);
-	ck_assert_int_eq(store_start_lanes(store, &profile, INT64_MAX, &error), 0);
-	ck_assert_uint_eq(store->n_lanes, 1);
+	ck_assert_int_eq(store_start_lane(store, &profile, INT64_MAX, &error), 0);
+	lane = store->lane;
+	ck_assert_ptr_nonnull(lane);
 	ck_assert_uint_ge(store_lane_depth(store), 32);
 	profile.intra_op_parallelism = 64;
-	ck_assert_int_eq(store_start_lanes(store, &profile, INT64_MAX, &error), 0);
-	ck_assert_uint_ge(store->n_lanes, 1);
-	ck_assert_int_le((long)store->n_lanes, cores > 1 ? cores - 1 : 1);
-	store_free(store);
-	mailbox_deinit(&mailbox);
-}
-
-TEST(lanes_start_as_the_configuration_allows)
-{
-	struct store_config config = {
-		.name = "nvme0", .path = directory(), .profile = PROFILE_DEFAULT, .max_lanes = 2
-	};
-	struct profile profile = PROFILE_DEFAULT;
-	struct mailbox mailbox;
-	struct store *store;
-	struct error error;
-
-	ck_assert_int_eq(mailbox_init(&mailbox), 0);
-	ck_assert_int_eq(store_new(1, &config, &mailbox, &store, &error), 0);
-	profile.intra_op_parallelism = 64;
-	ck_assert_int_eq(store_start_lanes(store, &profile, INT64_MAX, &error), 0);
-	ck_assert_uint_ge(store->n_lanes, 1);
-	ck_assert_uint_le(store->n_lanes, 2); /* whatever the cores */
+	ck_assert_int_eq(store_start_lane(store, &profile, INT64_MAX, &error), 0);
+	ck_assert_ptr_eq(store->lane, lane);
 	store_free(store);
 	mailbox_deinit(&mailbox);
 }

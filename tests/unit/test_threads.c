@@ -271,7 +271,7 @@ TEST(users_share_their_own_work_queue_only)
 
 TEST(a_block_goes_to_a_worker_and_comes_back)
 {
-	struct extend_step step = { .off = FILE_BYTES, .len = 4096, .end = 1 << 20, .n_ranges = 1 };
+	struct extend_step step = { .off = FILE_BYTES, .len = 4096 };
 	struct block extension = { .operation = BLOCK_EXTEND, .target = &target, .step = &step };
 	const struct block sent[] = {
 		make(DIRECT, BLOCK_READ, 0, 8192, 0),

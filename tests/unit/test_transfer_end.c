@@ -112,7 +112,7 @@ TEST(a_returned_block_waits_for_a_worker_without_the_mode_lock)
 	parts_teardown();
 }
 
-TEST(a_failed_block_of_a_worker_gives_the_mode_lock_back)
+TEST(a_failed_block_of_a_worker_releases_the_mode_lock)
 {
 	parts_setup();
 	atomic_store(&p.file.target.buffered_fd, 99);

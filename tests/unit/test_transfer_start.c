@@ -53,14 +53,51 @@ TEST(what_the_engine_does_not_take_is_tried_again)
 	p.fake.takes = 1;
 	parts_put(1, RING_OP_READ, 0, 3 * PARTS_BLOCK);
 	parts_turn();
-	ck_assert(engine_queue_has_waiting(&p.engine));
+	ck_assert(transfer_has_waiting(&p.transfer));
 	for (int i = 0; i < 4; i++)
 		parts_turn();
 	ck_assert_uint_eq(p.fake.engine.n_in_flight, 3);
-	for (int i = 0; i < 3; i++)
+	ck_assert(!transfer_has_waiting(&p.transfer));
+	for (uint32_t i = 0; i < 3; i++) {
+		ck_assert_uint_eq(p.fake.blocks[i]->off, i * PARTS_BLOCK); /* in their order */
 		parts_end_block(PARTS_BLOCK);
+	}
 	parts_turn();
 	ck_assert_int_eq(parts_get().result, 3 * PARTS_BLOCK);
+	parts_teardown();
+}
+
+TEST(blocks_that_wait_for_the_engine_count_as_its_own)
+{
+	parts_setup();
+	p.fake.engine.depth = 4;
+	p.fake.takes = 2;
+	parts_put(1, RING_OP_READ, 0, 5 * PARTS_BLOCK);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 2);
+	ck_assert_int_eq(p.transfer.n_waiting, 2);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 4);
+	ck_assert(!transfer_has_waiting(&p.transfer));
+	p.fake.takes = 0;
+	parts_end_block(4096); /* the rest of it goes to the engine again */
+	(void)transfer_reap(&p.transfer);
+	ck_assert(transfer_has_waiting(&p.transfer));
+	ck_assert_uint_eq(p.transfer.n_again, 1);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 3);
+	ck_assert_int_eq(p.transfer.n_waiting, 1); /* no other block has taken its place */
+	p.fake.takes = 4;
+	parts_turn();
+	ck_assert_uint_eq(p.fake.blocks[3]->off, 4096);
+	for (int i = 0; i < 3; i++)
+		parts_end_block(PARTS_BLOCK);
+	parts_end_block(PARTS_BLOCK - 4096);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.blocks[0]->off, 4 * PARTS_BLOCK);
+	parts_end_block(PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 5 * PARTS_BLOCK);
 	parts_teardown();
 }
 
@@ -105,7 +142,7 @@ TEST_TABLE(a_block_that_may_block_goes_to_a_worker, for_workers)
 		      "%s: operation %d of %u bytes", for_workers[_i].what, block->operation,
 		      block->bytes);
 	/* It counts in the depth of its channel, and not in the window. */
-	ck_assert_uint_eq(p.channel.admit.lanes[0].n_in_flight, 1);
+	ck_assert_uint_eq(p.channel.admit.n_in_flight, 1);
 	ck_assert_uint_eq(p.admit.bytes_in_flight, 0);
 	ck_assert_uint_eq(p.channel.n_at_workers, 1);
 	parts_end_worker(block->bytes, 0);
@@ -154,7 +191,8 @@ TEST(gpu_memory_and_host_memory_do_not_take_each_others_workers)
 	ck_assert_uint_eq(p.channel.n_at_workers, 6); /* more than of other blocks */
 	ck_assert_uint_eq(p.channel.n_deep_at_workers, 6);
 	block = container_of(p.workers.blocks[0], struct worker_block, block);
-	ck_assert(block->work.may_exceed_max && block->block.workers_are_engine);
+	ck_assert(block->work.may_exceed_max);
+	ck_assert_uint_eq(lane_block_of(p.workers.blocks[0])->kind, BLOCK_OF_GPU);
 	p.slab.region.kind = REGION_HOST;
 	parts_put(2, RING_OP_WRITE, (1 << 20) + 100, 200);
 	parts_turn();
@@ -190,7 +228,7 @@ TEST(the_window_admits_gpu_memory_as_it_does_host_memory)
 	parts_turn();
 	ck_assert_uint_eq(p.workers.engine.n_in_flight, 5);
 	ck_assert_uint_eq(p.admit.bytes_in_flight, PARTS_BLOCK);
-	ck_assert_uint_eq(p.channel.admit.lanes[0].n_in_flight, 5);
+	ck_assert_uint_eq(p.channel.admit.n_in_flight, 5);
 	for (int i = 0; i < 5; i++)
 		parts_end_worker(PARTS_BLOCK, PARTS_BLOCK);
 	parts_turn();
@@ -203,7 +241,7 @@ TEST(the_window_admits_gpu_memory_as_it_does_host_memory)
 TEST(gpu_memory_needs_no_room_in_the_lanes_engine)
 {
 	parts_setup();
-	p.engine.depth = 0;
+	p.fake.engine.depth = 0;
 	p.slab.region.kind = REGION_GPU;
 	parts_set_workers(1);
 	parts_put(1, RING_OP_READ, 0, PARTS_BLOCK);
@@ -220,7 +258,7 @@ TEST(the_engine_is_asked_what_it_can_do)
 	struct engine_ops ops = parts_engine_ops;
 
 	parts_setup();
-	p.engine.ops = &ops;
+	p.fake.engine.ops = &ops;
 	parts_set_workers(1);
 	ops.max_bytes = 8192;
 	parts_put(1, RING_OP_READ, 0, 16384);
@@ -277,8 +315,8 @@ TEST(a_file_is_extended_before_its_end_is_written)
 	ck_assert_uint_eq(step->operation, BLOCK_EXTEND);
 	ck_assert_ptr_eq(step->step, &p.file.extension.step);
 	ck_assert_uint_eq(step->step->len, 512u << 10);
-	ck_assert_uint_eq(p.channel.admit.lanes[0].n_in_flight, 0); /* no depth */
-	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 0);		    /* no mode lock */
+	ck_assert_uint_eq(p.channel.admit.n_in_flight, 0); /* no depth */
+	ck_assert_uint_eq(p.inode.mode_lock.n_busy, 0);	   /* no mode lock */
 	parts_end_worker(0, -ENOSPC);
 	parts_turn();
 	ck_assert_int_eq(parts_get().result, ring_result_failed(ENOSPC, 0));
@@ -290,6 +328,7 @@ TEST(a_file_is_extended_before_its_end_is_written)
 TEST(returned_blocks_go_before_ops_that_need_their_depth)
 {
 	struct op *returned, *other;
+	struct next_block next;
 	struct admit_head head;
 
 	parts_setup();
@@ -310,18 +349,20 @@ TEST(returned_blocks_go_before_ops_that_need_their_depth)
 	ck_assert_uint_eq(other->state, OP_READY);
 	list_remove(&p.channel.ready, &other->waiter.node);
 	list_push_front(&p.channel.ready, &other->waiter.node);
-	head = transfer_look(&p.channel.admit, &p.transfer);
-	ck_assert_ptr_eq(p.transfer.next.op, returned);
+	next = transfer_look(&p.transfer, &p.channel);
+	head = transfer_head(&p.transfer, &next);
+	ck_assert_ptr_eq(next.op, returned);
 	ck_assert(head.is_unlimited && head.is_counted && !head.must_defer);
 	transfer_cancel(&p.transfer, returned, ECANCELED);
 	transfer_cancel(&p.transfer, other, ECANCELED);
-	(void)publish_run(&p.publish);
+	(void)parts_publish();
 	parts_teardown();
 }
 
 /* _i: its memory is a GPU's. */
 TEST_LOOP(admission_knows_the_memory_of_a_block, 2)
 {
+	struct next_block next;
 	struct admit_head head;
 	struct op *op;
 
@@ -332,8 +373,9 @@ TEST_LOOP(admission_knows_the_memory_of_a_block, 2)
 	parts_turn();
 	op = &p.channel.ops[0];
 	ck_assert_uint_eq(op->state, OP_READY); /* a turn starts some of its blocks */
-	head = transfer_look(&p.channel.admit, &p.transfer);
-	ck_assert_ptr_eq(p.transfer.next.op, op);
+	next = transfer_look(&p.transfer, &p.channel);
+	head = transfer_head(&p.transfer, &next);
+	ck_assert_ptr_eq(next.op, op);
 	ck_assert(head.is_gpu == (_i != 0));
 	transfer_cancel(&p.transfer, op, ECANCELED);
 	while (p.fake.n_done < (int)p.fake.engine.n_in_flight)
@@ -342,37 +384,6 @@ TEST_LOOP(admission_knows_the_memory_of_a_block, 2)
 		parts_end_worker(0, -EIO);
 	parts_turn();
 	(void)parts_get(); /* either error */
-	parts_teardown();
-}
-
-TEST(a_side_lane_gets_blocks_of_its_part)
-{
-	static struct side_lane side;
-	const struct lane_board awake = { 0 };
-	const struct lane_doorbell doorbell = { .board = &awake, .event_fd = -1 };
-	struct block *block;
-
-	parts_setup();
-	memset(&side, 0, sizeof(side));
-	ck_assert_int_eq(side_lane_init(&side, PARTS_DEPTH, &doorbell), 0);
-	ck_assert_int_eq(transfer_prepare_side(&p.transfer, 1), 0);
-	transfer_add_side(&p.transfer, &side, PARTS_DEPTH, &doorbell);
-	admit_channel_deinit(&p.channel.admit);
-	p.channel.admit.lanes = calloc(2, sizeof(*p.channel.admit.lanes));
-	p.channel.profile.intra_op_parallelism = 2;
-	parts_put(1, RING_OP_READ, 0, 2 * PARTS_BLOCK);
-	parts_turn();
-	ck_assert_uint_eq(p.fake.engine.n_in_flight, 1);
-	block = block_queue_pop(&side.from_home);
-	ck_assert_ptr_nonnull(block);
-	ck_assert_uint_eq(block->off, PARTS_BLOCK);
-	block->result = PARTS_BLOCK;
-	block_queue_push(&side.to_home, block);
-	ck_assert(transfer_is_ready(&p.transfer));
-	parts_end_block(PARTS_BLOCK);
-	parts_turn();
-	ck_assert_int_eq(parts_get().result, 2 * PARTS_BLOCK);
-	side_lane_deinit(&side);
 	parts_teardown();
 }
 

@@ -79,10 +79,10 @@ TEST(bounce_pages_are_bounded_and_come_back)
 
 		ck_assert_int_eq((uint8_t)page[0], i);
 		ck_assert_int_eq((uint8_t)page[BOUNCE_BYTES - 1], i);
-		bounce_give(&bounces, pages[i]);
+		bounce_release(&bounces, pages[i]);
 	}
 	ck_assert_uint_eq(bounce_take(&bounces), pages[BOUNCES - 1]);
-	bounce_give(&bounces, pages[BOUNCES - 1]);
+	bounce_release(&bounces, pages[BOUNCES - 1]);
 	bounces_deinit(&bounces);
 }
 

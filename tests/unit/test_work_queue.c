@@ -171,6 +171,30 @@ TEST(work_that_does_not_begin_at_once_is_reported_of_room)
 	ck_assert_int_eq(sem_trywait(&waits.reported), -1);
 }
 
+TEST(room_is_reported_although_the_thread_goes_on_with_other_work)
+{
+	struct task first = { .work.run = task_run }, late = { .work.run = task_run };
+	struct task other = { .work = { .run = task_run, .may_exceed_max = true } };
+	struct waiting_room waits = { .room.on_room = on_room };
+	struct work_queue *work_queue;
+	sem_t go, other_go;
+
+	(void)sem_init(&go, 0, 0);
+	(void)sem_init(&other_go, 0, 0);
+	(void)sem_init(&waits.reported, 0, 0);
+	first.wait = &go;
+	other.wait = &other_go;
+	ck_assert_int_eq(work_queue_new("room", 1, &work_queue), 0);
+	work_queue_submit(work_queue, &first.work);
+	work_queue_submit(work_queue, &other.work);
+	ck_assert(!work_queue_try_submit(work_queue, &late.work, &waits.room));
+	(void)sem_post(&go);
+	ck_assert_int_eq(sem_wait(&waits.reported), 0); /* the other work hangs still */
+	(void)sem_post(&other_go);
+	work_queue_free(work_queue);
+	ck_assert_int_eq(n_run, 2);
+}
+
 TEST(overflow_threads_are_shared_and_none_takes_more_than_it_leaves)
 {
 	static struct task tasks[3][WORK_QUEUE_OVERFLOW_MAX + 8];
@@ -312,22 +336,33 @@ TEST(threads_without_work_end_and_others_start_when_there_is_some)
 {
 	struct work_queue *work_queue;
 	struct task tasks[3] = { 0 };
-	sem_t done;
+	sem_t done, go;
 
 	(void)sem_init(&done, 0, 0);
+	(void)sem_init(&go, 0, 0);
 	ck_assert_int_eq(work_queue_new("idle", 2, &work_queue), 0);
 	for (int i = 0; i < 3; i++) {
 		tasks[i] = (struct task){ .work.run = task_run, .done = &done };
 		work_queue_submit(work_queue, &tasks[i].work);
 		ck_assert_int_eq(sem_wait(&done), 0);
-		while (count_threads("idle")) /* nobody tells when a thread has gone */
-			(void)usleep(10000);
 	}
+	for (int i = 0; i < 2; i++) { /* two that end their waits at about the same time */
+		tasks[i] = (struct task){ .work.run = task_run, .done = &done, .wait = &go };
+		work_queue_submit(work_queue, &tasks[i].work);
+	}
+	(void)sem_post(&go);
+	(void)sem_post(&go);
+	ck_assert_int_eq(sem_wait(&done), 0);
+	ck_assert_int_eq(sem_wait(&done), 0);
+	while (count_threads("idle") > 1) /* nobody tells when a thread has gone */
+		(void)usleep(10000);
+	(void)usleep(1300000);
+	ck_assert_uint_eq(count_threads("idle"), 1);
 	work_queue_free(work_queue);
-	ck_assert_int_eq(n_run, 3);
+	ck_assert_int_eq(n_run, 5);
 }
 
-TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
+TEST(a_queue_without_work_can_be_freed)
 {
 	struct work_queue *work_queue;
 
@@ -336,39 +371,39 @@ TEST(a_helper_without_work_starts_no_thread_and_can_be_freed)
 	work_queue_free(NULL);
 }
 
-TEST_LOOP(without_threads_the_fallback_does_it_in_order_and_by_turns, HAS_SHADOW_MEMORY ? 0 : 1)
+TEST_LOOP(without_more_threads_a_queue_s_own_does_the_work_and_no_queue_is_made,
+	  HAS_SHADOW_MEMORY ? 0 : 1)
 {
 	struct rlimit none = { 0, 0 };
 	struct work_queue *work_queue, *other;
-	struct task tasks[50] = { 0 }, alone = { .work.run = task_run, .number = 1000 };
+	struct work_room room = { 0 };
+	struct task tasks[50] = { 0 };
 	sem_t go;
 
-	/* No address space for a stack: as good as no thread. */
 	(void)sem_init(&go, 0, 0);
-	ck_assert_int_eq(work_queue_new("none", 1, &work_queue), 0);
-	ck_assert_int_eq(work_queue_new("other", 4, &other), 0);
-	while (!count_threads_in("fallback",
-				 "S")) /* the thread sanitizer wants memory until then */
+	ck_assert_int_eq(work_queue_new("own", 4, &work_queue), 0);
+	while (!count_threads_in("own", "S")) /* the thread sanitizer wants memory until then */
 		(void)usleep(1000);
+	/* No address space for a stack: as good as no thread. */
 	ck_assert_int_eq(setrlimit(RLIMIT_AS, &none), 0);
+	ck_assert_int_eq(work_queue_new("other", 4, &other), -EAGAIN);
 	for (int i = 0; i < 50; i++) {
 		tasks[i] = (struct task){ .work.run = task_run, .number = i };
 		if (i == 0)
 			tasks[i].wait = &go;
-		work_queue_submit(work_queue, &tasks[i].work);
+		if (i < 49)
+			work_queue_submit(work_queue, &tasks[i].work);
 	}
-	work_queue_submit(other, &alone.work); /* comes back, though all of them hang */
+	ck_assert(
+		!work_queue_try_submit(work_queue, &tasks[49].work, &room)); /* the thread hangs */
+	ck_assert(work_queue_stop_waiting(work_queue, &room));
 	ck_assert_int_eq(n_run, 0);
 	(void)sem_post(&go);
-	work_queue_free(other);
 	work_queue_free(work_queue);
-	ck_assert_int_eq(n_run, 51);
-	ck_assert_int_eq(numbers[0], 0);
-	ck_assert_int_eq(numbers[1], 1000);
-	for (int i = 1; i < 50; i++)
-		ck_assert_int_eq(numbers[i + 1], i);
-	ck_assert(!pthread_equal(tasks[49].thread, pthread_self()));
-	ck_assert_str_eq(alone.thread_name, "fallback");
+	ck_assert_int_eq(n_run, 49);
+	for (int i = 0; i < 49; i++)
+		ck_assert_int_eq(numbers[i], i);
+	ck_assert(!pthread_equal(tasks[48].thread, pthread_self()));
 }
 
 TEST(a_queue_that_is_left_runs_what_is_queued_and_nobody_waits)

@@ -7,11 +7,11 @@ static const struct {
 	int result;
 	bool is_yes;
 } words[] = {
-	{ "yes", 0, true },	 { "true", 0, true },	  { "1", 0, true },
-	{ "YES", 0, true },	 { "no", 0, false },	  { "false", 0, false },
-	{ "0", 0, false },	 { "No", 0, false },	  { "", -EINVAL, true },
-	{ "on", -EINVAL, true }, { "ye", -EINVAL, true }, { "yes ", -EINVAL, true },
-	{ "2", -EINVAL, true },
+	{ "yes", 0, true },	   { "true", 0, true },	   { "1", 0, true },
+	{ "YES", 0, true },	   { "no", 0, false },	   { "false", 0, false },
+	{ "0", 0, false },	   { "No", 0, false },	   { "", -EINVAL, true },
+	{ "on", 0, true },	   { "OFF", 0, false },	   { "ye", -EINVAL, true },
+	{ "yes ", -EINVAL, true }, { "2", -EINVAL, true },
 };
 
 TEST_TABLE(only_these_words_are_read, words)

@@ -118,12 +118,12 @@ refuses_libraries() {
 
 refuses_exports() {
 	compiled exports 'int protobuf_c_version(void); int protobuf_c_version(void) { return 0; }' -shared -fPIC &&
-		refuses "protobuf_c_version" "$work/exports" libdsaio-client.so.1
+		refuses "protobuf_c_version" "$work/exports" libdsaio-client.so.0
 }
 
 refuses_missing_symbols() {
 	compiled missing 'int missing(void); int dsaio_x(void); int dsaio_x(void) { return missing(); }' -shared -fPIC &&
-		refuses "needs missing" "$work/missing" libdsaio-client.so.1
+		refuses "needs missing" "$work/missing" libdsaio-client.so.0
 }
 
 refuses_directories_of_this_machine() {

@@ -53,7 +53,7 @@ static int find_places(struct bench *bench)
 			if (bench->places[k].inode == bench->places[i].inode &&
 			    bench->places[k].file_system == bench->places[i].file_system)
 				return ctl_usage(bench->ctl,
-						 "--nvme_dir: %s and %s are one folder: name each "
+						 "--dir: %s and %s are one folder: name each "
 						 "folder once",
 						 dirs->items[k], dirs->items[i]);
 		bench->folders[i] = bench->places[i].folder;
@@ -249,7 +249,7 @@ static void files_progress(void *data, uint64_t done_bytes)
 struct memory {
 	uint64_t bytes, huge_bytes;	/* UINT64_MAX: not known */
 	char gpu[BENCH_GPU_NAME_BYTES]; /* "": none */
-	struct bench_gpu_ways gpu_ways;
+	struct bench_gpu_paths gpu_paths;
 };
 
 static size_t larger(size_t a, size_t b)
@@ -277,7 +277,7 @@ static int start_crew(struct bench *bench)
 	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
 }
 
-/* The way of a GPU's memory shows in an op. */
+/* The path of a GPU's memory shows in an op. */
 static int try_gpu(struct bench_process *process, enum bench_op op)
 {
 	static const struct profile profile = { .block_size = 1 << 20,
@@ -311,7 +311,7 @@ static int look_at_buffer(struct bench_process *process, const void *arg)
 	if (process->gpu) {
 		(void)snprintf(memory->gpu, sizeof(memory->gpu), "%s",
 			       bench_gpu_name(process->gpu));
-		memory->gpu_ways = *bench_gpu_ways(process->gpu);
+		memory->gpu_paths = *bench_gpu_paths(process->gpu);
 	} else if (process->buffer) {
 		memory->huge_bytes = huge_pages_bytes(process->buffer, process->buffer_bytes);
 	}
@@ -321,7 +321,7 @@ static int look_at_buffer(struct bench_process *process, const void *arg)
 /* Where the buffers lie, and the share of huge pages, decide the speed, so the results have it. */
 static int look_at_memory(struct bench *bench)
 {
-	struct json_object *object, *gpus, *ways;
+	struct json_object *object, *gpus, *paths;
 	char text[BENCH_TEXT_BYTES], names[BENCH_TEXT_BYTES];
 	int r = bench_crew_status(bench->ctl,
 				  bench_crew_call(bench->crew, look_at_buffer, &bench->needs,
@@ -331,13 +331,13 @@ static int look_at_memory(struct bench *bench)
 	if (r != CTL_OK)
 		return r;
 	gpus = json_object_new_array();
-	ways = json_object_new_array();
+	paths = json_object_new_array();
 	for (unsigned i = 0; i < bench->n_places; i++) {
 		const struct memory *memory = bench_crew_shared(bench->crew, i);
 
 		bench->buffer_bytes += memory->bytes;
 		bench_gpu_add(gpus, memory->gpu);
-		bench_gpu_add_ways(ways, &memory->gpu_ways);
+		bench_gpu_add_paths(paths, &memory->gpu_paths);
 		if (memory->huge_bytes == UINT64_MAX)
 			bench->huge_bytes = UINT64_MAX;
 		else if (bench->huge_bytes != UINT64_MAX)
@@ -351,10 +351,10 @@ static int look_at_memory(struct bench *bench)
 		object, "huge_page_bytes",
 		bench->huge_bytes == UINT64_MAX ? NULL : json_object_new_uint64(bench->huge_bytes));
 	json_object_object_add(object, "gpus", gpus);
-	json_object_object_add(object, "gpu_ways", ways);
+	json_object_object_add(object, "gpu_paths", paths);
 	if (bench->gpus)
 		ctl_note(bench->ctl, "buffers: in the memory of %s: %s",
-			 bench_gpu_list(gpus, names), bench_gpu_list(ways, text));
+			 bench_gpu_list(gpus, names), bench_gpu_list(paths, text));
 	return bench_append(bench, "buffers", object);
 }
 
@@ -505,10 +505,10 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 			row->served.mean_depth = (double)work.blocks_nsec / (double)moved->nsec;
 		}
 	}
-	row->gpu_way = moved->n_direct && moved->n_copied ? "both"
-		       : moved->n_direct		  ? "direct"
-		       : moved->n_copied		  ? "copied"
-							  : "";
+	row->gpu_path = moved->n_direct && moved->n_copied ? "both"
+			: moved->n_direct		   ? "direct"
+			: moved->n_copied		   ? "copied"
+							   : "";
 	count(bench, row, moved);
 	return CTL_OK;
 }
@@ -598,33 +598,33 @@ static void note_all(struct bench *bench)
 		note_memory(bench);
 }
 
-static int report_ways(struct bench_process *process, const void *arg)
+static int report_paths(struct bench_process *process, const void *arg)
 {
 	(void)arg; /* there is none */
-	*(struct bench_gpu_ways *)process->shared = *bench_gpu_ways(process->gpu);
+	*(struct bench_gpu_paths *)process->shared = *bench_gpu_paths(process->gpu);
 	return 0;
 }
 
-/* The ops of all points: they may have gone both ways, and the first one's shows only one of them. */
-static void add_gpu_ways(struct bench *bench)
+/* The ops of all points: they may have taken both paths, and the first one's shows only one of them. */
+static void add_gpu_paths(struct bench *bench)
 {
-	struct json_object *array = bench_results_get(&bench->results, "gpu_ways");
-	char text[BENCH_TEXT_BYTES], ways_text[BENCH_GPU_WAYS_BYTES];
-	struct bench_gpu_ways ways = { 0 };
+	struct json_object *array = bench_results_get(&bench->results, "gpu_paths");
+	char text[BENCH_TEXT_BYTES], paths_text[BENCH_GPU_PATHS_BYTES];
+	struct bench_gpu_paths paths = { 0 };
 
 	if (!bench->gpus || !bench->crew || stop_signal() ||
-	    bench_crew_call(bench->crew, report_ways, NULL, 0, text) < 0)
+	    bench_crew_call(bench->crew, report_paths, NULL, 0, text) < 0)
 		return;
 	for (unsigned i = 0; i < bench->n_places; i++)
-		bench_gpu_sum_ways(&ways, bench_crew_shared(bench->crew, i));
-	(void)bench_gpu_ways_text(&ways, bench_guest_cufile(bench->guest), ways_text);
+		bench_gpu_sum_paths(&paths, bench_crew_shared(bench->crew, i));
+	(void)bench_gpu_paths_text(&paths, bench_guest_cufile(bench->guest), paths_text);
 	if (!array) {
 		array = json_object_new_array();
-		bench_results_set(&bench->results, "gpu_ways", array);
+		bench_results_set(&bench->results, "gpu_paths", array);
 	}
-	bench_gpu_add(array, ways_text);
-	if (ways.n_direct && ways.n_copied)
-		ctl_note(bench->ctl, "memory of GPUs: %s", ways_text);
+	bench_gpu_add(array, paths_text);
+	if (paths.n_direct && paths.n_copied)
+		ctl_note(bench->ctl, "memory of GPUs: %s", paths_text);
 }
 
 static void add_overhead(struct bench *bench)
@@ -659,7 +659,7 @@ int bench_close(struct bench *bench, int status)
 	if (bench->results.root && bench->n_measured)
 		add_overhead(bench);
 	if (bench->results.root && bench->n_measured)
-		add_gpu_ways(bench);
+		add_gpu_paths(bench);
 	bench_crew_free(bench->crew);
 	bench->crew = NULL;
 	bench_files_free(bench->files);
@@ -682,7 +682,7 @@ void bench_note_complete(const struct bench *bench)
 
 void bench_report_unfinished(const struct bench *bench, int status)
 {
-	const char *how = status > CTL_USAGE ? "interrupted" : "not complete", *kept = NULL;
+	const char *how = status > CTL_NO_DAEMON ? "interrupted" : "not complete", *kept = NULL;
 	char path[PATH_MAX];
 
 	if (!bench || !bench->results.root || status == CTL_OK || status == CTL_USAGE)
@@ -696,7 +696,7 @@ void bench_report_unfinished(const struct bench *bench, int status)
 	else if (bench->n_measured)
 		ctl_note(bench->ctl, "%s after %u points%s", how, bench->n_measured,
 			 bench->logs ? ", which could not be saved" : "");
-	else if (status > CTL_USAGE)
+	else if (status > CTL_NO_DAEMON)
 		ctl_note(bench->ctl, "%s before anything was measured", how);
 }
 

@@ -88,14 +88,14 @@ static int process_prepare(struct bench_process *process, const struct bench_cre
 
 	connect.socket_path = process->socket_path;
 	connect.flags = options->is_gpu_direct_only ? DSAIO_GPU_DIRECT : 0;
-	if (dsaio_connect_with(&connect, &process->client) < 0)
+	if (dsaio_connect(&connect, &process->client) < 0)
 		return bench_process_fail(process, "%s", dsaio_error());
 	if (!process->buffer_bytes)
 		return 0;
 	if (options->gpus)
 		r = bench_gpu_open(process, options->gpus[process->id],
 				   options->is_gpu_direct_only);
-	else if (dsaio_alloc(process->client, process->buffer_bytes, &process->buffer) < 0)
+	else if (dsaio_alloc(process->client, process->buffer_bytes, NULL, &process->buffer) < 0)
 		r = bench_process_fail(process, "%s", dsaio_error());
 	if (r < 0 || options->leaves_zeros)
 		return r;
@@ -121,7 +121,7 @@ static int process_run(struct bench_process *process, int fd,
 		process->text[0] = '\0';
 		r = call.fn(process, call.arg);
 	}
-	dsaio_disconnect(process->client);
+	(void)dsaio_disconnect(process->client);
 	return 0;
 }
 

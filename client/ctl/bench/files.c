@@ -87,9 +87,8 @@ static int fill(struct filling *filling, int fd, const char *path)
 			continue;
 		}
 		if (n < 0 && errno != EINTR)
-			return ctl_fail(filling->ctl,
-					"%s: cannot fill the file: %s after %" PRIu64 " bytes",
-					path, strerror(errno), done);
+			return ctl_fail(filling->ctl, "%s: cannot fill the file: %s after %s", path,
+					strerror(errno), SIZE_TEXT(done));
 		done += n > 0 ? (uint64_t)n : 0;
 		filling->done_bytes += n > 0 ? (uint64_t)n : 0;
 		if (filling->progress)

@@ -15,7 +15,7 @@
 struct bench_gpu {
 	CUDA_MEMORY_FUNCTIONS(FUNCTION_POINTER)
 	char name[BENCH_GPU_NAME_BYTES];
-	struct bench_gpu_ways ways;
+	struct bench_gpu_paths paths;
 };
 
 #define GPU_FUNCTION(result, name, parameters) { #name, offsetof(struct bench_gpu, name) },
@@ -79,42 +79,43 @@ void bench_gpu_add(struct json_object *array, const char *text)
 	(void)json_object_array_add(array, json_object_new_string(text));
 }
 
-void bench_gpu_add_ways(struct json_object *array, const struct bench_gpu_ways *ways)
+void bench_gpu_add_paths(struct json_object *array, const struct bench_gpu_paths *paths)
 {
-	char text[BENCH_GPU_WAYS_BYTES];
+	char text[BENCH_GPU_PATHS_BYTES];
 
-	if (ways->n_direct)
+	if (paths->n_direct)
 		bench_gpu_add(array, "direct");
-	(void)snprintf(text, sizeof(text), "copied: %s", ways->why);
-	if (ways->n_copied)
+	(void)snprintf(text, sizeof(text), "copied: %s", paths->why);
+	if (paths->n_copied)
 		bench_gpu_add(array, text);
 }
 
-void bench_gpu_sum_ways(struct bench_gpu_ways *sum, const struct bench_gpu_ways *ways)
+void bench_gpu_sum_paths(struct bench_gpu_paths *sum, const struct bench_gpu_paths *paths)
 {
-	sum->n_direct += ways->n_direct;
-	sum->n_copied += ways->n_copied;
-	if (ways->n_copied)
-		memcpy(sum->why, ways->why, sizeof(sum->why));
+	sum->n_direct += paths->n_direct;
+	sum->n_copied += paths->n_copied;
+	if (paths->n_copied)
+		memcpy(sum->why, paths->why, sizeof(sum->why));
 }
 
-const char *bench_gpu_ways_text(const struct bench_gpu_ways *ways, const char *cufile, char *text)
+const char *bench_gpu_paths_text(const struct bench_gpu_paths *paths, const char *cufile,
+				 char *text)
 {
-	const uint64_t n = ways->n_direct + ways->n_copied;
+	const uint64_t n = paths->n_direct + paths->n_copied;
 	char direct[BENCH_GPU_WHY_BYTES];
 
 	(void)snprintf(direct, sizeof(direct), "direct%s%.200s%s", cufile[0] ? " (" : "", cufile,
 		       cufile[0] ? ")" : "");
 	if (!n)
-		(void)snprintf(text, BENCH_GPU_WAYS_BYTES, "no op has ended");
-	else if (!ways->n_copied)
-		(void)snprintf(text, BENCH_GPU_WAYS_BYTES, "%s", direct);
-	else if (!ways->n_direct)
-		(void)snprintf(text, BENCH_GPU_WAYS_BYTES, "copied: %s", ways->why);
+		(void)snprintf(text, BENCH_GPU_PATHS_BYTES, "no op has ended");
+	else if (!paths->n_copied)
+		(void)snprintf(text, BENCH_GPU_PATHS_BYTES, "%s", direct);
+	else if (!paths->n_direct)
+		(void)snprintf(text, BENCH_GPU_PATHS_BYTES, "copied: %s", paths->why);
 	else
-		(void)snprintf(text, BENCH_GPU_WAYS_BYTES,
+		(void)snprintf(text, BENCH_GPU_PATHS_BYTES,
 			       "%" PRIu64 " of %" PRIu64 " ops %s, %" PRIu64 " copied: %s",
-			       ways->n_direct, n, direct, ways->n_copied, ways->why);
+			       paths->n_direct, n, direct, paths->n_copied, paths->why);
 	return text;
 }
 
@@ -234,21 +235,21 @@ int bench_gpu_open(struct bench_process *process, int number, bool is_direct_onl
 	return is_direct_only ? demand_direct(process) : 0;
 }
 
-const struct bench_gpu_ways *bench_gpu_ways(const struct bench_gpu *gpu)
+const struct bench_gpu_paths *bench_gpu_paths(const struct bench_gpu *gpu)
 {
-	return &gpu->ways;
+	return &gpu->paths;
 }
 
 void bench_gpu_note(struct bench_process *process, const struct dsaio_op *op)
 {
 	struct bench_gpu *gpu = process->gpu;
 
-	if (dsaio_op_way(op) != DSAIO_WAY_COPIED) {
-		gpu->ways.n_direct++;
+	if (dsaio_op_path(op) != DSAIO_PATH_COPIED) {
+		gpu->paths.n_direct++;
 		return;
 	}
-	gpu->ways.n_copied++;
-	(void)snprintf(gpu->ways.why, sizeof(gpu->ways.why), "%s", dsaio_op_why(op));
+	gpu->paths.n_copied++;
+	(void)snprintf(gpu->paths.why, sizeof(gpu->paths.why), "%s", dsaio_op_why(op));
 }
 
 /* A copy to the GPU may return before its end.  Ops wait for no stream. */

@@ -16,14 +16,14 @@
 #define BENCH_GPU_MAX 1023u /* a guess: more is a mistake */
 #define BENCH_GPU_NAME_BYTES 96u
 #define BENCH_GPU_WHY_BYTES 256u
-#define BENCH_GPU_WAYS_BYTES 700u /* of a text: both ways, each with its reason */
+#define BENCH_GPU_PATHS_BYTES 700u /* of a text: both paths, each with its reason */
 #define BENCH_GPU_SPREAD (-1) /* process i takes GPU i, and the first one again behind the last */
 
 struct bench_process;
 struct bench_gpu; /* of a process */
 
 /* How the bytes of ops went. */
-struct bench_gpu_ways {
+struct bench_gpu_paths {
 	uint64_t n_direct, n_copied;   /* ops */
 	char why[BENCH_GPU_WHY_BYTES]; /* the last copied one's reason */
 };
@@ -41,7 +41,7 @@ struct bench_gpu_options {
 	}
 #define BENCH_GPU_HELP                                                                          \
 	"    --gpu[=N]              buffers in the memory of GPU N, or of a GPU for each\n"     \
-	"                           process\n"                                                  \
+	"                           process (not yet run on a GPU)\n"                           \
 	"    --gds                  with --gpu: fail where the bytes would be copied through\n" \
 	"                           memory of the host\n"
 
@@ -67,14 +67,15 @@ struct json_object *bench_gpu_json(const struct bench_gpu_options *options);
 /* Adds a text of a process, as the name of its GPU, to an array that has each once; "": it has none. */
 void bench_gpu_add(struct json_object *array, const char *text);
 /* Likewise "direct", and "copied: " with the reason, where there were such ops. */
-void bench_gpu_add_ways(struct json_object *array, const struct bench_gpu_ways *ways);
+void bench_gpu_add_paths(struct json_object *array, const struct bench_gpu_paths *paths);
 /* Adds the ops of a process to those of all. */
-void bench_gpu_sum_ways(struct bench_gpu_ways *sum, const struct bench_gpu_ways *ways);
+void bench_gpu_sum_paths(struct bench_gpu_paths *sum, const struct bench_gpu_paths *paths);
 /*
  * "direct (cuFile 1.17 with nvidia-fs 2.24)", "copied: " with the reason, or both with the number of
- * ops.  cufile: how cuFile moves bytes; "": not known.  Returns text, of BENCH_GPU_WAYS_BYTES.
+ * ops.  cufile: how cuFile moves bytes; "": not known.  Returns text, of BENCH_GPU_PATHS_BYTES.
  */
-const char *bench_gpu_ways_text(const struct bench_gpu_ways *ways, const char *cufile, char *text);
+const char *bench_gpu_paths_text(const struct bench_gpu_paths *paths, const char *cufile,
+				 char *text);
 /* All of them, as text of BENCH_TEXT_BYTES.  Returns text. */
 const char *bench_gpu_list(struct json_object *array, char *text);
 
@@ -90,7 +91,7 @@ int bench_gpu_open(struct bench_process *process, int number, bool is_direct_onl
 void bench_gpu_note(struct bench_process *process, const struct dsaio_op *op);
 
 /* How the bytes of all ops so far went. */
-const struct bench_gpu_ways *bench_gpu_ways(const struct bench_gpu *gpu);
+const struct bench_gpu_paths *bench_gpu_paths(const struct bench_gpu *gpu);
 
 /* The GPU, as in "GPU 0 (NVIDIA H100)". */
 const char *bench_gpu_name(const struct bench_gpu *gpu);

@@ -148,7 +148,6 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 			*ret_served = (struct bench_served){
 				.block_size = channel->channel_open->block_size,
 				.queue_depth = channel->channel_open->queue_depth,
-				.lanes = channel->channel_open->lanes,
 			};
 		else
 			(void)snprintf(text, size, "%s", dsaio_error());
@@ -221,7 +220,7 @@ void bench_guest_free(struct bench_guest *guest)
 {
 	if (!guest)
 		return;
-	dsaio_disconnect(guest->client);
+	(void)dsaio_disconnect(guest->client);
 	free(guest->stores);
 	free(guest);
 }

@@ -19,8 +19,8 @@ struct bench_work {
 /* The part of a profile that a store grants, and the measured means: while other clients are active,
    blocks may be smaller, and fewer of them in flight. */
 struct bench_served {
-	uint32_t block_size, queue_depth, lanes; /* granted */
-	double mean_block, mean_depth;		 /* of all on the stores meanwhile; 0: not known */
+	uint32_t block_size, queue_depth; /* granted */
+	double mean_block, mean_depth;	  /* of all on the stores meanwhile; 0: not known */
 };
 
 /*

@@ -8,7 +8,6 @@
 #include <json-c/json.h>
 #include <math.h>
 
-#define CDF_POINTS 500u /* at most so many of the steps that have values are kept */
 #define NSEC_PER_SEC UINT64_C(1000000000)
 
 /* The bandwidth of a transfer that takes so long. */
@@ -105,6 +104,23 @@ void latency_record_print(const struct latency_record *record, enum bench_op op,
 	(void)fputc('\n', out);
 }
 
+/* The steps that have values: the largest latency of each, and how many transfers it has. */
+static struct json_object *histogram_json(const struct bench_histogram *h)
+{
+	struct json_object *steps = json_object_new_array();
+	size_t at = 0;
+	uint64_t nsec, n;
+
+	while ((n = bench_histogram_next(h, &at, &nsec))) {
+		struct json_object *step = json_object_new_object();
+
+		json_add_number(step, "nsec", nsec);
+		json_add_number(step, "count", n);
+		(void)json_object_array_add(steps, step);
+	}
+	return steps;
+}
+
 static struct json_object *pair_json(double x, double y)
 {
 	struct json_object *pair = json_object_new_array();
@@ -112,26 +128,6 @@ static struct json_object *pair_json(double x, double y)
 	(void)json_object_array_add(pair, json_float(x));
 	(void)json_object_array_add(pair, json_float(y));
 	return pair;
-}
-
-/* If many steps have values, every n-th of them, and the last. */
-static struct json_object *cdf_json(const struct bench_histogram *h)
-{
-	struct json_object *points = json_object_new_array();
-	size_t at = 0, n_steps = 0, stride, i = 0;
-	uint64_t nsec, n, sum = 0;
-
-	while (bench_histogram_next(h, &at, &nsec))
-		n_steps++;
-	stride = n_steps / CDF_POINTS + 1;
-	at = 0;
-	while ((n = bench_histogram_next(h, &at, &nsec))) {
-		sum += n;
-		if (i++ % stride == 0 || sum == h->n)
-			(void)json_object_array_add(
-				points, pair_json((double)nsec, (double)sum / (double)h->n));
-	}
-	return points;
 }
 
 static struct json_object *series_json(const struct latency_record *record)
@@ -184,7 +180,7 @@ struct json_object *latency_record_json(const struct latency_record *record, enu
 							 h, quantiles[i].share)));
 	json_add_number(o, "max_nsec", h->max_nsec);
 	json_add_float(o, "mean_mb_per_sec", record->speed_sum / (double)h->n);
-	json_object_object_add(o, "cdf", cdf_json(h));
+	json_object_object_add(o, "histogram", histogram_json(h));
 	json_object_object_add(o, "series", series_json(record));
 	return o;
 }

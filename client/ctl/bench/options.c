@@ -10,9 +10,9 @@ int bench_options_check(const struct ctl *ctl, const struct bench_options *optio
 	if (bench_gpu_check_args(ctl, &options->gpu) != CTL_OK)
 		return CTL_USAGE;
 	if (options->nvme_dir.n_items == 0)
-		return ctl_usage(ctl, "where to? give --nvme_dir DIR, or several");
+		return ctl_usage(ctl, "where to? give --dir DIR, or several");
 	if (options->nvme_dir.n_items > BENCH_FOLDERS_MAX)
-		return ctl_usage(ctl, "--nvme_dir: %zu folders: at most %u are possible",
+		return ctl_usage(ctl, "--dir: %zu folders: at most %u are possible",
 				 options->nvme_dir.n_items, BENCH_FOLDERS_MAX);
 	if (options->no_read && options->no_write)
 		return ctl_usage(ctl, "--no_read and --no_write: nothing is left to measure");
@@ -20,5 +20,7 @@ int bench_options_check(const struct ctl *ctl, const struct bench_options *optio
 	if (options->sweep_config &&
 	    bench_space_read(options->sweep_config, ret_space, text, sizeof(text)) < 0)
 		return ctl_usage(ctl, "--sweep_config: %s", text);
+	if (options->parallel)
+		bench_space_set_parallel(ret_space, options->parallel);
 	return bench_gpu_check(ctl, &options->gpu, "gds");
 }

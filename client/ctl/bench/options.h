@@ -23,7 +23,7 @@ struct bench_options {
 	const char *sweep_config;  /* NULL: the default space */
 	const char *log_dir;
 	uint64_t io_size;
-	uint32_t loops;
+	uint32_t loops, parallel; /* parallel 0: as the space has it */
 	struct bench_gpu_options gpu;
 	bool no_read, no_write, flush_page_cache, no_sudo, verbose, keep, resume, exclusive;
 };
@@ -34,7 +34,8 @@ struct bench_options {
 	}
 
 #define BENCH_FLAGS(o)                                                                    \
-	{ "nvme_dir", FLAG_LIST, &(o).nvme_dir, 0, 0 },                                   \
+	FLAG_NAMES("dir", "nvme_dir", FLAG_LIST, &(o).nvme_dir, 0, 0),                    \
+		{ "parallel", FLAG_COUNT, &(o).parallel, 1, PROFILE_PARALLELISM_MAX },    \
 		{ "sweep_config", FLAG_STRING, &(o).sweep_config, 0, 0 },                 \
 		{ "log_dir", FLAG_STRING, &(o).log_dir, 0, 0 },                           \
 		{ "io_size", FLAG_SIZE, &(o).io_size, 1, BENCH_IO_SIZE_MAX },             \
@@ -52,8 +53,10 @@ struct bench_options {
 
 /* The lines of --help for these, except --loops, which each explains. */
 #define BENCH_OPTIONS_HELP                                                                              \
-	"    --nvme_dir DIR ...     where the test files lie: a process for each\n"                     \
+	"    --dir, --nvme_dir DIR ...\n"                                                               \
+	"                           where the test files lie: a process for each\n"                     \
 	"    --sweep_config FILE    the space, as JSON (below)\n"                                       \
+	"    --parallel N           the io_parallel of all points, in place of the space's\n"           \
 	"    --no_read, --no_write  leave reads, or writes, out\n"                                      \
 	"    --io_size N[K|M|G|T]   bytes that one loop of one process moves (400M)\n"                  \
 	"    --flush_page_cache     empty the page cache before each point (needs root)\n"              \

@@ -51,7 +51,7 @@ int bench_open_handle(struct bench_process *process, const struct profile *profi
 	public_profile.intra_op_parallelism = profile->intra_op_parallelism;
 	options.profile = &public_profile;
 	options.io_class = DSAIO_CLASS_BACKGROUND;
-	if (dsaio_handle_open_with(process->client, &options, ret_handle) < 0)
+	if (dsaio_handle_open(process->client, &options, ret_handle) < 0)
 		return bench_process_fail(process, "%s", dsaio_error());
 	return 0;
 }
@@ -134,7 +134,7 @@ static int measure(struct bench_process *process, const void *arg)
 	const struct bench_task *task = arg;
 	struct result *result = process->shared;
 	uint64_t opening = task->io_size < OPENING_BYTES ? task->io_size : OPENING_BYTES;
-	struct bench_gpu_ways before = { 0 };
+	struct bench_gpu_paths before = { 0 };
 	char path[PATH_MAX];
 	uint64_t start;
 	int r;
@@ -151,15 +151,15 @@ static int measure(struct bench_process *process, const void *arg)
 	result->moved.bytes += opening;
 	result->moved.ops++;
 	if (process->gpu)
-		before = *bench_gpu_ways(process->gpu);
+		before = *bench_gpu_paths(process->gpu);
 	r = bench_process_barrier(process);
 	start = clock_nsec();
 	for (unsigned loop = 0; r == 0 && loop < task->warmup_loops + task->loops; loop++)
 		r = measure_loop(process, task, handle, file, path, loop);
 	result->moved.nsec = clock_nsec() - start;
 	if (process->gpu) {
-		result->moved.n_direct = bench_gpu_ways(process->gpu)->n_direct - before.n_direct;
-		result->moved.n_copied = bench_gpu_ways(process->gpu)->n_copied - before.n_copied;
+		result->moved.n_direct = bench_gpu_paths(process->gpu)->n_direct - before.n_direct;
+		result->moved.n_copied = bench_gpu_paths(process->gpu)->n_copied - before.n_copied;
 	}
 	return r;
 }

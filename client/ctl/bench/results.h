@@ -13,20 +13,21 @@
  *   "is_complete": false until the end,
  *   "began": "2026-01-31T12:00:00Z", "command": ["dsaioctl", ...],
  *   "machine": {...}, "daemon": {"version", "is_private"},
- *   "buffers": [{"bytes", "huge_page_bytes": n | null, "gpus": ["GPU 0 (...)"], "gpu_ways": ["direct"]}],  one for each time that it was
- *						begun; gpus: whose memory they are, [] for the host's
+ *   "buffers": [{"bytes", "huge_page_bytes": n | null, "gpus": ["GPU 0 (...)"], "gpu_paths": ["direct"]}],
+ *				one for each time that it was begun; gpus: whose memory they are, [] for
+ *				the host's
  *   "folders": [{"folder", "device", "model", "fs_type", "store", "profile", ...}],
  *   "parameters": {...},		what a resumed run must have in common
- *   "gpu_ways": ["copied: ..."],	of all ops, at the end; a run that was resumed may have several
+ *   "gpu_paths": ["copied: ..."],	of all ops, at the end; a run that was resumed may have several
  *   "points": [{
  *     "op": "read", "block_size": 1048576, "queue_depth": 32, "single_submit": false,
  *     "sequential_requests": true, "io_parallel": 1, "processes": 1, "io_size": 419430400,
- *     "served": {"block_size", "queue_depth", "lanes", "mean_block", "mean_depth"},
+ *     "served": {"block_size", "queue_depth", "mean_block", "mean_depth"},
  *     "repetitions": [{"at_sec", "task_sec", "e2e_sec", "bytes"}],
  *     "task_sec", "task_speed_gb_per_sec", "e2e_sec", "e2e_speed_gb_per_sec", "bytes",
  *     "device_bytes": 419430400 | null,
  *     "source": "device" | "cache" | "partly cache" | "memory" | "unknown",
- *     "gpu_way": "direct" | "copied" | "both" | null,	of memory of GPUs
+ *     "gpu_path": "direct" | "copied" | "both" | null,	of memory of GPUs
  *     "others_bytes": 0 | null, "is_disturbed": false,		of the devices (place.h)
  *     "error": null | "message", "log": "_aio_bench_read_logs/....txt" | null
  *   }],

@@ -72,7 +72,6 @@ struct json_object *bench_row_json(const struct bench_row *row)
 		served = json_object_new_object();
 		json_add_number(served, "block_size", row->served.block_size);
 		json_add_number(served, "queue_depth", row->served.queue_depth);
-		json_add_number(served, "lanes", row->served.lanes);
 		json_add_float(served, "mean_block", row->served.mean_block);
 		json_add_float(served, "mean_depth", row->served.mean_depth);
 	}
@@ -85,7 +84,7 @@ struct json_object *bench_row_json(const struct bench_row *row)
 	json_add_float(object, "e2e_speed_gb_per_sec", row->total.e2e_speed);
 	json_object_object_add(object, "device_bytes", bench_bytes_json(row->device_bytes));
 	json_add_text(object, "source", bench_source_name(row->source));
-	json_add_text(object, "gpu_way", row->gpu_way ? row->gpu_way : "");
+	json_add_text(object, "gpu_path", row->gpu_path ? row->gpu_path : "");
 	json_object_object_add(object, "others_bytes", bench_bytes_json(row->others_bytes));
 	json_add_bool(object, "is_disturbed", row->is_disturbed);
 	json_add_text(object, "error", row->error);
@@ -124,14 +123,14 @@ static uint64_t bytes_of(struct json_object *object, const char *key)
 }
 
 /* One that bench_end() knows; "": none. */
-static const char *gpu_way_of(struct json_object *object)
+static const char *gpu_path_of(struct json_object *object)
 {
-	static const char *const ways[] = { "direct", "copied", "both" };
-	const char *text = json_text(object, "gpu_way");
+	static const char *const paths[] = { "direct", "copied", "both" };
+	const char *text = json_text(object, "gpu_path");
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
-		if (strcmp(text, ways[i]) == 0)
-			return ways[i];
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+		if (strcmp(text, paths[i]) == 0)
+			return paths[i];
 	return "";
 }
 
@@ -190,7 +189,7 @@ int bench_row_read(struct json_object *object, struct bench_row *ret_row)
 	row.task = bench_row_read_task(object);
 	row.n_processes = u32_of(object, "processes");
 	row.served = (struct bench_served){ u32_of(served, "block_size"),
-					    u32_of(served, "queue_depth"), u32_of(served, "lanes"),
+					    u32_of(served, "queue_depth"),
 					    float_of(served, "mean_block"),
 					    float_of(served, "mean_depth") };
 	row.total = (struct measure){ .task_sec = float_of(object, "task_sec"),
@@ -203,7 +202,7 @@ int bench_row_read(struct json_object *object, struct bench_row *ret_row)
 	row.others_bytes = bytes_of(object, "others_bytes");
 	row.is_disturbed = bool_of(object, "is_disturbed");
 	(void)snprintf(row.error, sizeof(row.error), "%s", json_text(object, "error"));
-	row.gpu_way = gpu_way_of(object);
+	row.gpu_path = gpu_path_of(object);
 	(void)snprintf(row.log, sizeof(row.log), "%s", json_text(object, "log"));
 	r = read_repetitions(json_object_object_get(object, "repetitions"), &row);
 	if (r < 0)

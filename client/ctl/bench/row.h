@@ -31,7 +31,7 @@ struct bench_row {
 	struct measure total;
 	uint64_t device_bytes; /* UINT64_MAX: not known */
 	enum bench_source source;
-	const char *gpu_way; /* of memory of GPUs: "direct", "copied", "both" */
+	const char *gpu_path; /* of memory of GPUs: "direct", "copied", "both" */
 	uint64_t
 		others_bytes; /* that others on the devices moved (place.h); UINT64_MAX: not known */
 	bool is_disturbed;

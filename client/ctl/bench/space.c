@@ -223,8 +223,8 @@ int bench_space_parse(const char *json, size_t len, const char *name, struct ben
 		return -ENOMEM;
 	}
 	if (len > BENCH_SPACE_FILE_MAX)
-		return refuse(&source, 0, "has %zu bytes: at most %u are possible", len,
-			      BENCH_SPACE_FILE_MAX);
+		return refuse(&source, 0, "has %s: at most %s are possible", SIZE_TEXT(len),
+			      SIZE_TEXT(BENCH_SPACE_FILE_MAX));
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	root = json_tokener_parse_ex(tokener, json, (int)len);
 	error = json_tokener_get_error(tokener);
@@ -266,6 +266,11 @@ int bench_space_read(const char *path, struct bench_space *ret_space, char *text
 }
 
 /* ---- points ---- */
+
+void bench_space_set_parallel(struct bench_space *space, uint32_t io_parallel)
+{
+	space->lists[BENCH_SPACE_KEYS - 1] = (struct bench_list){ { io_parallel }, 1 };
+}
 
 size_t bench_space_points(const struct bench_space *space)
 {

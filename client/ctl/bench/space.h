@@ -42,6 +42,9 @@ int bench_space_parse(const char *json, size_t len, const char *name, struct ben
 		      char *text, size_t size);
 int bench_space_read(const char *path, struct bench_space *ret_space, char *text, size_t size);
 
+/* All points have this io_parallel. */
+void bench_space_set_parallel(struct bench_space *space, uint32_t io_parallel);
+
 size_t bench_space_points(const struct bench_space *space);
 struct profile bench_space_point(const struct bench_space *space, size_t i);
 

@@ -16,14 +16,14 @@ static const struct command *const parts[] = { &command_bench_io,     &command_b
 static const char help[] =
 	"dsaioctl bench - measure the way to a store\n"
 	"\n"
-	"    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
+	"    dsaioctl bench io --dir /nvme --io_size 400M --read\n"
 	"                                 one measurement, as ds_io makes it\n"
-	"    dsaioctl bench sweep --nvme_dir /nvme\n"
+	"    dsaioctl bench sweep --dir /nvme\n"
 	"                                 every point of a space of profiles, as\n"
 	"                                 aio_bench_perf_sweep does\n"
-	"    dsaioctl bench tune --nvme_dir /nvme --apply\n"
+	"    dsaioctl bench tune --dir /nvme --apply\n"
 	"                                 the best of them, in a fifth of the time, and set it\n"
-	"    dsaioctl bench latency --nvme-path /nvme\n"
+	"    dsaioctl bench latency --dir /nvme\n"
 	"                                 how long single transfers take, as DS-AIO-Benchmark\n"
 	"    dsaioctl bench report _aio_bench_logs\n"
 	"                                 results as a page with pictures\n"
@@ -33,7 +33,7 @@ static const char help[] =
 	"marked.\n"
 	"dsaioctl bench NAME --help, and dsaioctl-bench(1), tell more.\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
 const struct command command_bench = {
 	"bench", NULL, "measure the way to a store: one point or many", help, { NULL, 0 }, parts

@@ -62,7 +62,7 @@ static struct {
 };
 
 static const struct flag flags[] = {
-	{ "folder", FLAG_STRING, &options.folder, 0, 0 },
+	FLAG_NAMES("dir", "folder", FLAG_STRING, &options.folder, 0, 0),
 	{ "folder_to_device_mapping", FLAG_LIST, &options.mapping, 0, 0 },
 	{ "io_size", FLAG_SIZE, &options.io_size, 1, BENCH_IO_SIZE_MAX },
 	{ "read", FLAG_BOOL, &options.is_read, 0, 0 },
@@ -74,7 +74,7 @@ static const struct flag flags[] = {
 	{ "validate", FLAG_BOOL, &options.validate, 0, 0 },
 	{ "engine", FLAG_STRING, &options.engine, 0, 0 },
 	{ "loops", FLAG_COUNT, &options.loops, 1, 1000000 },
-	{ "io_parallel", FLAG_COUNT, &options.io_parallel, 0, UINT32_MAX },
+	FLAG_NAMES("parallel", "io_parallel", FLAG_COUNT, &options.io_parallel, 0, UINT32_MAX),
 	{ "warmup_loops", FLAG_COUNT, &options.warmup_loops, 0, 1000000 },
 	{ "include_warmup_time", FLAG_BOOL, &options.include_warmup_time, 0, 0 },
 	{ "different_file_each_iteration", FLAG_BOOL, &options.different_files, 0, 0 },
@@ -90,12 +90,12 @@ static const struct flag flags[] = {
 static const char help[] =
 	"dsaioctl bench io - one measurement, with the flags and result lines of ds_io\n"
 	"\n"
-	"    dsaioctl bench io --folder /nvme --io_size 400M --read\n"
-	"    dsaioctl bench io --folder /nvme --io_size 400M --multi_process 4\n"
+	"    dsaioctl bench io --dir /nvme --io_size 400M --read\n"
+	"    dsaioctl bench io --dir /nvme --io_size 400M --multi_process 4\n"
 	"    dsaioctl bench io --folder_to_device_mapping /nvme0:0 /nvme1:1 --io_size 1G\n"
-	"    dsaioctl bench io --folder . --io_size 1G --read --private --json\n"
+	"    dsaioctl bench io --dir . --io_size 1G --read --private --json\n"
 	"\n"
-	"    --folder DIR           where the test files lie, or:\n"
+	"    --dir, --folder DIR    where the test files lie, or:\n"
 	"    --folder_to_device_mapping DIR:DEV ...\n"
 	"                           a process for each (with --gpu: in the memory of GPU DEV)\n"
 	"    --io_size N[K|M|G|T]   bytes that one loop of one process moves\n"
@@ -105,7 +105,8 @@ static const char help[] =
 	"    --queue_depth N        requests in flight (32)\n"
 	"    --single_submit        hand over requests one by one\n"
 	"    --sequential_requests  fill the queue, then wait for all of it\n"
-	"    --io_parallel N        parts of a transfer that run side by side (1)\n"
+	"    --parallel, --io_parallel N\n"
+	"                           multiplies the queue depth (1)\n"
 	"    --loops N              measured loops (3)\n"
 	"    --warmup_loops N       loops before them (1)\n"
 	"    --include_warmup_time  measure these, too\n"
@@ -127,8 +128,8 @@ static const char help[] =
 	"1 GB is 1024^3 bytes.  \"Task\" is the time of the transfers alone, \"E2E\" has the wait for\n"
 	"the other processes, too; a latency is the slowest process's, over all loops.\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted (files that the\n"
-	"run made to write to are removed)\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers, 129, 130 and 143\n"
+	"interrupted (files that the run made to write to are removed)\n";
 
 /* A process's result, in its shared memory. */
 struct result {
@@ -136,7 +137,7 @@ struct result {
 	struct bench_moved moved;	/* also what does not count */
 	uint64_t validated_bytes;	/* read without the daemon */
 	char gpu[BENCH_GPU_NAME_BYTES]; /* whose memory the buffer is; "": the host's */
-	struct bench_gpu_ways gpu_ways;
+	struct bench_gpu_paths gpu_paths;
 };
 
 /* The state of a process, beside the crew's. */
@@ -322,7 +323,7 @@ static int run_task(struct bench_process *process, const void *arg)
 	if (process->gpu) {
 		(void)snprintf(result->gpu, sizeof(result->gpu), "%s",
 			       bench_gpu_name(process->gpu));
-		result->gpu_ways = *bench_gpu_ways(process->gpu);
+		result->gpu_paths = *bench_gpu_paths(process->gpu);
 	}
 	return r;
 }
@@ -382,17 +383,17 @@ static void note_gpus(struct ctl *ctl, struct bench_guest *guest, struct bench_c
 		      unsigned n)
 {
 	_cleanup_(json_putp) struct json_object *gpus = json_object_new_array();
-	char names[BENCH_TEXT_BYTES], text[BENCH_GPU_WAYS_BYTES];
-	struct bench_gpu_ways ways = { 0 };
+	char names[BENCH_TEXT_BYTES], text[BENCH_GPU_PATHS_BYTES];
+	struct bench_gpu_paths paths = { 0 };
 
 	for (unsigned i = 0; i < n; i++) {
 		const struct result *result = bench_crew_shared(crew, i);
 
 		bench_gpu_add(gpus, result->gpu);
-		bench_gpu_sum_ways(&ways, &result->gpu_ways);
+		bench_gpu_sum_paths(&paths, &result->gpu_paths);
 	}
 	ctl_note(ctl, "buffers: in the memory of %s: %s", bench_gpu_list(gpus, names),
-		 bench_gpu_ways_text(&ways, bench_guest_cufile(guest), text));
+		 bench_gpu_paths_text(&paths, bench_guest_cufile(guest), text));
 }
 
 static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
@@ -402,7 +403,7 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	_cleanup_(freep) struct measure_part *parts = calloc(n, sizeof(*parts));
 	struct profile profile = make_profile();
 	struct bench_served served = { 0 };
-	struct json_object *object, *gpus, *ways;
+	struct json_object *object, *gpus, *paths;
 	char text[BENCH_TEXT_BYTES];
 	struct bench_work work;
 	uint64_t others_bytes;
@@ -428,12 +429,12 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	if (bench_guest_ask_served(guest, &profile, &served, text, sizeof(text)) != CTL_OK)
 		return ctl_fail(ctl, "%s", text);
 	gpus = json_object_new_array();
-	ways = json_object_new_array();
+	paths = json_object_new_array();
 	for (unsigned i = 0; i < n; i++) {
 		const struct result *result = bench_crew_shared(crew, i);
 
 		bench_gpu_add(gpus, result->gpu);
-		bench_gpu_add_ways(ways, &result->gpu_ways);
+		bench_gpu_add_paths(paths, &result->gpu_paths);
 	}
 	object = json_object_new_object();
 	json_add_text(object, "op", options.is_read ? "read" : "write");
@@ -449,7 +450,7 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	json_add_number(object, "intra_op_parallelism", options.io_parallel);
 	json_add_bool(object, "is_validated", options.validate);
 	json_object_object_add(object, "gpus", gpus);
-	json_object_object_add(object, "gpu_ways", ways);
+	json_object_object_add(object, "gpu_paths", paths);
 	json_add_float(object, "task_latency_sec", m.task_sec);
 	json_add_float(object, "task_speed_gb_per_sec", m.task_speed);
 	json_add_float(object, "e2e_latency_sec", m.e2e_sec);
@@ -492,18 +493,18 @@ static int check_usage(const struct ctl *ctl)
 	if (refuse_what_is_not_there(ctl) != CTL_OK)
 		return CTL_USAGE;
 	if (options.folder && options.mapping.n_items)
-		return ctl_usage(ctl, "--folder and --folder_to_device_mapping: only one of "
+		return ctl_usage(ctl, "--dir and --folder_to_device_mapping: only one of "
 				      "them");
 	if (!options.folder && !options.mapping.n_items)
-		return ctl_usage(ctl, "where to? give --folder DIR or "
+		return ctl_usage(ctl, "where to? give --dir DIR or "
 				      "--folder_to_device_mapping DIR:DEV ...");
 	if (!options.io_size)
 		return ctl_usage(ctl, "how much? give --io_size, for example --io_size 400M");
 	if (options.mapping.n_items && options.multi_process > 1)
-		return ctl_usage(ctl, "--multi_process goes with --folder; a mapping has a "
+		return ctl_usage(ctl, "--multi_process goes with --dir; a mapping has a "
 				      "process for each folder");
 	if (options.mapping.n_items && options.gpu.gpu.has_number)
-		return ctl_usage(ctl, "--gpu=N goes with --folder; a mapping names the GPU of each "
+		return ctl_usage(ctl, "--gpu=N goes with --dir; a mapping names the GPU of each "
 				      "folder: give --gpu alone");
 	if (profile_check(&profile, text, sizeof(text)) < 0)
 		return ctl_usage(ctl, "%s", text);

@@ -3,6 +3,7 @@
 #include "client/ctl/bench/buffer.h"
 #include "client/ctl/ui/newfile.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/size.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -115,10 +116,10 @@ static int make_read_file(struct bench_process *process, const char *path, uint6
 		made->is_partial = false;
 		return 0;
 	}
-	return bench_process_fail(
-		process, "%s: cannot make the file to read: %s after %" PRIu64 " bytes%s", path,
-		strerror(-r), made->done_bytes,
-		r == -ENOSPC ? ": free some space, or use a smaller --io_size" : "");
+	return bench_process_fail(process, "%s: cannot make the file to read: %s after %s%s", path,
+				  strerror(-r), SIZE_TEXT(made->done_bytes),
+				  r == -ENOSPC ? ": free some space, or use a smaller --io_size"
+					       : "");
 }
 
 int bench_io_open_read(struct bench_process *process, const char *path, uint64_t bytes, int *ret_fd,

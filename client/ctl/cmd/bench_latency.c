@@ -9,7 +9,8 @@
  * latency.json has beside the rows (one for each size and direction, without repetitions)
  *     "latency": [{"op", "size", "n", "rate", "rate_achieved", "mean_nsec", "sd_nsec", "mean_low_nsec",
  *         "mean_high_nsec", "min_nsec", "p50_nsec", "p90_nsec", "p99_nsec", "p999_nsec", "max_nsec",
- *         "cdf": [[nsec, share], ...], null: too few transfers; "series": [[seconds, mean nsec of a slice], ...]}]
+ *         (a percentile is null of too few transfers), "histogram": [{"nsec", "count"}, ...],
+ *         "series": [[seconds, mean nsec of a slice], ...]}]
  */
 #include "client/ctl/bench/bench.h"
 #include "client/ctl/bench/latency_record.h"
@@ -51,10 +52,10 @@ static struct {
 } chosen = { .iterations = 200, .threads = 16, .queue_depth = 64, .block_size = 2u << 20 };
 
 static const struct flag flags[] = {
-	{ "nvme_path", FLAG_STRING, &chosen.path, 0, 0 },
+	FLAG_NAMES("dir", "nvme_path", FLAG_STRING, &chosen.path, 0, 0),
 	{ "sizes", FLAG_LIST, &chosen.sizes, 0, 0 },
 	{ "iterations", FLAG_COUNT, &chosen.iterations, 1, 100000000 },
-	{ "threads", FLAG_COUNT, &chosen.threads, 1, PROFILE_PARALLELISM_MAX },
+	FLAG_NAMES("parallel", "threads", FLAG_COUNT, &chosen.threads, 1, PROFILE_PARALLELISM_MAX),
 	{ "queue_depth", FLAG_COUNT, &chosen.queue_depth, 1, PROFILE_QUEUE_DEPTH_MAX },
 	{ "block_size", FLAG_SIZE, &chosen.block_size, PROFILE_BLOCK_SIZE_MIN,
 	  PROFILE_BLOCK_SIZE_MAX },
@@ -68,15 +69,16 @@ static const struct flag flags[] = {
 static const char help[] =
 	"dsaioctl bench latency - how long single transfers take\n"
 	"\n"
-	"    dsaioctl bench latency --nvme-path /nvme\n"
-	"    dsaioctl bench latency --nvme-path /nvme --sizes 4K 64K 1M --iterations 10000\n"
-	"    dsaioctl bench latency --nvme-path /nvme --sizes 4K --rate 5000 --iterations 50000\n"
-	"    dsaioctl bench latency --nvme-path . --private --log_dir latency --json\n"
+	"    dsaioctl bench latency --dir /nvme\n"
+	"    dsaioctl bench latency --dir /nvme --sizes 4K 64K 1M --iterations 10000\n"
+	"    dsaioctl bench latency --dir /nvme --sizes 4K --rate 5000 --iterations 50000\n"
+	"    dsaioctl bench latency --dir . --private --log_dir latency --json\n"
 	"\n"
-	"    --nvme-path DIR        where the test file lies\n"
+	"    --dir, --nvme-path DIR where the test file lies\n"
 	"    --sizes N ...          bytes of a transfer (2M 8M 32M)\n"
 	"    --iterations N         transfers of each size, writes and then reads (200)\n"
-	"    --threads N            parts of a transfer that run side by side (16)\n"
+	"    --parallel, --threads N\n"
+	"                           parts of a transfer that run side by side (16)\n"
 	"    --queue-depth N        requests in flight (64)\n"
 	"    --block-size N         bytes of one request to the device (2M)\n"
 	"    --rate N               begin so many a second, whether or not the last one has ended\n"
@@ -92,8 +94,8 @@ static const char help[] =
 	"count, from the time when each should have begun; a rate that was missed is reported.\n"
 	"A percentile that needs more transfers than there were is printed as -.\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 129, 130 and 143 interrupted (what was\n"
-	"measured until then is printed)\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers, 129, 130 and 143\n"
+	"interrupted (what was measured until then is printed)\n";
 
 /* ---- in the process ---- */
 
@@ -152,7 +154,7 @@ static int start_one(struct bench_process *process, struct dsaio_handle *handle,
 				     .len = job->size,
 				     .off = off,
 				     .user_data = flight };
-	int r = dsaio_submit(handle, &io, 1, 0, &flight->op);
+	int r = dsaio_submit(handle, &io, sizeof(struct dsaio_io), 1, 0, &flight->op);
 
 	return r < 0 ? bench_process_fail(process, "%s", dsaio_error()) : 0;
 }
@@ -168,9 +170,8 @@ static int finish_one(struct bench_process *process, const struct latency_job *j
 	else if (done < 0)
 		r = bench_process_fail(process, "%s", dsaio_op_error(op));
 	else if ((uint64_t)done != job->size)
-		r = bench_process_fail(process,
-				       "a transfer of %" PRIu64 " bytes ended after %" PRId64,
-				       job->size, done);
+		r = bench_process_fail(process, "a transfer of %s ended after %" PRId64 " bytes",
+				       SIZE_TEXT(job->size), done);
 	if (r == 0 && process->gpu)
 		bench_gpu_note(process, op);
 	dsaio_op_free(op);
@@ -198,7 +199,7 @@ static int closed_loop(struct bench_process *process, struct dsaio_handle *handl
 	return 0;
 }
 
-/* Sleeps until an op has ended, or until that time.  dsaio_reap() has just found none. */
+/* Sleeps until an op has ended, or until that time.  dsaio_handle_reap() has just found none. */
 static void sleep_until(int fd, uint64_t nsec)
 {
 	const uint64_t now = clock_nsec(), left = nsec > now ? nsec - now : 0;
@@ -213,21 +214,21 @@ static void sleep_until(int fd, uint64_t nsec)
 static int reap(struct bench_process *process, struct dsaio_handle *handle,
 		const struct latency_job *job, struct latency_record *record, uint64_t begun)
 {
-	struct dsaio_op *ended[OPEN_MAX];
-	const int n = dsaio_reap(handle, ended, OPEN_MAX);
+	struct dsaio_completion ended[OPEN_MAX];
+	const int n = dsaio_handle_reap(handle, ended, sizeof(ended[0]), 0, OPEN_MAX, 0);
 
 	if (n < 0)
 		return bench_process_fail(process, "%s", dsaio_error());
 	for (int i = 0; i < n; i++) {
-		struct flight *flight = dsaio_op_data(ended[i]);
+		struct flight *flight = ended[i].user_data;
 
 		record_one(record, job, begun, flight->due_nsec);
 	}
 	for (int i = 0; i < n; i++) {
-		struct flight *flight = dsaio_op_data(ended[i]);
+		struct flight *flight = ended[i].user_data;
 
 		flight->op = NULL;
-		if (finish_one(process, job, ended[i]) < 0)
+		if (finish_one(process, job, ended[i].op) < 0)
 			return -EIO; /* closing the handle waits for the others */
 	}
 	return n;
@@ -282,7 +283,7 @@ static int measure(struct bench_process *process, const void *arg)
 	_cleanup_(file_closep) struct dsaio_file *file = NULL;
 	const struct latency_job *job = arg;
 	struct latency_record *record = process->shared;
-	struct bench_gpu_ways before = { 0 };
+	struct bench_gpu_paths before = { 0 };
 	char path[PATH_MAX];
 	int r;
 
@@ -292,17 +293,17 @@ static int measure(struct bench_process *process, const void *arg)
 	r = bench_open_file(process, job->op, &file, path);
 	if (r < 0)
 		return r;
-	/* The first transfer opens the channel and starts lanes, so it is not measured. */
+	/* The first transfer opens the channel and starts the lane, so it is not measured. */
 	r = bench_transfer(process, handle, file, path, job->op, job->size);
 	if (r < 0)
 		return r;
 	if (process->gpu)
-		before = *bench_gpu_ways(process->gpu);
+		before = *bench_gpu_paths(process->gpu);
 	r = job->interval_nsec ? open_loop(process, handle, file, job, record)
 			       : closed_loop(process, handle, file, job, record);
 	if (process->gpu) {
-		record->n_direct = bench_gpu_ways(process->gpu)->n_direct - before.n_direct;
-		record->n_copied = bench_gpu_ways(process->gpu)->n_copied - before.n_copied;
+		record->n_direct = bench_gpu_paths(process->gpu)->n_direct - before.n_direct;
+		record->n_copied = bench_gpu_paths(process->gpu)->n_copied - before.n_copied;
 	}
 	return r;
 }
@@ -466,7 +467,7 @@ static int latency_run(struct ctl *ctl)
 	if (bench_gpu_check_args(ctl, &options.gpu) != CTL_OK)
 		return CTL_USAGE;
 	if (!chosen.path)
-		return ctl_usage(ctl, "--nvme-path: say where the test file may lie");
+		return ctl_usage(ctl, "where to? give --dir DIR");
 	if (profile_check(&profile, text, sizeof(text)) < 0)
 		return ctl_usage(ctl, "%s", text);
 	r = read_sizes(&latency);

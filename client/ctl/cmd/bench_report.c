@@ -19,10 +19,7 @@
 
 static const char *output;
 
-static const struct flag flags[] = {
-	{ "o", FLAG_STRING, &output, 0, 0 },
-	{ "output", FLAG_STRING, &output, 0, 0 },
-};
+static const struct flag flags[] = { FLAG_NAMES("output", "o", FLAG_STRING, &output, 0, 0) };
 
 static const char help[] =
 	"dsaioctl bench report - results of benches as one HTML page with pictures\n"

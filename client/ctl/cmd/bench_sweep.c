@@ -30,11 +30,11 @@ static const struct flag flags[] = { BENCH_FLAGS(options) };
 static const char help[] =
 	"dsaioctl bench sweep - measure every point of a space of profiles\n"
 	"\n"
-	"    dsaioctl bench sweep --nvme_dir /nvme\n"
-	"    dsaioctl bench sweep --nvme_dir /nvme0 /nvme1 --io_size 1G --loops 3\n"
-	"    dsaioctl bench sweep --nvme_dir /nvme --sweep_config space.json --log_dir logs\n"
-	"    dsaioctl bench sweep --nvme_dir /nvme --sweep_config space.json --log_dir logs --resume\n"
-	"    dsaioctl bench sweep --nvme_dir . --io_size 64M --no_write --private --json\n"
+	"    dsaioctl bench sweep --dir /nvme\n"
+	"    dsaioctl bench sweep --dir /nvme0 /nvme1 --io_size 1G --loops 3\n"
+	"    dsaioctl bench sweep --dir /nvme --sweep_config space.json --log_dir logs\n"
+	"    dsaioctl bench sweep --dir /nvme --sweep_config space.json --log_dir logs --resume\n"
+	"    dsaioctl bench sweep --dir . --io_size 64M --no_write --private --json\n"
 	"\n" BENCH_OPTIONS_HELP
 	"    --loops N              measured loops of a point, behind one that warms up (1)\n"
 	"    --json                 results.json on standard output\n"
@@ -47,7 +47,8 @@ static const char help[] =
 	"The test files have no name: they are gone when the command ends, however it ends.\n"
 	"\n"
 	"exit status: 0 done (a point that failed is a row with its error), 1 failed, also if no\n"
-	"point could be measured, 2 wrong usage, 129, 130 and 143 interrupted (--resume goes on)\n";
+	"point could be measured, 2 wrong usage, 3 no daemon answers, 129, 130 and 143 interrupted\n"
+	"(--resume goes on)\n";
 
 /* The table's cells of a row. */
 static void add_cells(struct table *table, const struct bench_row *row)
@@ -77,7 +78,8 @@ static void add_cells(struct table *table, const struct bench_row *row)
 	else
 		table_add(table, "-");
 	table_add(table, "%s%s%s", row->error[0] ? "-" : bench_source_name(row->source),
-		  row->gpu_way && row->gpu_way[0] ? ", " : "", row->gpu_way ? row->gpu_way : "");
+		  row->gpu_path && row->gpu_path[0] ? ", " : "",
+		  row->gpu_path ? row->gpu_path : "");
 	if (row->is_disturbed)
 		table_add(table, "disturbed: others on this device moved %s",
 			  units_format_size(text, row->others_bytes));
@@ -142,13 +144,12 @@ static void report_point(struct bench *bench, const struct bench_row *row)
 	for (size_t i = 0; i < row->n_repetitions; i++) {
 		const struct bench_repetition *repetition = &row->repetitions[i];
 
-		progress_points_note(&bench->progress,
-				     "  loop %zu: task %.6f s, e2e %.6f s; served %" PRIu32
-				     " x %" PRIu32 "; from %s%s",
-				     i, repetition->task_sec, repetition->e2e_sec,
-				     row->served.block_size, row->served.queue_depth,
-				     bench_source_name(row->source),
-				     row->is_disturbed ? "; disturbed" : "");
+		progress_points_note(
+			&bench->progress,
+			"  loop %zu: task %.6f s, e2e %.6f s; served %s x %" PRIu32 "; from %s%s",
+			i, repetition->task_sec, repetition->e2e_sec,
+			SIZE_TEXT(row->served.block_size), row->served.queue_depth,
+			bench_source_name(row->source), row->is_disturbed ? "; disturbed" : "");
 	}
 }
 
@@ -225,7 +226,7 @@ static int show(struct bench *bench, const struct bench_space *space, int status
 	if (!bench->results.root)
 		return status;
 	n_rows = bench_results_n_rows(&bench->results);
-	if (status == CTL_OK || status > CTL_USAGE) {
+	if (status == CTL_OK || status > CTL_NO_DAEMON) {
 		r = print_table(ctl, space, &bench->results, &n_good);
 		if (ctl->is_json)
 			r = ctl_print_json(ctl, json_object_get(bench->results.root));

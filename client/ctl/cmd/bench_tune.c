@@ -49,10 +49,10 @@ static const struct flag flags[] = { BENCH_FLAGS(options), { "apply", FLAG_BOOL,
 static const char help[] =
 	"dsaioctl bench tune - find the best profile for reads, writes and their sum\n"
 	"\n"
-	"    dsaioctl bench tune --nvme_dir /nvme\n"
-	"    dsaioctl bench tune --nvme_dir /nvme --apply\n"
-	"    dsaioctl bench tune --nvme_dir /nvme0 /nvme1 --sweep_config space.json\n"
-	"    dsaioctl bench tune --nvme_dir . --io_size 64M --no_write --private --json\n"
+	"    dsaioctl bench tune --dir /nvme\n"
+	"    dsaioctl bench tune --dir /nvme --apply\n"
+	"    dsaioctl bench tune --dir /nvme0 /nvme1 --sweep_config space.json\n"
+	"    dsaioctl bench tune --dir . --io_size 64M --no_write --private --json\n"
 	"\n" BENCH_OPTIONS_HELP
 	"    --loops N              move N times the bytes, in N times the time (1)\n"
 	"    --apply                set the recommended profile on the stores, saved across\n"
@@ -69,8 +69,8 @@ static const char help[] =
 	"whose mean is at most 5% below the fastest is recommended.  The default space takes at most a\n"
 	"fifth of the time of a sweep with five times as many loops a point.\n"
 	"\n"
-	"exit status: 0 done, 1 failed, also if no point could be measured, 2 wrong usage, 129, 130\n"
-	"and 143 interrupted (--resume goes on)\n";
+	"exit status: 0 done, 1 failed, also if no point could be measured, 2 wrong usage, 3 no\n"
+	"daemon answers, 129, 130 and 143 interrupted (--resume goes on)\n";
 
 /* The run: the space, the tuner, and the rows of an earlier run. */
 struct tune {

@@ -91,12 +91,9 @@ int chunk_start(struct chunk *chunk, struct dsaio_handle *handle, const struct s
 /* Returns 0 when the op has ended, or -EINTR. */
 static int await_op(const struct chunk *chunk)
 {
-	while (chunk->op && !dsaio_op_test(chunk->op)) {
+	while (chunk->op && dsaio_op_wait(chunk->op, LOOK_USEC, NULL) == -ETIMEDOUT)
 		if (stop_signal())
 			return -EINTR;
-		(void)dsaio_op_wait(chunk->op, LOOK_USEC,
-				    NULL); /* dsaio_op_test() has the result */
-	}
 	return 0;
 }
 

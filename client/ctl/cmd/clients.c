@@ -28,7 +28,7 @@ static const char help[] =
 	"    --socket PATH  the daemon's socket\n"
 	"    --private      a daemon for this command alone\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
 static void add_client(struct table *table, const Wire__Client *client)
 {
@@ -102,7 +102,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 				add_handle(&handles, status, client, handle, NULL);
 		}
 	}
-	r = table_print(&clients, stdout);
+	r = status->n_clients ? table_print(&clients, stdout) : 0;
 	show_device_bytes(status);
 	show_others(status);
 	if (r == 0 && handles.n_cells) {

@@ -50,7 +50,7 @@ static const char help[] =
 	"    --socket PATH  the daemon's socket\n"
 	"    --private      a daemon for this command alone\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
 /* ---- comparing ---- */
 

@@ -199,7 +199,7 @@ int destination_sync(struct destination *d, struct dsaio_handle *handle, char *t
 	int r;
 
 	if (side->file)
-		r = dsaio_fsync(handle, side->file);
+		r = dsaio_fsync(handle, side->file, 0);
 	else
 		r = fsync(side->fd) < 0 ? -errno : 0;
 	if (r < 0)

@@ -131,7 +131,7 @@ int file_copy_make_chunks(struct file_copy *copy, uint64_t n_bytes)
 	while (n_bytes < bytes && bytes > CHUNK_BYTES_MIN)
 		bytes /= 2;
 	for (;; bytes /= 2) {
-		int r = dsaio_alloc(copy->client, FILE_COPY_CHUNKS * bytes, &memory);
+		int r = dsaio_alloc(copy->client, FILE_COPY_CHUNKS * bytes, NULL, &memory);
 
 		if (r == 0)
 			break;
@@ -366,7 +366,11 @@ int file_copy_place(struct file_copy *copy, bool is_synced)
 
 void file_copy_deinit(struct file_copy *copy)
 {
-	dsaio_disconnect(copy->client); /* first: the daemon may still use the buffers and files */
+	/* First, as the daemon may still use the buffers and files.  Ops are open only where the copy failed or was
+	   stopped. */
+	if (copy->handle)
+		(void)dsaio_handle_cancel(copy->handle);
+	(void)dsaio_disconnect(copy->client);
 	destination_deinit(&copy->destination);
 	if (!copy->from.is_stream)
 		closep(&copy->from.fd);

@@ -27,7 +27,7 @@ static const char help[] =
 	"    --socket PATH  the daemon's socket\n"
 	"    --private      a daemon for this command alone\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
 static double share_of(uint64_t bytes, uint64_t size)
 {
@@ -90,7 +90,9 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 		add_row(&table, status->others->pool_bytes, status->others->slabs,
 			pool->size_bytes);
 	}
-	r = table_print(&table, stdout);
+	r = table.n_cells ? table_print(&table, stdout) : 0;
+	if (!table.n_cells)
+		(void)puts("no clients");
 	show_left_out(status);
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }

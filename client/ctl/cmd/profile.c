@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,13 +33,13 @@ static const char help[] =
 	"    queue_depth=N           requests in flight: 1 to 4096\n"
 	"    single_submit=yes|no    hand over requests one by one\n"
 	"    overlap_events=yes|no   refill the queue as requests end; no: fill, wait for all\n"
-	"    intra_op_parallelism=N  parts of a transfer that run side by side: 1 to 64\n"
+	"    intra_op_parallelism=N  multiplies queue_depth: 1 to 64\n"
 	"\n"
 	"    --json         the profile as JSON\n"
 	"    --socket PATH  the daemon's socket\n"
 	"    --private      a daemon for this command alone\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
 static int print_table(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
 {
@@ -80,15 +79,10 @@ static int print_table(const struct ctl *ctl, Wire__Store *const *stores, size_t
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
-static int print_profiles(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
+static int print_profiles(const struct ctl *ctl, Wire__Store **stores, size_t n)
 {
-	struct json_object *object;
-
-	if (!ctl->is_json)
-		return print_table(ctl, stores, n);
-	object = json_object_new_object();
-	json_object_object_add(object, "stores", show_stores_json(stores, n));
-	return ctl_print_json(ctl, object);
+	return ctl->is_json ? ctl_print_json(ctl, show_stores_json(stores, n))
+			    : print_table(ctl, stores, n);
 }
 
 static int show_run(struct ctl *ctl)

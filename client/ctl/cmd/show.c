@@ -50,6 +50,8 @@ void show_others(const Wire__StatusReply *status)
 	char text[UNITS_TEXT_BYTES];
 
 	show_left_out(status);
+	if (!others && !status->n_all_clients)
+		(void)puts("no clients");
 	if (!others)
 		return;
 	(void)printf("%" PRIu32 " client%s of other users: %s of the pool, %" PRIu32
@@ -184,7 +186,7 @@ void show_profile(struct table *table, const Wire__Profile *wire)
 	if (partial.given & PROFILE_QUEUE_DEPTH)
 		(void)snprintf(depth, sizeof(depth), "%" PRIu32, profile->queue_depth);
 	if (profile->intra_op_parallelism != 1)
-		(void)snprintf(parts, sizeof(parts), " in %" PRIu32, profile->intra_op_parallelism);
+		(void)snprintf(parts, sizeof(parts), " x %" PRIu32, profile->intra_op_parallelism);
 	table_add(table, "%s x %s%s%s%s", size, depth, parts,
 		  profile->single_submit ? " single" : "",
 		  profile->overlap_events ? "" : " sequential");
@@ -303,13 +305,11 @@ static struct json_object *part_json(const Wire__StatusReply *status,
 	return object;
 }
 
-struct json_object *show_stores_json(Wire__Store *const *stores, size_t n)
+struct json_object *show_json(const ProtobufCMessage *message)
 {
-	struct json_object *array = json_object_new_array();
+	static const Wire__StatusReply none = WIRE__STATUS_REPLY__INIT;
 
-	for (size_t i = 0; i < n; i++)
-		(void)json_object_array_add(array, part_json(NULL, &stores[i]->base));
-	return array;
+	return part_json(&none, message);
 }
 
 struct json_object *show_status_json(const Wire__StatusReply *status, const char *const *names)
@@ -324,6 +324,16 @@ struct json_object *show_status_json(const Wire__StatusReply *status, const char
 				       json_object_get(json_object_object_get(whole, *names)));
 	(void)json_object_put(whole);
 	return object;
+}
+
+struct json_object *show_stores_json(Wire__Store **stores, size_t n)
+{
+	static const char *const names[] = { "stores", NULL };
+	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
+
+	status.stores = stores;
+	status.n_stores = n;
+	return show_status_json(&status, names);
 }
 
 /* ---- commands ---- */

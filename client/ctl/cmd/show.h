@@ -33,7 +33,7 @@ const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id)
 /* Prints how many clients are shown, if these are not all. */
 void show_left_out(const Wire__StatusReply *status);
 
-/* Prints the same, then a line about clients of other users, if any. */
+/* Prints the same, then a line about clients of other users, if any; or that there are none at all. */
 void show_others(const Wire__StatusReply *status);
 
 /* Prints a line for each client whose GPU memory the daemon has imported. */
@@ -79,9 +79,11 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 
 /* ---- JSON ---- */
 
-/* Fields have their names in dsaio.proto. */
-struct json_object *show_stores_json(Wire__Store *const *stores, size_t n);
-/* The fields with these names, up to a NULL; names NULL: all. */
+/* A message that has no channels; fields have their names in dsaio.proto. */
+struct json_object *show_json(const ProtobufCMessage *message);
+/* The same of a status.  The fields with these names, up to a NULL; names NULL: all. */
 struct json_object *show_status_json(const Wire__StatusReply *status, const char *const *names);
+/* A status with these stores alone: {"stores": [...]}. */
+struct json_object *show_stores_json(Wire__Store **stores, size_t n);
 
 #endif

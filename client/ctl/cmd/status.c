@@ -33,16 +33,16 @@ static const char help[] =
 	"    --socket PATH  the daemon's socket\n"
 	"    --private      a daemon for this command alone, with a store on this directory\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
 /* ---- tables ---- */
 
 static int print_stores(const Wire__StatusReply *status)
 {
 	static const struct table_column about_columns[] = {
-		{ "STORE", false },    { "PATH", false },      { "TYPE", false },
-		{ "ENGINE", false },   { "LANES", true },      { "LANE DEPTH", true },
-		{ "IN FLIGHT", true }, { "BLOCK SIZE", true }, { "PROFILE", false },
+		{ "STORE", false },	{ "PATH", false },	{ "TYPE", false },
+		{ "ENGINE", false },	{ "LANE DEPTH", true }, { "IN FLIGHT", true },
+		{ "BLOCK SIZE", true }, { "PROFILE", false },
 	};
 	static const struct table_column counter_columns[] = { { "STORE", false },
 							       SHOW_COUNTER_COLUMNS };
@@ -59,7 +59,6 @@ static int print_stores(const Wire__StatusReply *status)
 		table_add(&about, "%s", store->path);
 		table_add(&about, "%s", store->fs_type);
 		table_add(&about, "%s", store->is_blocking ? "threads" : store->engine);
-		table_add(&about, "%" PRIu32, store->lanes);
 		table_add(&about, "%" PRIu32, store->lane_depth);
 		table_add(&about, "%s",
 			  units_format_size(text, store->counters ? store->counters->bytes_in_flight
@@ -133,7 +132,7 @@ static int print_clients(const Wire__StatusReply *status)
 				add_handle(&handles, status, client, handle, NULL);
 		}
 	}
-	r = table_print(&clients, stdout);
+	r = status->n_clients ? table_print(&clients, stdout) : 0;
 	show_device_bytes(status);
 	show_others(status);
 	if (r < 0 || !has_handles)
@@ -185,7 +184,7 @@ static int print_gpus(const Wire__Gpus *gpus)
 			     gpus->cuda_version % 1000 / 10, gpus->cufile[0] ? ", " : "",
 			     gpus->cufile);
 	}
-	(void)printf("%s: %s\n", path_text(gpus->way), gpus->why);
+	(void)printf("%s: %s\n", path_text(gpus->path), gpus->why);
 	(void)putchar('\n');
 	return 0;
 }
@@ -231,7 +230,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 		r = print_gpus(status->gpus);
 	if (r == 0)
 		r = print_stores(status);
-	if (r == 0 && (status->n_clients || status->others)) {
+	if (r == 0) {
 		(void)putchar('\n');
 		r = print_clients(status);
 	}

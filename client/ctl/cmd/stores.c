@@ -36,17 +36,16 @@ static const char help[] =
 	"    --socket PATH  the daemon's socket\n"
 	"    --private      a daemon for this command alone\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage\n";
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
 /* args: the path that was asked for, for each store; NULL: all stores were. */
 static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_t n, char **args)
 {
 	static const struct table_column about_columns[] = {
-		{ "ASKED FOR", false }, { "STORE", false },	{ "PATH", false },
-		{ "TYPE", false },	{ "ENGINE", false },	{ "LANES", true },
-		{ "LANE DEPTH", true }, { "BLOCK SIZE", true }, { "PROFILE", false },
-		{ "FROM", false },	{ "AUTO", false },	{ "CLIENTS", true },
-		{ "USERS", false },
+		{ "ASKED FOR", false }, { "STORE", false },   { "PATH", false },
+		{ "TYPE", false },	{ "ENGINE", false },  { "LANE DEPTH", true },
+		{ "BLOCK SIZE", true }, { "PROFILE", false }, { "FROM", false },
+		{ "AUTO", false },	{ "CLIENTS", true },  { "USERS", false },
 	};
 	static const struct table_column counter_columns[] = { { "STORE", false },
 							       { "IN FLIGHT", true },
@@ -72,7 +71,6 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 		table_add(&about, "%s", store->fs_type);
 		table_add(&about, "%s (%s)", store->is_blocking ? "worker threads" : store->engine,
 			  store->engine_text);
-		table_add(&about, "%" PRIu32, store->lanes);
 		table_add(&about, "%" PRIu32, store->lane_depth);
 		table_add(&about, "%s", units_format_size(text, store->block_bytes));
 		show_profile(&about, store->profile);
@@ -93,18 +91,17 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
-static int print_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n, char **args)
+static int print_stores(const struct ctl *ctl, Wire__Store **stores, size_t n, char **args)
 {
 	struct json_object *object, *array;
 
 	if (!ctl->is_json)
 		return print_tables(ctl, stores, n, args);
-	object = json_object_new_object();
-	array = show_stores_json(stores, n);
+	object = show_stores_json(stores, n);
+	array = json_object_object_get(object, "stores");
 	for (size_t i = 0; args && i < n; i++)
 		json_object_object_add(json_object_array_get_idx(array, i), "asked_for",
 				       json_object_new_string(args[i]));
-	json_object_object_add(object, "stores", array);
 	if (ctl->errors && json_object_array_length(ctl->errors))
 		json_object_object_add(object, "errors", json_object_get(ctl->errors));
 	return ctl_print_json(ctl, object);

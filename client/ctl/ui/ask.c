@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool is_path(const char *store)
 {
@@ -103,6 +104,21 @@ static int status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
 	return 0;
 }
 
+/* Takes out the connection that asks: a reader means the others.  It has no handles. */
+static void status_drop_own(Wire__StatusReply *all)
+{
+	for (size_t i = 0; i < all->n_clients; i++) {
+		if (all->clients[i]->pid != (uint32_t)getpid())
+			continue;
+		wire__client__free_unpacked(all->clients[i], NULL);
+		all->n_clients--;
+		all->n_all_clients--;
+		memmove(all->clients + i, all->clients + i + 1,
+			(all->n_clients - i) * sizeof(*all->clients));
+		return;
+	}
+}
+
 /* Whether a page begins after the one that was requested.  So the number of pages is bounded. */
 static bool page_is_later(const Wire__StatusPage *page, const Wire__StatusPage *asked)
 {
@@ -148,6 +164,7 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 		all->status->next = reply->status->next;
 		reply->status->next = NULL;
 	}
+	status_drop_own(all->status);
 	if (all->status->n_clients < all->status->n_all_clients)
 		ctl_note(ctl, "showing %zu of %" PRIu32 " clients", all->status->n_clients,
 			 all->status->n_all_clients);
@@ -181,19 +198,25 @@ static int find_store(struct ctl *ctl, struct dsaio_client **client, const char 
 	return CTL_OK;
 }
 
+/* A request about the store, whose name goes to *name, a field of the request. */
+static int call_on_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
+			 char **name, Wire__Request *request, Wire__Reply **ret_reply)
+{
+	_cleanup_(closep) int fd = -1;
+	int r = find_store(ctl, client, store, name, &fd);
+
+	return r == CTL_OK ? call(ctl, *client, store, request, TAKE_FD(fd), ret_reply) : r;
+}
+
 int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 	      Wire__Reply **ret_reply)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__StoreGet get = WIRE__STORE_GET__INIT;
-	_cleanup_(closep) int fd = -1;
-	int r = find_store(ctl, client, store, &get.name, &fd);
 
-	if (r != CTL_OK)
-		return r;
 	request.body_case = WIRE__REQUEST__BODY_STORE_GET;
 	request.store_get = &get;
-	return call(ctl, *client, store, &request, TAKE_FD(fd), ret_reply);
+	return call_on_store(ctl, client, store, &get.name, &request, ret_reply);
 }
 
 int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
@@ -201,13 +224,20 @@ int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *s
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__ProfileSet set = WIRE__PROFILE_SET__INIT;
-	_cleanup_(closep) int fd = -1;
-	int r = find_store(ctl, client, store, &set.name, &fd);
 
-	if (r != CTL_OK)
-		return r;
 	set.profile = profile;
 	request.body_case = WIRE__REQUEST__BODY_PROFILE_SET;
 	request.profile_set = &set;
-	return call(ctl, *client, store, &request, TAKE_FD(fd), ret_reply);
+	return call_on_store(ctl, client, store, &set.name, &request, ret_reply);
+}
+
+int ask_store_drain(struct ctl *ctl, struct dsaio_client **client, const char *store,
+		    Wire__Reply **ret_reply)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__StoreDrain drain = WIRE__STORE_DRAIN__INIT;
+
+	request.body_case = WIRE__REQUEST__BODY_STORE_DRAIN;
+	request.store_drain = &drain;
+	return call_on_store(ctl, client, store, &drain.name, &request, ret_reply);
 }

@@ -8,11 +8,11 @@
 #include "client/lib/link/conn.h"
 
 /*
- * Each connects if *client is NULL, and fills *ret_reply (of wire_replyp()): its status or
- * store_get.  With --private the daemon has a store on the path's file system, or on this
- * directory's.  Returns CTL_OK or CTL_FAILED (reported).
+ * Each connects if *client is NULL, and fills *ret_reply (of wire_replyp()): its status, store_get or
+ * store_drain.  With --private the daemon has a store on the path's file system, or on this
+ * directory's.  Returns CTL_OK, CTL_FAILED or CTL_NO_DAEMON (reported).
  */
-/* All pages of the status, as one reply. */
+/* All pages of the status, as one reply, without the client that asks. */
 int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply);
 
 /* store: a store's name, or, with a '/' in it (or "." or ".."), a path on it. */
@@ -22,5 +22,9 @@ int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 /* Sets the fields of its profile that are there; NULL: resets it.  The reply is the store as it is then. */
 int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
 		    Wire__Profile *profile, Wire__Reply **ret_reply);
+
+/* Closes the idle files of all clients there. */
+int ask_store_drain(struct ctl *ctl, struct dsaio_client **client, const char *store,
+		    Wire__Reply **ret_reply);
 
 #endif

@@ -86,20 +86,41 @@ void ctl_note(const struct ctl *ctl, const char *format, ...)
 int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs)
 {
 	char text[1024];
+	int r;
 
 	if (!ctl->is_private || ctl->private_daemon.keeper > 0)
 		return CTL_OK;
-	if (private_start(dirs, n_dirs, &ctl->private_daemon, text, sizeof(text)) < 0)
-		return ctl_fail(ctl, "--private: %s", text);
+	r = private_start(dirs, n_dirs, &ctl->private_daemon, text, sizeof(text));
+	if (r < 0) {
+		(void)ctl_fail(ctl, "--private: %s", text);
+		/* One that was started and ended refused something of the command's, as a directory. */
+		return r == -ENOENT ? CTL_NO_DAEMON : CTL_FAILED;
+	}
 	ctl->socket_path = ctl->private_daemon.socket_path;
 	return CTL_OK;
+}
+
+/* The status after an error of dsaio_connect(). */
+static int connect_status(int error)
+{
+	switch (error) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+	case -ECHILD:
+	case -ETIMEDOUT:
+		return CTL_NO_DAEMON;
+	default:
+		return CTL_FAILED;
+	}
 }
 
 int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 		struct dsaio_client **ret_client)
 {
+	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
 	int r = ctl_start_private(ctl, dirs, n_dirs);
 	const char *named;
+	bool is_absent;
 
 	if (r != CTL_OK)
 		return r;
@@ -110,20 +131,23 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 	if (ctl->only_looks)
 		(void)setenv("DSAIO_AUTOSTART", "0", 1);
 	stop_wait_begin(ctl->command);
-	r = dsaio_connect(ctl->socket_path, ret_client);
+	options.socket_path = ctl->socket_path;
+	r = dsaio_connect(&options, ret_client);
 	stop_wait_end();
 	named = getenv("DSAIO_SOCKET");
-	if ((r == -ENOENT || r == -ECONNREFUSED) && ctl->only_looks && !ctl->socket_path &&
-	    !(named && *named) && !discover_is_stopping())
-		return ctl_fail(ctl,
-				"no daemon runs, and this command starts none: start one with: "
-				"systemctl start dsaiod, or: dsaiod --user; or add --private "
-				"for a daemon of this command's own");
-	if ((r == -ENOENT || r == -ECONNREFUSED) && !ctl->is_private)
-		return ctl_fail(ctl, "%s; or add --private for a daemon of this command's own",
-				dsaio_error());
+	is_absent = r == -ENOENT || r == -ECONNREFUSED;
+	if (is_absent && ctl->only_looks && !ctl->socket_path && !(named && *named) &&
+	    !discover_is_stopping())
+		(void)ctl_fail(ctl, "no daemon runs, and this command starts none: start one with: "
+				    "systemctl start dsaiod, or: dsaiod --user; or add --private "
+				    "for a daemon of this command's own");
+	else if (is_absent && !ctl->is_private)
+		(void)ctl_fail(ctl, "%s; or add --private for a daemon of this command's own",
+			       dsaio_error());
+	else if (r < 0)
+		(void)ctl_fail(ctl, "%s", dsaio_error());
 	if (r < 0)
-		return ctl_fail(ctl, "%s", dsaio_error());
+		return connect_status(r);
 	stop_hangs_up(client_conn(*ret_client)->fd);
 	return CTL_OK;
 }

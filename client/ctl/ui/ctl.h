@@ -20,7 +20,7 @@
 
 struct json_object;
 
-enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2 };
+enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
 
 struct ctl {
 	const char *command;	 /* its name, for messages; NULL: none yet */
@@ -48,11 +48,14 @@ int ctl_print_line(const struct ctl *ctl, const char *format, ...)
 
 /*
  * With --private: starts the private daemon, with stores for these directories (once).
- * Returns CTL_OK, or CTL_FAILED (printed).
+ * Returns CTL_OK, CTL_FAILED, or CTL_NO_DAEMON if there is no program to start (printed).
  */
 int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs);
 
-/* The same, then connects to that daemon or the chosen one. */
+/*
+ * The same, then connects to that daemon or the chosen one.  Returns CTL_NO_DAEMON (printed) if none
+ * answers.
+ */
 int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 		struct dsaio_client **ret_client);
 
@@ -70,12 +73,15 @@ int ctl_flush(const struct ctl *ctl);
 
 static inline void client_disconnectp(struct dsaio_client **client)
 {
-	dsaio_disconnect(*client);
+	/* Commands await their ops themselves, and take their errors. */
+	(void)dsaio_disconnect(*client);
 }
 
 static inline void handle_closep(struct dsaio_handle **handle)
 {
-	dsaio_handle_close(*handle);
+	/* Ops are open only where the command fails or was stopped. */
+	(void)dsaio_handle_cancel(*handle);
+	(void)dsaio_handle_close(*handle, -1);
 }
 
 static inline void file_closep(struct dsaio_file **file)

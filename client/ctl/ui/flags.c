@@ -71,9 +71,17 @@ static int parse_number(const struct flag *flag, const char *arg, char *text, si
 		return -EINVAL;
 	}
 	if (r < 0 || number < flag->min || number > flag->max) {
-		(void)snprintf(text, size,
-			       "%s%s%s%s: out of range: must be from %" PRIu64 " to %" PRIu64,
-			       dashes_of(flag), flag->name, sign, arg, flag->min, flag->max);
+		size_t n = (size_t)snprintf(text, size, "%s%s%s%s: out of range: must be from ",
+					    dashes_of(flag), flag->name, sign, arg);
+
+		if (n >= size)
+			return -EINVAL;
+		if (flag->kind == FLAG_SIZE)
+			(void)snprintf(text + n, size - n, "%s to %s", SIZE_TEXT(flag->min),
+				       SIZE_TEXT(flag->max));
+		else
+			(void)snprintf(text + n, size - n, "%" PRIu64 " to %" PRIu64, flag->min,
+				       flag->max);
 		return -EINVAL;
 	}
 	if (flag->kind == FLAG_SIZE)
@@ -150,8 +158,6 @@ int flags_parse(const struct flag_table *tables, size_t n_tables, int argc, char
 			is_rest = true;
 			continue;
 		}
-		if (strcmp(arg, "-h") == 0)
-			arg = (char *)"--help";
 		equals = strchr(arg, '=');
 		len = equals ? (size_t)(equals - arg) : strlen(arg);
 		flag = flags_find(tables, n_tables, arg, len);

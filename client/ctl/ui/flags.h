@@ -48,6 +48,13 @@ struct flag_table {
 		(array), sizeof(array) / sizeof((array)[0]) \
 	}
 
+/* The rows of one option with two names. */
+#define FLAG_NAMES(name, also, kind, value, min, max) \
+	{ (name), (kind), (value), (min), (max) },    \
+	{                                             \
+		(also), (kind), (value), (min), (max) \
+	}
+
 /* Does the argument begin with a dash?  "-" alone does not count: it names a stream. */
 bool flags_is_option(const char *arg);
 

@@ -77,15 +77,15 @@ static int check_connect_options(const struct dsaio_connect_options *o)
 				  "connect: reconnect_timeout_usec %" PRId64
 				  ": this library (version %s) cannot reconnect: set it to 0",
 				  o->reconnect_timeout_usec, DSAIO_VERSION);
-	if (o->flags & ~DSAIO_GPU_DIRECT)
-		return error_fail(-EINVAL,
-				  "connect: flags %#" PRIx64 ": only DSAIO_GPU_DIRECT is possible",
+	if (o->flags & ~(DSAIO_GPU_DIRECT | DSAIO_NO_RECONNECT))
+		return error_fail(-E2BIG,
+				  "connect: flags %#" PRIx64
+				  ": only DSAIO_GPU_DIRECT and DSAIO_NO_RECONNECT are possible",
 				  o->flags);
 	return 0;
 }
 
-int dsaio_connect_with(const struct dsaio_connect_options *options,
-		       struct dsaio_client **ret_client)
+int dsaio_connect(const struct dsaio_connect_options *options, struct dsaio_client **ret_client)
 {
 	CANCEL_DISABLE();
 	_cleanup_(client_freep) struct dsaio_client *client = NULL;
@@ -122,14 +122,6 @@ int dsaio_connect_with(const struct dsaio_connect_options *options,
 		client->spin_usec = 0; /* on a single core a spin only delays the daemon */
 	*ret_client = TAKE_PTR(client);
 	return 0;
-}
-
-int dsaio_connect(const char *socket_path, struct dsaio_client **ret_client)
-{
-	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
-
-	options.socket_path = socket_path;
-	return dsaio_connect_with(&options, ret_client);
 }
 
 /* Readable from the daemon's end until the end was read from it.  Under client.lock. */
@@ -177,11 +169,14 @@ int dsaio_client_state(struct dsaio_client *client)
 	return conn_is_gone(client->conn) ? DSAIO_LOST : DSAIO_CONNECTED;
 }
 
-void dsaio_disconnect(struct dsaio_client *client)
+int dsaio_disconnect(struct dsaio_client *client)
 {
 	CANCEL_DISABLE();
+	_cleanup_(freep) char *text = NULL;
+	int first = 0;
+
 	if (!client || client_is_forked(client))
-		return;
+		return 0;
 	debug_log("disconnect: the session on %s ends", client->conn->path);
 	client_collect(client);
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++) {
@@ -189,10 +184,17 @@ void dsaio_disconnect(struct dsaio_client *client)
 
 		for (object = client_object_of(client->objects[kind].first); object;
 		     object = next) {
+			int r;
+
 			next = client_object_of(object->node.next);
-			object->on_disconnect(object);
+			r = object->on_disconnect(object);
+			if (r < 0 && !first) {
+				first = r;
+				text = strdup(dsaio_error());
+			}
 		}
 		client_collect(client); /* files whose last reference an op had */
 	}
 	client_leave(client);
+	return first < 0 ? error_fail(first, "%s", text ? text : "disconnect: an op failed") : 0;
 }

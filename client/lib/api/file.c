@@ -8,19 +8,6 @@
 
 #include <inttypes.h>
 
-int dsaio_file_open(struct dsaio_client *client, const char *path, int flags,
-		    struct dsaio_file **ret_file)
-{
-	CANCEL_DISABLE();
-	int r = client_check(client, "file_open");
-
-	if (r < 0)
-		return r;
-	if (!path || !ret_file)
-		return client_null("file_open", path ? "place for the file" : "path");
-	return file_open(client, path, flags, FILE_MODE_DEFAULT, ret_file);
-}
-
 int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file)
 {
 	CANCEL_DISABLE();
@@ -53,7 +40,17 @@ void dsaio_file_close(struct dsaio_file *file)
 	client_left(client);
 }
 
-size_t dsaio_alignment(const struct dsaio_file *file)
+int dsaio_file_drop(struct dsaio_client *client, const char *path)
+{
+	CANCEL_DISABLE();
+	int r = client_check(client, "file_drop");
+
+	if (r == 0)
+		r = client_check_alive(client, "file_drop");
+	return r < 0 ? r : files_uncache(client, path);
+}
+
+size_t dsaio_file_alignment(const struct dsaio_file *file)
 {
 	uint32_t align;
 
@@ -63,48 +60,81 @@ size_t dsaio_alignment(const struct dsaio_file *file)
 	return align > file->session.memory_align ? align : file->session.memory_align;
 }
 
+static int file_check(const struct dsaio_file *file, const char *function)
+{
+	int r;
+
+	if (!file)
+		return client_null(function, "file");
+	r = client_check(file->client, function);
+	return r < 0 ? r : client_check_alive(file->client, function);
+}
+
 int64_t dsaio_file_size(const struct dsaio_file *file)
 {
 	CANCEL_DISABLE();
 	int64_t size;
-	int r;
+	int r = file_check(file, "file_size");
 
-	if (!file)
-		return client_null("file_size", "file");
-	r = client_check(file->client, "file_size");
-	if (r == 0)
-		r = client_check_alive(file->client, "file_size");
 	if (r < 0)
 		return r;
 	size = file_size((struct dsaio_file *)(uintptr_t)file); /* it may get a descriptor */
 	return size < 0 ? error_fail_errno((int)size, "size of %s", file->name) : size;
 }
 
-int dsaio_truncate(struct dsaio_file *file, uint64_t size)
+/* Borrows the descriptor of a file that a call makes that long, perhaps, for file_fd_release(). */
+static int file_change(struct dsaio_file *file, const char *function, uint64_t end)
 {
-	CANCEL_DISABLE();
-	int fd, r;
+	uint64_t grow_end;
+	int r = file_check(file, function);
 
-	if (!file)
-		return client_null("truncate", "file");
-	r = client_check(file->client, "truncate");
-	if (r == 0)
-		r = client_check_alive(file->client, "truncate");
 	if (r < 0)
 		return r;
-	if (size > INT64_MAX)
-		return error_fail(-EINVAL,
-				  "truncate of %s to %" PRIu64 " bytes: at most 2^63 - 1 are "
-				  "possible",
-				  file->name, size);
-	fd = file_fd_take(file);
+	if (!file->can_write)
+		return error_fail(-EBADF, "%s of %s: it is not open for writing", function,
+				  file->name);
+	r = end > INT64_MAX ? -EINVAL : file_grow(file, end, &grow_end);
+	if (r < 0) /* -EFBIG: the kernel would send a SIGXFSZ */
+		return error_fail_errno(r, "%s of %s to %" PRIu64 " bytes", function, file->name,
+					end);
+	return file_fd_take(file);
+}
+
+int dsaio_file_truncate(struct dsaio_file *file, uint64_t size)
+{
+	CANCEL_DISABLE();
+	int r, fd = file_change(file, "file_truncate", size);
+
 	if (fd < 0)
 		return fd;
 	r = inode_truncate(file->inode, fd, size);
-	file_fd_give(file);
-	if (r == -EINVAL && !file->can_write)
-		return error_fail(r, "truncate of %s: it is not open for writing", file->name);
+	file_fd_release(file);
 	if (r < 0)
-		return error_fail_errno(r, "truncate of %s to %" PRIu64 " bytes", file->name, size);
+		return error_fail_errno(r, "file_truncate of %s to %" PRIu64 " bytes", file->name,
+					size);
+	return 0;
+}
+
+int dsaio_file_allocate(struct dsaio_file *file, uint64_t off, uint64_t len, unsigned flags)
+{
+	CANCEL_DISABLE();
+	uint64_t end;
+	int r, fd;
+
+	if (flags)
+		return error_fail(-E2BIG,
+				  "file_allocate: flags %#x are not known to this library (version "
+				  "%s): leave them out, or install a newer library",
+				  flags, dsaio_version());
+	if (__builtin_add_overflow(off, len, &end))
+		end = UINT64_MAX;
+	fd = file_change(file, "file_allocate", end);
+	if (fd < 0)
+		return fd;
+	r = inode_allocate(file->inode, fd, off, len);
+	file_fd_release(file);
+	if (r < 0)
+		return error_fail_errno(r, "file_allocate of %s: %" PRIu64 " bytes at %" PRIu64,
+					file->name, len, off);
 	return 0;
 }

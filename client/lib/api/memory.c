@@ -49,9 +49,9 @@ static int check_alloc_options(const struct dsaio_alloc_options *o)
 	return 0;
 }
 
-static struct slab_place get_place(const struct dsaio_alloc_options *o)
+static struct slab_placement get_place(const struct dsaio_alloc_options *o)
 {
-	struct slab_place place = SLAB_ANYWHERE;
+	struct slab_placement place = SLAB_ANYWHERE;
 
 	if (o->flags & DSAIO_ALLOC_HUGE)
 		place.pages = WIRE__PAGES__PAGES_HUGE;
@@ -67,7 +67,7 @@ static struct slab_place get_place(const struct dsaio_alloc_options *o)
  * clients may be served first.
  */
 static int alloc_wait(struct dsaio_client *client, size_t bytes,
-		      const struct dsaio_alloc_options *o, const struct slab_place *place,
+		      const struct dsaio_alloc_options *o, const struct slab_placement *place,
 		      void **ret_memory)
 {
 	uint64_t deadline = deadline_in_usec(o->wait_usec), pause_nsec = ALLOC_PAUSE_MIN_NSEC;
@@ -89,12 +89,12 @@ static int alloc_wait(struct dsaio_client *client, size_t bytes,
 	}
 }
 
-int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
-		     const struct dsaio_alloc_options *options, void **ret_memory)
+int dsaio_alloc(struct dsaio_client *client, size_t bytes,
+		const struct dsaio_alloc_options *options, void **ret_memory)
 {
 	CANCEL_DISABLE();
 	struct dsaio_alloc_options o = DSAIO_ALLOC_OPTIONS_INIT;
-	struct slab_place place;
+	struct slab_placement place;
 	int r = client_check(client, "alloc");
 
 	if (r < 0)
@@ -111,11 +111,6 @@ int dsaio_alloc_with(struct dsaio_client *client, size_t bytes,
 		return r;
 	place = get_place(&o);
 	return alloc_wait(client, bytes, &o, &place, ret_memory);
-}
-
-int dsaio_alloc(struct dsaio_client *client, size_t bytes, void **ret_memory)
-{
-	return dsaio_alloc_with(client, bytes, NULL, ret_memory);
 }
 
 int64_t dsaio_client_pool_max(struct dsaio_client *client)
@@ -196,11 +191,6 @@ int dsaio_memory_gpu(struct dsaio_client *client, const void *memory)
 	return number;
 }
 
-bool dsaio_is_pinned(struct dsaio_client *client, const void *memory, size_t bytes)
-{
-	return dsaio_memory_kind(client, memory, bytes) > DSAIO_MEMORY_NONE;
-}
-
 static int check_range(const void *memory, size_t bytes)
 {
 	if (!memory)
@@ -266,7 +256,7 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 		return r;
 	r = buffers_import(&client->buffers, memory, bytes, slab);
 	if (r < 0) {
-		slab_give_back(client->conn, slab);
+		slab_release(client->conn, slab);
 		return error_fail_errno(r, "memory_register: %zu bytes at %p", bytes, memory);
 	}
 	debug_log("memory_register: slab %u: %zu bytes of the program's own", slab, bytes);
@@ -321,18 +311,6 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 	}
 }
 
-int dsaio_import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory)
-{
-	struct dsaio_memory m = DSAIO_MEMORY_INIT;
-
-	m.kind = DSAIO_MEMORY_FD;
-	m.fd = fd;
-	m.fd_off = fd_off;
-	m.bytes = bytes;
-	m.start = memory;
-	return dsaio_memory_register(client, &m);
-}
-
 int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 {
 	CANCEL_DISABLE();
@@ -347,7 +325,7 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 	client_hold(client);
 	r = buffers_unimport(&client->buffers, memory, &slab, &is_last);
 	if (r == 0 && !client->is_disconnected)
-		slab_give_back(client->conn, slab);
+		slab_release(client->conn, slab);
 	if (r == -EINVAL)
 		r = gpu_memory_unregister(&client->gpu, memory, &is_last);
 	if (is_last)
@@ -364,9 +342,4 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 			"unregistered before",
 			memory);
 	return 0;
-}
-
-int dsaio_unimport(struct dsaio_client *client, void *memory)
-{
-	return dsaio_memory_unregister(client, memory);
 }

@@ -1,6 +1,7 @@
 /*
  * Public calls that start, await, examine and cancel ops.  submit.c starts an op, wait.c waits for it.
  */
+#include "client/lib/api/sized.h"
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/deadline.h"
 #include "client/lib/io/bounce.h"
@@ -14,13 +15,16 @@
 #include <limits.h>
 #include <string.h>
 
+#define REAP_MAX 64 /* completions that are taken at a time: a guess */
+
 /* ---- starting, blocking ---- */
 
 /* The result of an op that has ended; a failed one's message becomes this thread's. */
-static int64_t op_result(const struct dsaio_op *op)
+static int64_t op_result(struct dsaio_op *op)
 {
 	if (op->result >= 0)
 		return op->result;
+	op_set_taken(op);
 	if (op->text)
 		return error_fail((int)op->result, "%s", op->text);
 	return error_fail_errno((int)op->result, "op");
@@ -40,14 +44,9 @@ static struct op_request request(const char *function, struct dsaio_handle *hand
 				    .off = off };
 }
 
-static int op_start(struct op_request q, bool is_async, struct dsaio_op **ret_op)
+static int op_start(struct op_request q, struct dsaio_op **ret_op)
 {
-	int r = handle_check(q.handle, q.function);
-
-	if (r < 0)
-		return r;
-	q.is_async = is_async;
-	q.timeout_msec = q.handle->settings.timeout_msec;
+	q.is_async = true;
 	return submit_op(&q, ret_op);
 }
 
@@ -56,7 +55,7 @@ static int64_t op_run(struct op_request q)
 	CANCEL_DISABLE();
 	struct dsaio_op *op;
 	int64_t result;
-	int r = op_start(q, false, &op);
+	int r = submit_op(&q, &op);
 
 	if (r < 0)
 		return r;
@@ -78,42 +77,49 @@ int64_t dsaio_pwrite(struct dsaio_handle *handle, struct dsaio_file *file, const
 	return op_run(request("pwrite", handle, file, RING_OP_WRITE, buf, len, off));
 }
 
-int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file)
+static int sync_check(const char *function, unsigned flags)
 {
-	return (int)op_run(request("fsync", handle, file, RING_OP_FSYNC, NULL, 0, 0));
+	if (!(flags & ~DSAIO_DATASYNC))
+		return 0;
+	return error_fail(-E2BIG, "%s: flags %#x: must be 0 or DSAIO_DATASYNC (%#x)", function,
+			  flags, DSAIO_DATASYNC);
 }
 
-int dsaio_fdatasync(struct dsaio_handle *handle, struct dsaio_file *file)
+static uint8_t sync_opcode(unsigned flags)
 {
-	return (int)op_run(request("fdatasync", handle, file, RING_OP_FDATASYNC, NULL, 0, 0));
+	return flags & DSAIO_DATASYNC ? RING_OP_FDATASYNC : RING_OP_FSYNC;
+}
+
+int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file, unsigned flags)
+{
+	int r = sync_check("fsync", flags);
+
+	return r < 0 ? r
+		     : (int)op_run(request("fsync", handle, file, sync_opcode(flags), NULL, 0, 0));
 }
 
 int dsaio_pread_async(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
 		      uint64_t off, struct dsaio_op **ret_op)
 {
-	return op_start(request("pread_async", handle, file, RING_OP_READ, buf, len, off), true,
-			ret_op);
+	return op_start(request("pread_async", handle, file, RING_OP_READ, buf, len, off), ret_op);
 }
 
 int dsaio_pwrite_async(struct dsaio_handle *handle, struct dsaio_file *file, const void *buf,
 		       size_t len, uint64_t off, struct dsaio_op **ret_op)
 {
-	return op_start(request("pwrite_async", handle, file, RING_OP_WRITE, buf, len, off), true,
+	return op_start(request("pwrite_async", handle, file, RING_OP_WRITE, buf, len, off),
 			ret_op);
 }
 
-int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file,
+int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file, unsigned flags,
 		      struct dsaio_op **ret_op)
 {
-	return op_start(request("fsync_async", handle, file, RING_OP_FSYNC, NULL, 0, 0), true,
-			ret_op);
-}
+	int r = sync_check("fsync_async", flags);
 
-int dsaio_fdatasync_async(struct dsaio_handle *handle, struct dsaio_file *file,
-			  struct dsaio_op **ret_op)
-{
-	return op_start(request("fdatasync_async", handle, file, RING_OP_FDATASYNC, NULL, 0, 0),
-			true, ret_op);
+	return r < 0 ? r
+		     : op_start(
+			       request("fsync_async", handle, file, sync_opcode(flags), NULL, 0, 0),
+			       ret_op);
 }
 
 /* ---- starting, by path ---- */
@@ -125,21 +131,51 @@ static int path_open(const struct dsaio_handle *handle, const char *path, unsign
 	return file_open_for(handle->client, path, opcode == DSAIO_WRITE, ret_file);
 }
 
-static int path_start(struct op_request q, const char *path, struct dsaio_op **ret_op)
+static int path_request(struct op_request *q, const char *path)
 {
-	CANCEL_DISABLE();
-	int r = handle_check(q.handle, q.function);
+	int r = handle_check(q->handle, q->function);
 
 	if (r < 0)
 		return r;
-	if (!path)
-		return client_null(q.function, "path");
-	r = path_open(q.handle, path, q.opcode, &q.file);
+	return path ? path_open(q->handle, path, q->opcode, &q->file)
+		    : client_null(q->function, "path");
+}
+
+static int64_t path_run(struct op_request q, const char *path)
+{
+	CANCEL_DISABLE();
+	int64_t result;
+	int r = path_request(&q, path);
+
 	if (r < 0)
 		return r;
-	r = op_start(q, true, ret_op);
+	result = op_run(q);
+	dsaio_file_close(q.file);
+	return result;
+}
+
+static int path_start(struct op_request q, const char *path, struct dsaio_op **ret_op)
+{
+	CANCEL_DISABLE();
+	int r = path_request(&q, path);
+
+	if (r < 0)
+		return r;
+	r = op_start(q, ret_op);
 	dsaio_file_close(q.file); /* the op goes on */
 	return r;
+}
+
+int64_t dsaio_pread_path(struct dsaio_handle *handle, const char *path, void *buf, size_t len,
+			 uint64_t off)
+{
+	return path_run(request("pread_path", handle, NULL, RING_OP_READ, buf, len, off), path);
+}
+
+int64_t dsaio_pwrite_path(struct dsaio_handle *handle, const char *path, const void *buf,
+			  size_t len, uint64_t off)
+{
+	return path_run(request("pwrite_path", handle, NULL, RING_OP_WRITE, buf, len, off), path);
 }
 
 int dsaio_pread_path_async(struct dsaio_handle *handle, const char *path, void *buf, size_t len,
@@ -159,29 +195,41 @@ int dsaio_pwrite_path_async(struct dsaio_handle *handle, const char *path, const
 /* ---- starting, many at once ---- */
 
 static_assert((int)DSAIO_READ == RING_OP_READ && (int)DSAIO_WRITE == RING_OP_WRITE &&
-		      (int)DSAIO_FSYNC == RING_OP_FSYNC &&
-		      (int)DSAIO_FDATASYNC == RING_OP_FDATASYNC,
+		      (int)DSAIO_FSYNC == RING_OP_FSYNC,
 	      "a program's opcode is the ring's");
 
-static bool is_unset(const struct dsaio_io *io)
+static int io_check_flags(const struct dsaio_io *io)
 {
-	for (size_t i = 0; i < sizeof(io->zero) / sizeof(io->zero[0]); i++)
-		if (io->zero[i])
-			return false;
-	return !io->flags && !io->zero0;
+	const uint32_t of_sync = DSAIO_DATASYNC | DSAIO_LINKED;
+
+	if ((io->flags & ~(of_sync | DSAIO_DETACHED | DSAIO_DSYNC)) || io->zero)
+		return error_fail(-E2BIG,
+				  "submit: flags %#x, or a field of struct dsaio_io, are set that "
+				  "this library (version %s) does not know: leave them zero, or "
+				  "install a newer library",
+				  io->flags, dsaio_version());
+	if ((io->flags & of_sync) && io->opcode != DSAIO_FSYNC)
+		return error_fail(-EINVAL,
+				  "submit: flags %#x with opcode %u: DSAIO_DATASYNC and "
+				  "DSAIO_LINKED are for DSAIO_FSYNC alone",
+				  io->flags, io->opcode);
+	if (io->flags & DSAIO_DSYNC)
+		return error_fail(-EOPNOTSUPP,
+				  "submit: DSAIO_DSYNC is not possible in this version (%s): "
+				  "submit a DSAIO_FSYNC with DSAIO_LINKED behind the write",
+				  dsaio_version());
+	return 0;
 }
 
 static int io_check(const struct dsaio_io *io)
 {
-	if (io->opcode < DSAIO_READ || io->opcode > DSAIO_FDATASYNC)
+	int r = io_check_flags(io);
+
+	if (io->opcode < DSAIO_READ || io->opcode > DSAIO_FSYNC)
 		return error_fail(-EINVAL, "submit: opcode %u: must be from %d to %d", io->opcode,
-				  DSAIO_READ, DSAIO_FDATASYNC);
-	if (!is_unset(io))
-		return error_fail(-E2BIG,
-				  "submit: flags or a field of struct dsaio_io are set that this "
-				  "library (version %s) does not know: leave them zero, or install "
-				  "a newer library",
-				  dsaio_version());
+				  DSAIO_READ, DSAIO_FSYNC);
+	if (r < 0)
+		return r;
 	if (io->file && io->path)
 		return error_fail(-EINVAL, "submit: file and path %s: leave out one of them",
 				  io->path);
@@ -189,15 +237,15 @@ static int io_check(const struct dsaio_io *io)
 		return error_fail(-EINVAL, "submit: n_iov %u without iov: set iov, or n_iov 0",
 				  io->n_iov);
 	if (io->iov && (io->buf || io->len || !io->n_iov || io->n_iov > IOV_MAX))
-		return error_fail(
-			-EINVAL,
-			"submit: n_iov %u, len %zu and buf %p: with iov, n_iov must be from "
-			"1 to %d, and buf and len 0",
-			io->n_iov, io->len, io->buf, IOV_MAX);
-	if (io->opcode >= DSAIO_FSYNC && (io->len || io->off || io->iov))
 		return error_fail(-EINVAL,
-				  "submit: a sync of %zu bytes at %" PRIu64
-				  ": it is of the whole file: both must be 0",
+				  "submit: n_iov %u, len %" PRIu64
+				  " and buf %p: with iov, n_iov must be from "
+				  "1 to %d, and buf and len 0",
+				  io->n_iov, io->len, io->buf, IOV_MAX);
+	if (io->opcode == DSAIO_FSYNC && (io->len || io->off || io->iov || io->buf))
+		return error_fail(-EINVAL,
+				  "submit: a sync of %" PRIu64 " bytes at %" PRIu64
+				  ": it is of the whole file: buffers, len and off must be 0",
 				  io->len, io->off);
 	if (io->timeout_usec < -1 || io->timeout_usec > (int64_t)UINT32_MAX * 1000)
 		return error_fail(-EINVAL,
@@ -207,10 +255,8 @@ static int io_check(const struct dsaio_io *io)
 	return 0;
 }
 
-static uint32_t io_timeout_msec(const struct dsaio_handle *handle, const struct dsaio_io *io)
+static uint32_t io_timeout_msec(const struct dsaio_io *io)
 {
-	if (io->timeout_usec == 0)
-		return handle->settings.timeout_msec;
 	return io->timeout_usec < 0 ? 0 : (uint32_t)((io->timeout_usec + 999) / 1000);
 }
 
@@ -228,7 +274,7 @@ static bool io_len(const struct dsaio_io *io, uint64_t *ret_len)
 
 /* Fills the request in; a path is opened, for the caller to close. */
 static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, unsigned flags,
-		      struct op_request *q)
+		      uint64_t n_failed, struct op_request *q)
 {
 	uint64_t len = 0;
 	int r = io_check(io);
@@ -242,7 +288,7 @@ static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, un
 		.function = "submit",
 		.handle = handle,
 		.file = io->file,
-		.opcode = (uint8_t)io->opcode,
+		.opcode = io->opcode == DSAIO_FSYNC ? sync_opcode(io->flags) : (uint8_t)io->opcode,
 		.buf = io->buf,
 		.len = len,
 		.iov = io->iov,
@@ -250,7 +296,11 @@ static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, un
 		.off = io->off,
 		.is_async = true,
 		.is_nowait = flags & DSAIO_NOWAIT,
-		.timeout_msec = io_timeout_msec(handle, io),
+		.is_detached = io->flags & DSAIO_DETACHED,
+		.is_linked = io->flags & DSAIO_LINKED,
+		.n_failed = n_failed,
+		.has_timeout = io->timeout_usec,
+		.timeout_msec = io_timeout_msec(io),
 		.data = io->user_data,
 	};
 	if (io->path)
@@ -258,31 +308,40 @@ static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, un
 	return r;
 }
 
-/* As submit_ops(). */
-static int submit_some(struct dsaio_handle *handle, const struct dsaio_io *ios, unsigned n,
-		       unsigned flags, struct dsaio_op **ret_ops)
+/* The n ios from ios on, each of io_size bytes.  As submit_ops(). */
+static int submit_some(struct dsaio_handle *handle, const char *ios, size_t io_size, unsigned n,
+		       unsigned flags, uint64_t n_failed, struct dsaio_op **ret_ops)
 {
 	struct op_request requests[SUBMIT_MAX];
+	struct dsaio_file *opened[SUBMIT_MAX];
 	unsigned n_requests = 0;
 	int done = 0, r = 0;
 
 	while (n_requests < n && r == 0) {
-		r = io_request(handle, &ios[n_requests], flags, &requests[n_requests]);
-		n_requests += r == 0;
+		struct dsaio_io io;
+
+		r = element_read("submit", &SIZED_IO, ios + n_requests * io_size, io_size, &io);
+		if (r == 0)
+			r = io_request(handle, &io, flags, n_failed, &requests[n_requests]);
+		if (r < 0)
+			break;
+		opened[n_requests] = io.path ? requests[n_requests].file : NULL;
+		n_requests++;
 	}
 	if (n_requests)
 		done = submit_ops(requests, n_requests, ret_ops);
 	for (unsigned i = 0; i < n_requests; i++)
-		if (ios[i].path)
-			dsaio_file_close(requests[i].file); /* the op goes on */
+		if (opened[i])
+			dsaio_file_close(opened[i]); /* the op goes on */
 	return n_requests ? done : r;
 }
 
-int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n, unsigned flags,
-		 struct dsaio_op **ret_ops)
+int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, size_t io_size, int n,
+		 unsigned flags, struct dsaio_op **ret_ops)
 {
 	CANCEL_DISABLE();
 	int done = 0, want, r = handle_check(handle, "submit");
+	uint64_t n_failed;
 
 	if (r < 0)
 		return r;
@@ -291,11 +350,16 @@ int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, int n,
 	if (n < 0)
 		return error_fail(-EINVAL, "submit: %d ops: must not be negative", n);
 	if (flags & ~DSAIO_NOWAIT)
-		return error_fail(-EINVAL, "submit: flags %#x: only DSAIO_NOWAIT is possible",
+		return error_fail(-E2BIG, "submit: flags %#x: only DSAIO_NOWAIT is possible",
 				  flags);
+	r = sized_check("submit", &SIZED_IO, io_size);
+	if (r < 0)
+		return r;
+	n_failed = client_n_failed(handle->client);
 	do {
 		want = n - done < (int)SUBMIT_MAX ? n - done : (int)SUBMIT_MAX;
-		r = want ? submit_some(handle, ios + done, (unsigned)want, flags,
+		r = want ? submit_some(handle, (const char *)ios + (size_t)done * io_size, io_size,
+				       (unsigned)want, flags, n_failed,
 				       ret_ops ? ret_ops + done : NULL)
 			 : 0;
 		if (r > 0)
@@ -376,22 +440,12 @@ int dsaio_op_wait_many(struct dsaio_op *const *ops, int n, int64_t timeout_usec,
 					  "op_wait_many: some of %d ops have not ended after "
 					  "%" PRId64 " us: they go on, wait again",
 					  n, timeout_usec);
-		if (ret_results)
+		if (ret_results) {
 			ret_results[i] = ops[i]->result;
+			op_set_taken(ops[i]);
+		}
 	}
 	return r;
-}
-
-int dsaio_op_test(struct dsaio_op *op)
-{
-	CANCEL_DISABLE();
-	int r = op_object_check(op, "op_test");
-
-	if (r < 0)
-		return r;
-	if (!op_has_ended(op))
-		wait_poll(op->handle);
-	return op_has_ended(op);
 }
 
 int64_t dsaio_op_result(const struct dsaio_op *op)
@@ -403,12 +457,12 @@ int64_t dsaio_op_result(const struct dsaio_op *op)
 	if (!op_has_ended(op))
 		return error_fail(-EINPROGRESS,
 				  "op_result: the op has not ended: wait for it first");
-	return op_result(op);
+	return op_result((struct dsaio_op *)(uintptr_t)op); /* which notes that it was seen */
 }
 
-uint64_t dsaio_op_done(const struct dsaio_op *op)
+uint64_t dsaio_op_bytes(const struct dsaio_op *op)
 {
-	if (op_object_check(op, "op_done") < 0 || !op_has_ended(op))
+	if (op_object_check(op, "op_bytes") < 0 || !op_has_ended(op))
 		return 0;
 	return op->result >= 0 ? (uint64_t)op->result : op->done;
 }
@@ -419,12 +473,13 @@ const char *dsaio_op_error(struct dsaio_op *op)
 		return dsaio_error();
 	if (!op_has_ended(op) || op->result >= 0)
 		return "";
+	op_set_taken(op);
 	return op->text ? op->text : strerror((int)-op->result);
 }
 
-int dsaio_op_way(const struct dsaio_op *op)
+int dsaio_op_path(const struct dsaio_op *op)
 {
-	int r = op_object_check(op, "op_way");
+	int r = op_object_check(op, "op_path");
 
 	if (r < 0)
 		return r;
@@ -462,43 +517,32 @@ void dsaio_op_free(struct dsaio_op *op)
 
 void dsaio_op_free_many(struct dsaio_op *const *ops, int n)
 {
-	for (int i = 0; i < n; i++)
+	for (int i = 0; ops && i < n; i++)
 		dsaio_op_free(ops[i]);
-}
-
-void *dsaio_op_data(const struct dsaio_op *op)
-{
-	return op ? op->data : NULL;
 }
 
 /* ---- all ops of a handle ---- */
 
-int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_result)
+int dsaio_handle_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_result)
 {
 	CANCEL_DISABLE();
 	struct wait_for all = { .what = WAIT_ALL };
-	_cleanup_(freep) char *text = NULL;
 	int64_t result;
-	int r = handle_check(handle, "wait");
+	int r = handle_check(handle, "handle_wait");
 
 	if (r == 0)
-		r = timeout_check(timeout_usec, "wait");
+		r = timeout_check(timeout_usec, "handle_wait");
 	if (r < 0)
 		return r;
 	r = wait_until(handle, &all, deadline_in_usec(timeout_usec));
 	if (r < 0)
 		return error_fail(r,
-				  "wait: ops of the handle have not ended after %" PRId64
+				  "handle_wait: ops of the handle have not ended after %" PRId64
 				  " us: they go on, wait again",
 				  timeout_usec);
-	(void)pthread_mutex_lock(&handle->lock);
-	result = ended_take_all(&handle->ended, &text);
-	(void)pthread_mutex_unlock(&handle->lock);
-	if (result < 0)
-		(void)(text ? error_fail((int)result, "%s", text)
-			    : error_fail_errno((int)result, "wait: an op"));
+	result = handle_take_ended(handle, "handle_wait", false);
 	if (result == 0) {
-		r = client_check_alive(handle->client, "wait");
+		r = client_check_alive(handle->client, "handle_wait");
 		if (r < 0)
 			return r;
 	}
@@ -507,54 +551,54 @@ int dsaio_wait(struct dsaio_handle *handle, int64_t timeout_usec, int64_t *ret_r
 	return 0;
 }
 
-static int reap_check(struct dsaio_handle *handle, const char *function, struct dsaio_op **ops,
-		      int max)
+/* Takes what has ended, into completions of element_size bytes each. */
+static int reap_some(struct dsaio_handle *handle, char *completions, size_t element_size, int n)
 {
-	int r = handle_check(handle, function);
+	struct dsaio_completion taken[REAP_MAX];
+	int got = wait_reap(handle, taken, n < REAP_MAX ? n : REAP_MAX);
 
-	if (r < 0)
-		return r;
-	if (!ops)
-		return client_null(function, "array ops");
-	if (max <= 0)
-		return error_fail(-EINVAL, "%s: room for %d ops: must be at least 1", function,
-				  max);
-	return 0;
+	for (int i = 0; i < got; i++)
+		element_write(&SIZED_COMPLETION, &taken[i], completions + (size_t)i * element_size,
+			      element_size);
+	return got;
 }
 
-int dsaio_reap(struct dsaio_handle *handle, struct dsaio_op **ops, int n)
-{
-	CANCEL_DISABLE();
-	int got, r = reap_check(handle, "reap", ops, n);
-
-	if (r < 0)
-		return r;
-	do
-		got = wait_reap(handle, ops, n);
-	while (!got && wait_poll_or_arm(handle));
-	return got ? got : client_check_alive(handle->client, "reap");
-}
-
-int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min, int max,
-		    int64_t timeout_usec)
+int dsaio_handle_reap(struct dsaio_handle *handle, struct dsaio_completion *completions,
+		      size_t element_size, int min, int max, int64_t timeout_usec)
 {
 	CANCEL_DISABLE();
 	struct wait_for ended = { .what = WAIT_REAP };
 	uint64_t deadline = deadline_in_usec(timeout_usec);
-	int got = 0, r = reap_check(handle, "reap_wait", ops, max);
+	char *to = (char *)completions;
+	bool has_open = true;
+	int got = 0, n, r = handle_check(handle, "handle_reap");
 
-	if (r == 0)
-		r = timeout_check(timeout_usec, "reap_wait");
 	if (r < 0)
 		return r;
-	if (min < 1 || min > max)
-		return error_fail(-EINVAL, "reap_wait: at least %d of %d ops: must be from 1 to %d",
-				  min, max, max);
-	wait_poll(handle);
-	while (got < min) {
-		bool has_open = handle_has_open(handle);
-
-		got += wait_reap(handle, ops + got, max - got);
+	if (!completions)
+		return client_null("handle_reap", "array completions");
+	if (max < 1 || min < 0 || min > max)
+		return error_fail(
+			-EINVAL,
+			"handle_reap: min %d, max %d: max must be at least 1, and min from "
+			"0 to max",
+			min, max);
+	r = timeout_check(timeout_usec, "handle_reap");
+	if (r == 0)
+		r = sized_check("handle_reap", &SIZED_COMPLETION, element_size);
+	if (r < 0)
+		return r;
+	if (min)
+		wait_poll(handle);
+	for (;;) {
+		has_open = min && handle_has_open(handle);
+		do {
+			n = reap_some(handle, to + (size_t)got * element_size, element_size,
+				      max - got);
+			got += n;
+		} while (n == REAP_MAX && got < max);
+		if (!min && !got && wait_poll_or_arm(handle))
+			continue;
 		if (got >= min || !has_open || r < 0)
 			break;
 		/* Another thread may take them first: then it waits again. */
@@ -565,8 +609,8 @@ int dsaio_reap_wait(struct dsaio_handle *handle, struct dsaio_op **ops, int min,
 		return got;
 	if (r < 0)
 		return error_fail(r,
-				  "reap_wait: no op of the handle has ended after %" PRId64
+				  "handle_reap: no op of the handle has ended after %" PRId64
 				  " us: they go on, wait again",
 				  timeout_usec);
-	return client_check_alive(handle->client, "reap_wait");
+	return client_check_alive(handle->client, "handle_reap");
 }

@@ -8,8 +8,8 @@
 #include "client/lib/io/file.h"
 #include "client/lib/io/handle.h"
 
-static int choice_read(const char *function, const char *name, enum dsaio_choice choice,
-		       unsigned field, bool *ret_value, unsigned *given)
+static int choice_read(const char *function, const char *name, uint32_t choice, unsigned field,
+		       bool *ret_value, unsigned *given)
 {
 	switch (choice) {
 	case DSAIO_INHERIT:
@@ -23,8 +23,7 @@ static int choice_read(const char *function, const char *name, enum dsaio_choice
 		return error_fail(-EINVAL,
 				  "%s: profile: %s %u: must be DSAIO_INHERIT (%d), DSAIO_YES (%d) "
 				  "or DSAIO_NO (%d)",
-				  function, name, (unsigned)choice, DSAIO_INHERIT, DSAIO_YES,
-				  DSAIO_NO);
+				  function, name, choice, DSAIO_INHERIT, DSAIO_YES, DSAIO_NO);
 	}
 }
 
@@ -93,48 +92,48 @@ int asked_profile_write(const char *function, const struct partial_profile *prof
 	return sized_write(function, &SIZED_PROFILE, &p, ret_given);
 }
 
-int dsaio_handle_profile(const struct dsaio_handle *handle, struct dsaio_profile *ret_profile)
+/* The profile that the store of the file uses for the handle. */
+static int profile_on(struct dsaio_handle *handle, const struct dsaio_file *file,
+		      struct partial_profile *ret_profile, struct dsaio_granted *ret_granted)
 {
+	struct handle_channel *channel;
+	int r;
+
+	if (file->client != handle->client)
+		return error_fail(-EBADF,
+				  "handle_profile: file %s and handle belong to different "
+				  "clients: open the file with the handle's",
+				  file->name);
+	r = client_check_alive(handle->client, "handle_profile");
+	if (r == 0)
+		r = handle_channel(handle, file->session.store, &channel);
+	if (r < 0)
+		return r;
+	*ret_profile = (struct partial_profile){ channel->profile, PROFILE_ALL };
+	ret_granted->block_size = channel->block_size;
+	ret_granted->queue_depth = channel->queue_depth;
+	return 0;
+}
+
+int dsaio_handle_profile(struct dsaio_handle *handle, struct dsaio_file *file,
+			 struct dsaio_profile *ret_profile, struct dsaio_granted *ret_granted)
+{
+	CANCEL_DISABLE();
+	struct dsaio_granted granted = DSAIO_GRANTED_INIT;
+	struct partial_profile profile;
 	int r = handle_check(handle, "handle_profile");
 
 	if (r < 0)
 		return r;
-	if (!ret_profile)
-		return client_null("handle_profile", "profile");
-	return asked_profile_write("handle_profile", &handle->settings.profile, ret_profile);
-}
-
-int dsaio_handle_profile_on(struct dsaio_handle *handle, struct dsaio_file *file,
-			    struct dsaio_profile *ret_profile, struct dsaio_granted *ret_granted)
-{
-	CANCEL_DISABLE();
-	struct partial_profile profile = { .given = PROFILE_ALL };
-	struct dsaio_granted granted = DSAIO_GRANTED_INIT;
-	struct handle_channel *channel;
-	int r = handle_check(handle, "handle_profile_on");
-
-	if (r < 0)
-		return r;
-	if (!file)
-		return client_null("handle_profile_on", "file");
-	if (file->client != handle->client)
-		return error_fail(-EBADF,
-				  "handle_profile_on: file %s and handle belong to different "
-				  "clients: open the file with the handle's",
-				  file->name);
-	r = client_check_alive(handle->client, "handle_profile_on");
-	if (r < 0)
-		return r;
-	r = handle_channel(handle, file->session.store, &channel);
-	if (r < 0)
-		return r;
-	profile.profile = channel->profile;
-	granted.block_size = channel->block_size;
-	granted.queue_depth = channel->queue_depth;
-	granted.lanes = channel->lanes;
-	if (ret_profile)
-		r = asked_profile_write("handle_profile_on", &profile, ret_profile);
+	profile = handle->settings.profile;
+	if (file)
+		r = profile_on(handle, file, &profile, &granted);
+	else if (ret_granted)
+		r = error_fail(-EINVAL, "handle_profile: without a file no store grants anything: "
+					"give a file, or no place for what is granted");
+	if (r == 0 && ret_profile)
+		r = asked_profile_write("handle_profile", &profile, ret_profile);
 	if (r == 0 && ret_granted)
-		r = sized_write("handle_profile_on", &SIZED_GRANTED, &granted, ret_granted);
+		r = sized_write("handle_profile", &SIZED_GRANTED, &granted, ret_granted);
 	return r;
 }

@@ -3,6 +3,7 @@
 #include "client/lib/base/error.h"
 #include "client/lib/dsaio.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -21,17 +22,17 @@ const struct sized SIZED_PROFILE = {
 const struct sized SIZED_GRANTED = {
 	"struct dsaio_granted",
 	sizeof(struct dsaio_granted),
-	BYTES_UP_TO(struct dsaio_granted, zero),
+	BYTES_UP_TO(struct dsaio_granted, queue_depth),
 };
 const struct sized SIZED_CONNECT_OPTIONS = {
 	"struct dsaio_connect_options",
 	sizeof(struct dsaio_connect_options),
-	BYTES_UP_TO(struct dsaio_connect_options, reconnect_timeout_usec),
+	BYTES_UP_TO(struct dsaio_connect_options, flags),
 };
 const struct sized SIZED_OPEN_OPTIONS = {
 	"struct dsaio_open_options",
 	sizeof(struct dsaio_open_options),
-	BYTES_UP_TO(struct dsaio_open_options, zero),
+	BYTES_UP_TO(struct dsaio_open_options, mode),
 };
 const struct sized SIZED_MEMORY = {
 	"struct dsaio_memory",
@@ -49,20 +50,48 @@ const struct sized SIZED_HANDLE_OPTIONS = {
 	BYTES_UP_TO(struct dsaio_handle_options, spin_usec),
 };
 
-/* The size that the program has set. */
-static int size_get(const char *function, const struct sized *kind, const void *given,
-		    size_t *ret_bytes)
+const struct sized SIZED_IO = {
+	"struct dsaio_io",
+	sizeof(struct dsaio_io),
+	BYTES_UP_TO(struct dsaio_io, zero),
+};
+const struct sized SIZED_COMPLETION = {
+	"struct dsaio_completion",
+	sizeof(struct dsaio_completion),
+	BYTES_UP_TO(struct dsaio_completion, zero),
+};
+
+/* The layouts of the first version, without holes: a field that is added changes the first number alone. */
+#define LAYOUT(type, bytes, last)                                                                  \
+	static_assert(sizeof(struct type) == (bytes) && BYTES_UP_TO(struct type, last) == (bytes), \
+		      #type)
+LAYOUT(dsaio_connect_options, 40, flags);
+LAYOUT(dsaio_profile, 32, zero);
+LAYOUT(dsaio_handle_options, 48, spin_usec);
+LAYOUT(dsaio_granted, 16, queue_depth);
+LAYOUT(dsaio_alloc_options, 24, wait_usec);
+LAYOUT(dsaio_memory, 40, fd_off);
+LAYOUT(dsaio_open_options, 16, mode);
+LAYOUT(dsaio_io, 80, zero);
+LAYOUT(dsaio_completion, 40, zero);
+
+int sized_check(const char *function, const struct sized *kind, size_t bytes)
+{
+	if (bytes < kind->first_bytes || bytes > SIZED_MAX_BYTES)
+		return error_fail(-EINVAL,
+				  "%s: the size of the %s is %zu: set it to sizeof(%s), in this "
+				  "version %zu",
+				  function, kind->name, bytes, kind->name, kind->size_bytes);
+	return 0;
+}
+
+/* The size that the program has set: each begins with it. */
+static size_t size_get(const void *given)
 {
 	size_t bytes;
 
-	memcpy(&bytes, given, sizeof(bytes)); /* each begins with it */
-	if (bytes < kind->first_bytes || bytes > SIZED_MAX_BYTES)
-		return error_fail(-EINVAL,
-				  "%s: the size in the %s is %zu: set it to sizeof(%s), in this "
-				  "version %zu, or start from the struct's _INIT",
-				  function, kind->name, bytes, kind->name, kind->size_bytes);
-	*ret_bytes = bytes;
-	return 0;
+	memcpy(&bytes, given, sizeof(bytes));
+	return bytes;
 }
 
 static bool is_zero(const void *bytes, size_t len)
@@ -75,36 +104,49 @@ static bool is_zero(const void *bytes, size_t len)
 	return true;
 }
 
-int sized_read(const char *function, const struct sized *kind, const void *given, void *ret)
+int element_read(const char *function, const struct sized *kind, const void *given, size_t bytes,
+		 void *ret)
 {
-	const char *bytes = given;
-	size_t size = 0;
-	int r = size_get(function, kind, given, &size);
+	const char *from = given;
 
-	if (r < 0)
-		return r;
-	if (size > kind->size_bytes && !is_zero(bytes + kind->size_bytes, size - kind->size_bytes))
+	if (bytes > kind->size_bytes && !is_zero(from + kind->size_bytes, bytes - kind->size_bytes))
 		return error_fail(-E2BIG,
 				  "%s: the %s has %zu bytes, and fields behind the %zu bytes that "
 				  "this library (version %s) knows are set: leave them zero, or "
 				  "install a newer library",
-				  function, kind->name, size, kind->size_bytes, DSAIO_VERSION);
-	memcpy(ret, given, size < kind->size_bytes ? size : kind->size_bytes);
-	memcpy(ret, &kind->size_bytes, sizeof(kind->size_bytes));
+				  function, kind->name, bytes, kind->size_bytes, DSAIO_VERSION);
+	memcpy(ret, given, bytes < kind->size_bytes ? bytes : kind->size_bytes);
 	return 0;
+}
+
+void element_write(const struct sized *kind, const void *ours, void *ret_given, size_t bytes)
+{
+	size_t known = bytes < kind->size_bytes ? bytes : kind->size_bytes;
+
+	memcpy(ret_given, ours, known);
+	memset((char *)ret_given + known, 0, bytes - known);
+}
+
+int sized_read(const char *function, const struct sized *kind, const void *given, void *ret)
+{
+	size_t bytes = size_get(given);
+	int r = sized_check(function, kind, bytes);
+
+	if (r == 0)
+		r = element_read(function, kind, given, bytes, ret);
+	if (r == 0)
+		memcpy(ret, &kind->size_bytes, sizeof(kind->size_bytes));
+	return r;
 }
 
 int sized_write(const char *function, const struct sized *kind, const void *ours, void *ret_given)
 {
-	char *to = ret_given;
-	const char *from = ours;
-	size_t size = 0, known;
-	int r = size_get(function, kind, ret_given, &size);
+	size_t bytes = size_get(ret_given);
+	int r = sized_check(function, kind, bytes);
 
 	if (r < 0)
 		return r;
-	known = size < kind->size_bytes ? size : kind->size_bytes;
-	memset(to + sizeof(size), 0, size - sizeof(size));
-	memcpy(to + sizeof(size), from + sizeof(size), known - sizeof(size));
+	element_write(kind, ours, ret_given, bytes);
+	memcpy(ret_given, &bytes, sizeof(bytes)); /* its own stays */
 	return 0;
 }

@@ -1,5 +1,6 @@
 /*
- * Public structs that begin with their size, a size_t that the program sets.
+ * Public structs that may grow: they begin with their size, a size_t that the program sets, or are the
+ * elements of an array whose size the program tells.
  *
  * Later versions add fields at the end, for which zero means the default.  Program and library can be
  * of different versions, so a size other than the library's is no error:
@@ -21,7 +22,8 @@ struct sized {
 };
 
 extern const struct sized SIZED_PROFILE, SIZED_HANDLE_OPTIONS, SIZED_CONNECT_OPTIONS,
-	SIZED_OPEN_OPTIONS, SIZED_MEMORY, SIZED_ALLOC_OPTIONS, SIZED_GRANTED;
+	SIZED_OPEN_OPTIONS, SIZED_MEMORY, SIZED_ALLOC_OPTIONS, SIZED_GRANTED, SIZED_IO,
+	SIZED_COMPLETION;
 
 /*
  * Reads a struct of the program's.  *ret has this version's layout and all defaults before; its size
@@ -34,5 +36,11 @@ int sized_read(const char *function, const struct sized *kind, const void *given
  * the library does not know become zero.  Returns 0 or -EINVAL, with a message.
  */
 int sized_write(const char *function, const struct sized *kind, const void *ours, void *ret_given);
+
+/* Elements of arrays, whose size the caller tells apart: sized_check() of that, then each as above. */
+int sized_check(const char *function, const struct sized *kind, size_t bytes);
+int element_read(const char *function, const struct sized *kind, const void *given, size_t bytes,
+		 void *ret);
+void element_write(const struct sized *kind, const void *ours, void *ret_given, size_t bytes);
 
 #endif

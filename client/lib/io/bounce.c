@@ -11,6 +11,7 @@
 #include "proto/util/cleanup.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void bounce_free(struct client_bounce *bounce)
 {
@@ -24,7 +25,7 @@ static void bounce_free(struct client_bounce *bounce)
 }
 
 /* All handles are closed, so there is no job. */
-static void bounce_on_disconnect(struct client_object *object)
+static int bounce_on_disconnect(struct client_object *object)
 {
 	struct client_bounce *bounce = container_of(object, struct client_bounce, object);
 
@@ -39,6 +40,7 @@ static void bounce_on_disconnect(struct client_object *object)
 	atomic_store(&bounce->client->bounce, NULL);
 	client_remove(bounce->client, object);
 	bounce_free(bounce);
+	return 0;
 }
 
 static void wake_for_room(struct slots *slots)
@@ -143,11 +145,16 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion,
 void bounce_defer(struct dsaio_op *op)
 {
 	struct bounce_job *job = calloc(1, sizeof(*job));
+	int r = job ? bounce_start(op->handle->client) : -ENOMEM;
 
-	if (!job) {
-		end_op(op, -ENOMEM, 0);
+	if (r < 0) {
+		if (job)
+			op_set_text(op, strdup(dsaio_error())); /* NULL: the errno has to do */
+		free(job);
+		end_op(op, r, 0);
 		return;
 	}
+	inode_leave_ring(op->file->inode, op);
 	job_init(job, op, NULL, NULL, NULL, NULL, NULL);
 	job->is_for_ring = true;
 	job_post(op->handle->client, job);

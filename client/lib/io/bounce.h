@@ -21,7 +21,8 @@
 /* Makes sure that the thread runs.  Returns 0 or a negative errno, with a message. */
 int bounce_start(struct dsaio_client *client);
 
-/* Runs and ends a blocking BOUNCED op on the host's memory, which is in its inode's list; channel: of its file's store. */
+/* Runs and ends a blocking BOUNCED op on the host's memory, which is in its inode's list; channel: of its
+   file's store. */
 void bounce_run(struct dsaio_op *op, struct handle_channel *channel,
 		const struct job_memory *memory);
 
@@ -29,7 +30,10 @@ void bounce_run(struct dsaio_op *op, struct handle_channel *channel,
 void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion,
 		   struct handle_channel *channel, const struct job_memory *memory);
 
-/* Gives a WAITING op to the thread, which runs. */
+/*
+ * Gives an op that is among the open ones of its inode to the thread, which puts it into its ring, behind ops that it
+ * waits for, when there is room.  It is WAITING until then.  Without a thread it ends.
+ */
 void bounce_defer(struct dsaio_op *op);
 
 /* Sleeps until no earlier op is open that this one has to wait for.  Returns 0, or -ETIMEDOUT. */
@@ -38,10 +42,11 @@ int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline
 /* An op was cancelled: the thread takes care of it, if it has the op. */
 void bounce_cancel(struct dsaio_client *client);
 
-/* The pool is empty: gives back slabs that no slot is in use of.  Returns whether it did. */
+/* The pool is empty: releases slabs that no slot is in use of.  Returns whether it did. */
 bool bounce_trim(struct dsaio_client *client);
 
-/* The handle closes: cancels its jobs that have not started, waits for the others. */
+/* The handle closes, and its ops were awaited, unless the daemon is silent: cancels jobs that have not
+   started, waits for the others. */
 void bounce_end_handle(struct dsaio_handle *handle);
 
 #endif

@@ -14,16 +14,6 @@
 /* Pause before a job without a slot asks again, since the pool may have memory then.  A guess. */
 #define SHORT_NSEC 100000000u
 
-static struct bounce_job *job_of(struct list_node *node)
-{
-	return node ? container_of(node, struct bounce_job, node) : NULL;
-}
-
-static struct bounce_job *job_of_starting(struct list_node *node)
-{
-	return node ? container_of(node, struct bounce_job, starting_node) : NULL;
-}
-
 /* Adds the job behind those of its channel that may start pieces. */
 static void starting_add(struct client_bounce *bounce, struct bounce_job *job)
 {
@@ -110,12 +100,12 @@ static void job_settle(struct client_bounce *bounce, struct bounce_job *job)
 		job_move(bounce, job, JOB_FULL);
 }
 
-/* Consumes the completions of a caller's handle, at most once in a turn. */
+/* Consumes the completions of a caller's handle, at most once in a round. */
 static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *handle)
 {
-	if (handle->polled == bounce->turn)
+	if (handle->polled == bounce->round)
 		return;
-	handle->polled = bounce->turn;
+	handle->polled = bounce->round;
 	wait_poll(handle);
 	if (!bounce->look_nsec)
 		bounce->look_nsec = LOOK_MIN_NSEC;
@@ -124,13 +114,16 @@ static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *hand
 /* Finds the op that the job has to wait for.  False: there is none. */
 static bool job_has_earlier(struct bounce_job *job)
 {
-	struct dsaio_op *earlier = inode_conflict(job->op->file->inode, job->op, job->is_for_ring);
+	/* A linked sync waits for those in its ring, too. */
+	const bool is_in_ring = job->is_for_ring && !job->op->is_linked;
+	struct dsaio_op *earlier = inode_conflict(job->op->file->inode, job->op, is_in_ring);
 
 	if (!earlier)
 		return false;
 	job->earlier = earlier;
 	(void)pthread_mutex_lock(&earlier->handle->lock);
-	op_set_awaited(earlier); /* if it has ended already, the thread notices before it sleeps */
+	/* If it has ended already, the thread notices before it sleeps. */
+	earlier->is_awaited = true;
 	(void)pthread_mutex_unlock(&earlier->handle->lock);
 	return true;
 }
@@ -142,7 +135,7 @@ static bool job_put(struct client_bounce *bounce, struct bounce_job *job)
 	struct dsaio_handle *handle = op->handle;
 	int r;
 
-	op_set_timeout(op, deadline_left_msec(job->deadline_nsec));
+	op->timeout_msec = deadline_left_msec(job->deadline_nsec);
 	op_ref(op); /* the op may end, and be freed, at once */
 	r = inode_put(op->file->inode, op);
 	if (r == 0) {
@@ -157,6 +150,19 @@ static bool job_put(struct client_bounce *bounce, struct bounce_job *job)
 		return false;
 	job_fail(bounce, job, -ECONNRESET);
 	return true;
+}
+
+/* A linked sync goes only if the writes before it were done: else the job has ended. */
+static bool job_may_go(struct client_bounce *bounce, struct bounce_job *job)
+{
+	struct dsaio_op *op = job->op;
+
+	if (!op->is_linked || !inode_has_failed(op->file->inode, op->n_failed))
+		return true;
+	op_set_text(op, strdup("fsync: not started, since a write of the file that it is linked to "
+			       "has failed: see the message of that op")); /* NULL: the errno */
+	job_fail(bounce, job, -ECANCELED);
+	return false;
 }
 
 /* Checks whether a waiting job may go on.  Returns true if its state changed. */
@@ -181,7 +187,7 @@ static bool job_look(struct client_bounce *bounce, struct bounce_job *job)
 			return true; /* it waits for another op: look again */
 	}
 	if (job->is_for_ring) {
-		if (job_put(bounce, job))
+		if (!job_may_go(bounce, job) || job_put(bounce, job))
 			return true;
 		look_at_ring(bounce, handle);
 		return false;
@@ -202,7 +208,7 @@ static bool take_inbox(struct client_bounce *bounce)
 	inbox = bounce->inbox;
 	bounce->inbox = (struct list){ NULL, NULL };
 	(void)pthread_mutex_unlock(&bounce->lock);
-	while ((job = job_of(list_pop(&inbox)))) {
+	while ((job = list_entry(list_pop(&inbox), struct bounce_job, node))) {
 		list_push(&bounce->jobs[JOB_WAITING], &job->node);
 		if (!job_has_earlier(job))
 			(void)job_look(bounce, job);
@@ -223,7 +229,7 @@ static void job_cancel(struct client_bounce *bounce, struct bounce_job *job)
 	if (!job->stop)
 		job->stop = -ECANCELED;
 	for (unsigned i = 0; i < job->n; i++)
-		if (!job_piece(job, i)->has_ended && job_piece(job, i)->op)
+		if (job_piece(job, i)->state == PIECE_IN_FLIGHT)
 			(void)channel_cancel(job_piece(job, i)->op);
 }
 
@@ -237,9 +243,7 @@ static void look_for_cancels(struct client_bounce *bounce)
 	bounce->must_look = false;
 	(void)pthread_mutex_unlock(&bounce->lock);
 	for (int state = 0; must_look && state <= JOB_FULL; state++)
-		for (struct bounce_job *job = job_of(bounce->jobs[state].first), *next; job;
-		     job = next) {
-			next = job_of(job->node.next);
+		LIST_EACH(struct bounce_job, job, &bounce->jobs[state], node) {
 			(void)pthread_mutex_lock(&bounce->lock);
 			is_ending = job->op->handle->is_ending;
 			(void)pthread_mutex_unlock(&bounce->lock);
@@ -266,8 +270,7 @@ static bool collect(struct client_bounce *bounce)
 	if (!list.first)
 		return false;
 	for (struct dsaio_op *op = list.first; op; op = op_next(op)) {
-		op_change_state(op, OP_ENDED);
-		op->part_of->has_ended = true;
+		job_end_piece(op->part_of);
 		op->part_of->job->via->n_pieces--;
 		job_touch(bounce, op->part_of->job);
 	}
@@ -280,7 +283,7 @@ static bool collect(struct client_bounce *bounce)
 	return true;
 }
 
-/* Finishes one piece of each job in turn, so that slots become free for all of them. */
+/* Finishes one piece of each job, so that slots become free for all of them. */
 static bool finish_pieces(struct client_bounce *bounce)
 {
 	struct bounce_job *job, *touched = TAKE_PTR(bounce->touched);
@@ -289,7 +292,7 @@ static bool finish_pieces(struct client_bounce *bounce)
 	for (; (job = touched); job_settle(bounce, job)) {
 		touched = job->next_touched;
 		job->is_touched = false;
-		(void)job_queue_copies(job);
+		job_queue_copies(job);
 		if (job_may_finish(job)) {
 			job->share->n_pieces--;
 			job_finish_piece(job);
@@ -320,21 +323,16 @@ static bool look_at_copies(struct client_bounce *bounce)
 	LIST_EACH(struct job_piece, piece, &bounce->copies, copy_node) {
 		struct gpu_stream *stream = piece->gpu_copy.stream;
 		struct bounce_job *job = piece->job;
-		bool is_write = job->op->opcode == RING_OP_WRITE;
 
-		if (!piece->is_copied && stream->looked == bounce->turn)
+		/* The room for a write comes with a completion, which wakes the thread. */
+		if (stream->looked == bounce->round ||
+		    (piece->state == PIECE_FILLING && !has_room(bounce, job)))
 			continue;
-		if (!job_copy_is_over(piece)) {
-			stream->looked = bounce->turn;
+		if (!job_end_copy(piece)) {
+			stream->looked = bounce->round;
 			continue;
 		}
-		/* The room comes with a completion, which wakes the thread. */
-		if (is_write && !has_room(bounce, job))
-			continue;
-		list_remove(&bounce->copies, &piece->copy_node);
-		if (is_write)
-			job_put_piece(piece);
-		if (is_write && !piece->has_ended)
+		if (piece->state == PIECE_IN_FLIGHT)
 			activate(bounce, job->via);
 		job_touch(bounce, job);
 		did = true;
@@ -344,30 +342,21 @@ static bool look_at_copies(struct client_bounce *bounce)
 
 static void fail_waiting(struct client_bounce *bounce)
 {
-	struct bounce_job *job, *next;
-
 	if (!conn_was_gone(bounce->client->conn))
 		return;
-	for (job = job_of(bounce->jobs[JOB_WAITING].first); job; job = next) {
-		next = job_of(job->node.next);
+	LIST_EACH(struct bounce_job, job, &bounce->jobs[JOB_WAITING], node)
 		job_fail(bounce, job, -ECONNRESET);
-	}
-	for (job = job_of(bounce->jobs[JOB_STARTING].first); job; job = next) {
-		next = job_of(job->node.next);
+	LIST_EACH(struct bounce_job, job, &bounce->jobs[JOB_STARTING], node)
 		if (!job->n)
 			job_fail(bounce, job, -ECONNRESET);
-	}
 }
 
 static bool look_at_waiting(struct client_bounce *bounce)
 {
 	bool did = false;
 
-	for (struct bounce_job *job = job_of(bounce->jobs[JOB_WAITING].first), *next; job;
-	     job = next) {
-		next = job_of(job->node.next);
+	LIST_EACH(struct bounce_job, job, &bounce->jobs[JOB_WAITING], node)
 		did |= job_look(bounce, job);
-	}
 	return did;
 }
 
@@ -378,16 +367,16 @@ static bool start_piece(struct client_bounce *bounce, struct bounce_job *job)
 	unsigned n = job->n;
 
 	/* This thread alone consumes the companion's ring, so a completion makes room and wakes it. */
-	if (share->refused == bounce->turn || !ring_client_room(&job->channel->ring))
+	if (share->refused == bounce->round || !ring_client_room(&job->channel->ring))
 		return false;
 	if (job_start_piece(job, false, share->n_pieces) == -EAGAIN) {
-		share->refused = bounce->turn;
+		share->refused = bounce->round;
 		bounce->is_short |= !share->n_pieces;
 		return false;
 	}
 	if (job->n > n) {
 		share->n_pieces++;
-		if (job_piece(job, n)->op && !job_piece(job, n)->has_ended)
+		if (job_piece(job, n)->state == PIECE_IN_FLIGHT)
 			activate(bounce, job->via);
 	}
 	job_settle(bounce, job); /* moves it behind the others of its channel, or ends it */
@@ -413,7 +402,8 @@ static bool start_pieces(struct client_bounce *bounce)
 			/* The next channel has a job, so its handle stays even if this job ends. */
 			next = node->next;
 			goes_on |= start_piece(bounce,
-					       job_of_starting(channel->starting_jobs.first));
+					       list_entry(channel->starting_jobs.first,
+							  struct bounce_job, starting_node));
 		}
 		did |= goes_on;
 	}
@@ -425,9 +415,7 @@ static bool expire(struct client_bounce *bounce)
 {
 	bool did = false;
 
-	for (struct bounce_job *job = job_of(bounce->jobs[JOB_STARTING].first), *next; job;
-	     job = next) {
-		next = job_of(job->node.next);
+	LIST_EACH(struct bounce_job, job, &bounce->jobs[JOB_STARTING], node) {
 		if (!deadline_is_over(job->deadline_nsec))
 			continue;
 		job->stop = -ETIMEDOUT;
@@ -442,8 +430,7 @@ static uint64_t next_deadline(const struct client_bounce *bounce)
 	uint64_t deadline = UINT64_MAX;
 
 	for (int state = JOB_WAITING; state <= JOB_STARTING; state++)
-		for (const struct bounce_job *job = job_of(bounce->jobs[state].first); job;
-		     job = job_of(job->node.next))
+		LIST_EACH(const struct bounce_job, job, &bounce->jobs[state], node)
 			if (job->deadline_nsec < deadline)
 				deadline = job->deadline_nsec;
 	return deadline;
@@ -519,11 +506,11 @@ static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 		free(fds);
 }
 
-bool bounce_turn(struct client_bounce *bounce)
+bool bounce_round(struct client_bounce *bounce)
 {
 	bool did;
 
-	bounce->turn++;
+	bounce->round++;
 	did = take_inbox(bounce);
 	look_for_cancels(bounce);
 	did |= collect(bounce);
@@ -550,7 +537,7 @@ void *bounce_main(void *arg)
 	while (!must_stop) {
 		bool may_sleep;
 
-		if (bounce_turn(bounce))
+		if (bounce_round(bounce))
 			continue;
 		(void)pthread_mutex_lock(&bounce->lock);
 		may_sleep = !bounce->inbox.first && !bounce->must_look;

@@ -6,7 +6,7 @@
  * earlier op may end in the caller's own ring, which perhaps no thread looks at.  So the bounce thread
  * takes that handle's consumer role for a moment, again and again.
  *
- * In each turn it does all that can be done without sleeping (bounce_turn()).  It then sleeps for all of
+ * In each round of its loop it does all that can be done without sleeping (bounce_round()).  It then sleeps for all of
  * its events at once: jobs, doorbells of companions, the end of the control socket, deadlines.
  *
  * No deadlock:
@@ -51,12 +51,12 @@ struct client_bounce {
 	bool is_short;			/* a job without pieces in flight waits for a slot */
 	struct bounce_job *touched;
 	struct dsaio_handle *active; /* companions with pieces in flight */
-	uint64_t turn;
+	uint64_t round;
 	uint64_t look_nsec; /* next look at callers' rings, from now; 0: none is needed */
 };
 
-/* One turn.  Returns whether anything was done: then there may be more. */
-bool bounce_turn(struct client_bounce *bounce);
+/* One round.  Returns whether anything was done: then there may be more. */
+bool bounce_round(struct client_bounce *bounce);
 
 /* The thread; arg: struct client_bounce. */
 void *bounce_main(void *arg);

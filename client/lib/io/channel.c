@@ -1,6 +1,7 @@
 #include "client/lib/io/channel.h"
 
 #include "client/lib/base/debug.h"
+#include "client/lib/io/file.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/wire.h"
@@ -87,7 +88,6 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	channel->store = store;
 	channel->block_size = reply->channel_open->block_size;
 	channel->queue_depth = reply->channel_open->queue_depth;
-	channel->lanes = reply->channel_open->lanes;
 	r = n_fds == 3 && reply->channel_open->profile
 		    ? channel_map(channel, reply->channel_open->entries, fds)
 		    : -EPROTO;
@@ -108,12 +108,26 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	return 0;
 }
 
+struct ring_entry channel_entry(const struct dsaio_op *op)
+{
+	return (struct ring_entry){
+		.opcode = op->opcode,
+		.file = op->file->session.id,
+		.off = op->off,
+		.len = op->len,
+		.slab = op->buffer.slab ? op->buffer.slab->id : 0,
+		.slab_off = op->buffer.slab_off,
+		.grow_end = op->grow_end,
+		.timeout_msec = op->timeout_msec,
+	};
+}
+
 /* Under submit_lock. */
 static int add(struct dsaio_op *op)
 {
 	struct handle_channel *channel = op->channel;
 	struct ring_client *ring = &channel->ring;
-	struct ring_entry entry = op_entry(op);
+	struct ring_entry entry = channel_entry(op);
 	struct channel_row *row;
 
 	if (atomic_load(&channel->is_dead))
@@ -154,11 +168,12 @@ int channel_put(struct dsaio_op *op)
 
 int channel_add(struct dsaio_op *op)
 {
+	struct handle_channel *channel = op->channel; /* the op may end, and be used again */
 	int r;
 
-	(void)pthread_mutex_lock(&op->channel->submit_lock);
+	(void)pthread_mutex_lock(&channel->submit_lock);
 	r = add(op);
-	(void)pthread_mutex_unlock(&op->channel->submit_lock);
+	(void)pthread_mutex_unlock(&channel->submit_lock);
 	return r;
 }
 
@@ -183,19 +198,36 @@ uint32_t channel_room(struct handle_channel *channel)
 	return n;
 }
 
+/* Fills in the request.  False: the op is in no ring yet. */
+static bool cancel_request(const struct dsaio_op *op, Wire__Request *request, Wire__Cancel *body)
+{
+	wire__request__init(request);
+	wire__cancel__init(body);
+	body->channel = op->channel->id;
+	body->id = atomic_load(&op->ring_id);
+	request->body_case = WIRE__REQUEST__BODY_CANCEL;
+	request->cancel = body;
+	return body->id;
+}
+
 int channel_cancel(const struct dsaio_op *op)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__Cancel body = WIRE__CANCEL__INIT;
+	Wire__Request request;
+	Wire__Cancel body;
 
-	body.channel = op->channel->id;
-	body.id = atomic_load(&op->ring_id);
-	if (!body.id)
+	if (!cancel_request(op, &request, &body))
 		return 0;
-	request.body_case = WIRE__REQUEST__BODY_CANCEL;
-	request.cancel = &body;
 	return conn_call(op->channel->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL,
 			 NULL);
+}
+
+void channel_post_cancel(const struct dsaio_op *op)
+{
+	Wire__Request request;
+	Wire__Cancel body;
+
+	if (cancel_request(op, &request, &body))
+		conn_post(op->channel->client->conn, &request);
 }
 
 void channel_consume(struct handle_channel *channel, struct op_list *list)

@@ -10,7 +10,7 @@
  * broken.  The rings are not read any more then, and the end of file ends the ops.
  *
  * With a new session (conn.h) the ids, mappings and rings are made anew, and the ops in the table are put
- * into the new ring: op_entry() makes their entries.
+ * into the new ring: channel_entry() makes their entries.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_CHANNEL_H
 #define DSAIO_CLIENT_LIB_IO_CHANNEL_H
@@ -35,7 +35,7 @@ struct handle_channel {
 	uint32_t id;
 	/* The handle's profile as the store uses it, and how much of it is granted. */
 	struct profile profile;
-	uint32_t block_size, queue_depth, lanes;
+	uint32_t block_size, queue_depth;
 	void *map, *board;
 	size_t map_bytes;
 	int doorbell_fd;
@@ -61,6 +61,9 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 		 struct handle_channel **ret_channel);
 /* Unmaps it.  No op is open.  NULL is fine. */
 void channel_close(struct handle_channel *channel);
+
+/* The submission entry, without id.  A pure function. */
+struct ring_entry channel_entry(const struct dsaio_op *op);
 
 /* Completions consumed so far: read before channel_put(), a change of it means new room. */
 static inline uint32_t channel_head(const struct handle_channel *channel)
@@ -90,6 +93,8 @@ uint32_t channel_room(struct handle_channel *channel);
  * thread that puts it there checks is_cancelled after.  Returns 0 or conn_call()'s errors.
  */
 int channel_cancel(const struct dsaio_op *op);
+/* The same, without waiting for the answer. */
+void channel_post_cancel(const struct dsaio_op *op);
 
 /* ---- the consumer role ---- */
 

@@ -55,8 +55,9 @@ enum client_object_kind {
 struct client_object {
 	enum client_object_kind kind;
 	/* The client is closed: ends what the object does.  Frees and removes it, unless the program
-	   holds it.  Sends no message that the session's end implies. */
-	void (*on_disconnect)(struct client_object *object);
+	   holds it.  Sends no message that the session's end implies.  Returns 0, or an op's error, with a
+	   message. */
+	int (*on_disconnect)(struct client_object *object);
 	/* The object was on the garbage list: closes it, without sleeping. */
 	void (*on_collect)(struct client_object *object);
 	struct list_node node;		    /* client.lock */
@@ -90,7 +91,10 @@ struct dsaio_client {
 	bool is_disconnected;
 	_Atomic uint32_t n_left;    /* objects that the program still holds; see client_left() */
 	struct list_node left_node; /* client.c: in the list of all such clients */
-	void *inodes;		    /* inode.c: tsearch(3) tree; client.lock */
+	_Atomic uint64_t
+		n_failed; /* writes that have failed; relaxed: inode.c and dsaio_submit() */
+	uint64_t forgotten_failed; /* the largest `failed` of inodes that went; client.lock */
+	void *inodes;		   /* inode.c: tsearch(3) tree; client.lock */
 };
 
 #define CLIENT_GUARD 0x64736169u
@@ -109,6 +113,17 @@ int client_check_alive(const struct dsaio_client *client, const char *function);
 
 /* An argument is NULL: sets the message and returns -EINVAL. */
 int client_null(const char *function, const char *object);
+
+/* Numbers the writes that fail. */
+static inline uint64_t client_count_failed(struct dsaio_client *client)
+{
+	return atomic_fetch_add_explicit(&client->n_failed, 1, memory_order_relaxed) + 1;
+}
+
+static inline uint64_t client_n_failed(const struct dsaio_client *client)
+{
+	return atomic_load_explicit(&client->n_failed, memory_order_relaxed);
+}
 
 /* Wakes the library's thread, if there is one.  The caller may hold any lock. */
 static inline void client_poke(const struct dsaio_client *client)

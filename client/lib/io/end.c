@@ -1,8 +1,87 @@
 #include "client/lib/io/end.h"
 
+#include "client/lib/base/debug.h"
+#include "client/lib/io/file.h"
+#include "client/lib/io/file_fd.h"
 #include "client/lib/io/handle.h"
+#include "client/lib/io/inode.h"
 #include "client/lib/io/vector.h"
-#include "client/lib/io/wait.h"
+#include "client/lib/io/wake.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define SLOW_NSEC UINT64_C(1000000000) /* $DSAIO_DEBUG reports ops that took longer */
+
+static const char *verb(const struct dsaio_op *op)
+{
+	switch (op->opcode) {
+	case RING_OP_READ:
+		return "pread";
+	case RING_OP_WRITE:
+		return "pwrite";
+	case RING_OP_FSYNC:
+		return "fsync";
+	default:
+		return "fdatasync";
+	}
+}
+
+static void report_slow(const struct dsaio_op *op, uint64_t nsec)
+{
+	if (nsec >= SLOW_NSEC)
+		debug_log("slow: %s of %" PRIu64 " bytes at %" PRIu64 " of %s took %" PRIu64 " ms",
+			  verb(op), op->len, op->off, op->file->name, nsec / 1000000);
+}
+
+static void make_text(struct dsaio_op *op)
+{
+	struct error_op text = {
+		.verb = verb(op),
+		.file = op->file->name,
+		.off = op->off,
+		.len = op->len,
+		.done = op->done,
+		.error = (int)-op->result,
+		.file_size = op->grow_end && !op->file->is_temporary ? file_size_seen(op->file)
+								     : -1,
+	};
+	struct conn_facts facts;
+
+	if (op->path == DSAIO_PATH_GPU) {
+		facts = conn_facts(op->handle->client->conn);
+		text.log_place = facts.log_place;
+	}
+
+	op->text = malloc(ERROR_TEXT_BYTES);
+	if (op->text) /* else the errno has to do */
+		error_op_text(&text, op->text, ERROR_TEXT_BYTES);
+}
+
+void op_settle(struct dsaio_op *op)
+{
+	if (op->result >= 0 && (uint64_t)op->result > op->len)
+		op->result = op->opcode >= RING_OP_FSYNC ? 0 : -EIO;
+	if (op->result >= 0 && op->opcode == RING_OP_WRITE && (uint64_t)op->result < op->len)
+		op->result = -EIO; /* a write is whole, or fails */
+	if (op->done > op->len)
+		op->done = op->len;
+	if (op->part_of) /* the rest concerns the whole vectored op */
+		return;
+	if (op->began_nsec)
+		report_slow(op, clock_nsec() - op->began_nsec);
+	if (op->opcode == RING_OP_WRITE && op->result < 0 && op->result != -ECONNRESET)
+		inode_note_failed(op->file->inode, op->handle->client);
+	if (op->is_in_inode)
+		inode_remove(op->file->inode, op);
+	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */
+		buffer_unref(op->buffer.piece);
+	if (op->result < 0 && !op->text && (!op->vector || op->is_vector))
+		make_text(op);
+	file_drop_ref(TAKE_PTR(op->file));
+}
 
 /* Returns true if it can be reaped.  Under handle->lock; the op may be gone after. */
 static bool end_one(struct dsaio_handle *handle, struct dsaio_op *op)
@@ -34,7 +113,7 @@ void end_ops(struct dsaio_handle *handle, struct dsaio_op *first, bool by_consum
 		next = op_next(op);
 		has_listed |= end_one(handle, op);
 	}
-	wait_after_ends(handle, has_listed, by_consumer);
+	wake_after_ends(handle, has_listed, by_consumer);
 	(void)pthread_mutex_unlock(&handle->lock);
 }
 

@@ -1,5 +1,6 @@
 #include "client/lib/io/file.h"
 
+#include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
 #include "client/lib/io/file_fd.h"
@@ -10,12 +11,16 @@
 #include <limits.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+
+/* How long files_uncache() waits for the close of one file: local file systems need milliseconds. */
+#define UNCACHE_MSEC 10000u
 
 uint32_t files_max(const struct dsaio_client *client)
 {
@@ -44,10 +49,10 @@ void file_freep(struct dsaio_file **file)
 }
 
 /*
- * The daemon closes the file, which hangs if its mount is dead.  may_wait: the caller wants it
- * closed when this returns.
+ * The daemon closes the file, which hangs if its mount is dead.  Waits until then, or until the deadline; 0:
+ * not at all.
  */
-static void daemon_remove(struct dsaio_client *client, uint32_t id, bool may_wait)
+static int daemon_remove(struct dsaio_client *client, uint32_t id, uint64_t deadline_nsec)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileRemove body = WIRE__FILE_REMOVE__INIT;
@@ -55,11 +60,10 @@ static void daemon_remove(struct dsaio_client *client, uint32_t id, bool may_wai
 	body.file = id;
 	request.body_case = WIRE__REQUEST__BODY_FILE_REMOVE;
 	request.file_remove = &body;
-	/* Fails only if the daemon is gone: then it has closed the file, too. */
-	if (may_wait)
-		(void)conn_call(client->conn, "file close", &request, NULL, 0, NULL, NULL, NULL);
-	else
-		conn_post(client->conn, &request);
+	if (deadline_nsec)
+		return conn_call_until(client->conn, "file close", &request, deadline_nsec);
+	conn_post(client->conn, &request);
+	return 0;
 }
 
 void file_set_temporary(struct dsaio_file *file, const char *name)
@@ -93,13 +97,16 @@ static void file_uncache(struct dsaio_file *file)
 	file->client->files.n -= 1u + atomic_load(&file->session.has_buffered);
 }
 
-/* is_removed: the daemon has let it go. */
-static void file_close(struct dsaio_file *file, bool is_removed, bool may_wait)
+/* is_removed: the daemon has let it go.  Returns as daemon_remove(). */
+static int file_close(struct dsaio_file *file, bool is_removed, uint64_t deadline_nsec)
 {
+	int r = 0;
+
 	client_remove(file->client, &file->object);
 	if (!is_removed)
-		daemon_remove(file->client, file->session.id, may_wait);
+		r = daemon_remove(file->client, file->session.id, deadline_nsec);
 	file_free(file);
+	return r;
 }
 
 bool files_evict(struct dsaio_client *client, uint32_t n_max)
@@ -118,7 +125,7 @@ bool files_evict(struct dsaio_client *client, uint32_t n_max)
 	if (!file)
 		return false;
 	debug_log("file %s: idle for longest: makes room", file->name);
-	file_close(file, is_removed, false);
+	(void)file_close(file, is_removed, 0); /* cannot fail without waiting */
 	return true;
 }
 
@@ -150,8 +157,8 @@ static void file_settle(struct dsaio_file *file, bool may_wait)
 	else
 		file_uncache(file);
 	(void)pthread_mutex_unlock(&client->files.lock);
-	if (!is_kept)
-		file_close(file, false, may_wait);
+	if (!is_kept) /* fails only if the daemon is gone: then it has closed the file, too */
+		(void)file_close(file, false, may_wait ? DEADLINE_NEVER : 0);
 	while (files_evict(client, files_max(client)))
 		;
 }
@@ -161,7 +168,7 @@ void file_on_collect(struct client_object *object)
 	file_settle(container_of(object, struct dsaio_file, object), false);
 }
 
-void file_on_disconnect(struct client_object *object)
+int file_on_disconnect(struct client_object *object)
 {
 	struct dsaio_file *file = container_of(object, struct dsaio_file, object);
 
@@ -170,10 +177,11 @@ void file_on_disconnect(struct client_object *object)
 	if (file->n_opens) { /* the program has it */
 		closep(&file->fd);
 		file->fd = -1;
-		return;
+		return 0;
 	}
 	client_remove(file->client, object);
 	file_free(file);
+	return 0;
 }
 
 /* Drops a reference.  Returns true if it was the last: file_settle() has to follow.  Under files.lock. */
@@ -214,9 +222,9 @@ bool file_release(struct dsaio_file *file, bool may_wait)
 		fd = file_fd_give_up(file);
 	is_last = file_drop(file);
 	(void)pthread_mutex_unlock(&files->lock);
-	closep(&fd);
 	if (is_last)
 		file_settle(file, may_wait);
+	closep(&fd); /* last, as it may hang, and files_uncache() waits for the settling */
 	return is_closed;
 }
 
@@ -245,7 +253,7 @@ static struct dsaio_file *file_find(struct dsaio_client *client, const struct ca
 	}
 	(void)pthread_mutex_unlock(&files->lock);
 	if (gone)
-		file_close(gone, true, false);
+		(void)file_close(gone, true, 0); /* only frees it */
 	return file;
 }
 
@@ -289,6 +297,75 @@ struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_k
 	}
 	(void)file_release(file, false);
 	return NULL;
+}
+
+/*
+ * Moves idle files of that name (NULL: all) from the cache to `taken`.  Returns false if another thread is about to
+ * settle one of them.  *ret_is_busy: one is in use.
+ */
+static bool idle_take(struct dsaio_client *client, const char *name, struct list *taken,
+		      bool *ret_is_busy)
+{
+	bool is_settled = true;
+
+	*ret_is_busy = false;
+	(void)pthread_mutex_lock(&client->files.lock);
+	(void)pthread_mutex_lock(&client->lock);
+	for (struct list_node *o = client->objects[CLIENT_FILE].first; o; o = o->next) {
+		struct dsaio_file *file = container_of(o, struct dsaio_file, object.node);
+
+		if (name && strcmp(file->name, name) != 0)
+			continue;
+		if (file->entry.is_idle) {
+			file_uncache(file);
+			list_push(taken, &file->entry.node);
+		} else if (atomic_load(&file->n_refs)) {
+			*ret_is_busy = true;
+		} else if (file->is_settling) {
+			is_settled = false;
+		}
+	}
+	(void)pthread_mutex_unlock(&client->lock);
+	(void)pthread_mutex_unlock(&client->files.lock);
+	return is_settled;
+}
+
+int files_uncache(struct dsaio_client *client, const char *name)
+{
+	struct list taken = { NULL, NULL };
+	bool is_busy;
+	int r = 0;
+
+	client_collect(client);
+	while (!idle_take(client, name, &taken, &is_busy)) {
+		(void)sched_yield(); /* the other thread does not sleep before it has settled the file */
+		client_collect(client);
+	}
+	while (taken.first) {
+		struct dsaio_file *file = container_of(taken.first, struct dsaio_file, entry.node);
+		bool is_removed = !conn_file_use(client->conn, file->session.id);
+		uint64_t deadline_nsec = r == 0 ? deadline_in_msec(UNCACHE_MSEC) : 0;
+		int result;
+
+		list_remove(&taken, &file->entry.node);
+		debug_log("file %s: leaves the cache", file->name);
+		result = file_close(file, is_removed, deadline_nsec);
+		if (result < 0)
+			r = result;
+	}
+	if (r == -ETIMEDOUT)
+		return error_fail(
+			r,
+			"file_drop %s: the daemon has not closed it for %u s: its file "
+			"system does not answer (dsaioctl status shows it), or the daemon "
+			"is stopped; it is closed when they go on",
+			name ? name : "of all idle files", UNCACHE_MSEC / 1000);
+	if (r == 0 && name && is_busy)
+		return error_fail(-EBUSY,
+				  "file_drop %s: it is open, or has ops: close it, and await its "
+				  "ops, first",
+				  name);
+	return r;
 }
 
 void file_list(struct dsaio_file *file)

@@ -9,7 +9,7 @@
  *            op may hold locks: it leaves the file on the client's garbage list
  *                                                                      -> in use, idle, freed
  *   idle     in the cache: nothing of it is open in this process.  The file board says so, and the
- *            daemon closes it when its last link is gone (proto/file_board.h)
+ *            daemon closes it when its last link is gone, or when it stays idle (proto/file_board.h)
  *                                                                      -> in use, freed
  *
  * An open finds an idle file by its path (or the number of the caller's descriptor) and access mode.
@@ -119,6 +119,13 @@ bool file_release(struct dsaio_file *file, bool may_wait);
 struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_key *key,
 			       bool or_both);
 
+/*
+ * Takes the idle files of that name (NULL: all) off the cache, and waits until the daemon has closed them.  Returns
+ * 0, -EBUSY (one of that name is in use), -ETIMEDOUT (a close hangs: the others are not waited for), or another
+ * negative errno, with a message.
+ */
+int files_uncache(struct dsaio_client *client, const char *name);
+
 /* A new file: from now on it is found by its key, if it can be kept and no other is there. */
 void file_list(struct dsaio_file *file);
 
@@ -127,6 +134,6 @@ void file_freep(struct dsaio_file **file);
 
 /* The callbacks of its client_object. */
 void file_on_collect(struct client_object *object);
-void file_on_disconnect(struct client_object *object);
+int file_on_disconnect(struct client_object *object);
 
 #endif

@@ -108,7 +108,7 @@ int file_fd_take(struct dsaio_file *file)
 	return fd;
 }
 
-void file_fd_give(struct dsaio_file *file)
+void file_fd_release(struct dsaio_file *file)
 {
 	struct client_files *files = &file->client->files;
 	_cleanup_(closep) int unwanted = -1;
@@ -162,7 +162,7 @@ int64_t file_size(struct dsaio_file *file)
 	if (fd < 0)
 		return fd;
 	size = fd_size(file, fd);
-	file_fd_give(file);
+	file_fd_release(file);
 	return size;
 }
 
@@ -180,7 +180,7 @@ static int64_t size_look(struct dsaio_file *file, int sync)
 			       ? (int64_t)stx.stx_size
 			       : -1;
 	r = statx(fd, "", AT_EMPTY_PATH | sync, FILE_STATX_MASK, &stx);
-	file_fd_give(file);
+	file_fd_release(file);
 	return r < 0 ? -1 : (int64_t)stx.stx_size;
 }
 

@@ -16,11 +16,11 @@
 #define FILE_STATX_MASK (STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BTIME)
 
 /*
- * A descriptor of the file for a moment, until file_fd_give(): for the inode's size and nothing
+ * A descriptor of the file for a moment, until file_fd_release(): for the inode's size and nothing
  * that needs the page cache.  Returns it, or a negative errno with a message.  Any thread.
  */
 int file_fd_take(struct dsaio_file *file);
-void file_fd_give(struct dsaio_file *file);
+void file_fd_release(struct dsaio_file *file);
 
 /* Bytes now, or a negative errno. */
 int64_t file_size(struct dsaio_file *file);

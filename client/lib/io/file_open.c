@@ -235,7 +235,7 @@ static int truncate_opened(struct dsaio_file *file)
 	if (fd < 0)
 		return fd;
 	r = inode_truncate(file->inode, fd, 0);
-	file_fd_give(file);
+	file_fd_release(file);
 	return r < 0 ? error_fail_errno(r, "open %s: O_TRUNC", file->name) : 0;
 }
 
@@ -420,7 +420,7 @@ static int open_buffered(struct dsaio_file *file)
 			-EACCES,
 			"%s: the file came as a descriptor that cannot be reopened, so only "
 			"aligned ops are possible: use memory of dsaio_alloc() and multiples of "
-			"dsaio_alignment(), or open the file by its path",
+			"dsaio_file_alignment(), or open the file by its path",
 			file->name);
 	fd = file_fd_take(file);
 	if (fd < 0)
@@ -430,7 +430,7 @@ static int open_buffered(struct dsaio_file *file)
 		buffered = fd_above_stdio(open(path, file->entry.key.access_mode | O_CLOEXEC));
 	while (file_fd_may_retry(file->client, buffered));
 	r = -errno;
-	file_fd_give(file);
+	file_fd_release(file);
 	/* Without /proc the path has to do; the daemon takes no other file. */
 	if (buffered < 0 && r == -ENOENT && file->entry.key.path)
 		buffered = fd_above_stdio(open(file->entry.key.path, file->entry.key.access_mode |

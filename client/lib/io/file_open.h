@@ -10,8 +10,8 @@
 #define FILE_MODE_DEFAULT 0666u /* less the umask */
 
 /*
- * Opens a path, or finds it in the cache.  flags: as of dsaio_file_open(); mode: of a new file.
- * Returns 0 or as dsaio_file_open(), with a message.  The caller has checked the client.
+ * Opens a path, or finds it in the cache.  flags: as of dsaio_open(); mode: of a new file.
+ * Returns 0 or as dsaio_open(), with a message.  The caller has checked the client.
  */
 int file_open(struct dsaio_client *client, const char *path, int flags, mode_t mode,
 	      struct dsaio_file **ret_file);

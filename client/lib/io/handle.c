@@ -2,7 +2,6 @@
 
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
-#include "client/lib/io/bounce.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -38,13 +37,39 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 		handle->n_open_ring += !!channel;
 		if (channel &&
 		    handle->waiters.first) /* a wait for all ops now has a ring to look at */
-			wait_wake(handle);
+			wake_waiters(handle);
 	}
 	(void)pthread_mutex_unlock(&handle->lock);
 	return op;
 }
 
-static void handle_free(struct dsaio_handle *handle)
+int64_t handle_take_ended(struct dsaio_handle *handle, const char *function, bool only_lost)
+{
+	_cleanup_(freep) char *text = NULL;
+	int64_t result;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	result = ended_take_all(&handle->ended, only_lost, &text);
+	(void)pthread_mutex_unlock(&handle->lock);
+	if (result >= 0)
+		return result;
+	return text ? error_fail((int)result, "%s", text)
+		    : error_fail_errno((int)result, "%s: an op", function);
+}
+
+struct dsaio_op *handle_next_op(struct dsaio_handle *handle, uint64_t *at)
+{
+	struct dsaio_op *op;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	op = op_pool_next(&handle->pool, at);
+	if (op)
+		op_ref(op);
+	(void)pthread_mutex_unlock(&handle->lock);
+	return op;
+}
+
+void handle_free(struct dsaio_handle *handle)
 {
 	struct handle_channel *channel, *next;
 
@@ -77,7 +102,7 @@ void handle_op_unref(struct dsaio_op *op)
 	if (!op_unref(op))
 		return;
 	(void)pthread_mutex_lock(&handle->lock);
-	op_pool_give(&handle->pool, op);
+	op_pool_release(&handle->pool, op);
 	is_last = handle->is_closed && !handle->pool.n_used;
 	(void)pthread_mutex_unlock(&handle->lock);
 	if (is_last) {
@@ -231,116 +256,8 @@ int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_comp
 	return 0;
 }
 
-/* ---- close ---- */
-
-/* Is an op open whose memory is the caller's own, for the daemon to use in place? */
-static bool has_op_on_import(const struct dsaio_handle *handle)
-{
-	for (struct handle_channel *c = atomic_load(&handle->channels); c;
-	     c = atomic_load(&c->next)) {
-		for (uint32_t i = 0; i < c->ring.entries; i++) {
-			/* acquire: pairs with channel_put() */
-			const struct dsaio_op *op = atomic_load_explicit(&c->rows[i].op,
-									 memory_order_acquire);
-
-			if (op && op->buffer.slab && op->buffer.slab->is_imported)
-				return true;
-		}
-	}
-	return false;
-}
-
-/*
- * The daemon has not closed the handle.  It may live: then it ends the session.  If it is silent, ops
- * on dsaio_alloc()'s memory are given up, and keep their memory: nobody else gets it.  The caller's
- * own memory is used again as soon as the handle is closed, so its ops are awaited without limit.
- */
-static void handle_give_up(struct dsaio_handle *handle)
-{
-	struct dsaio_conn *conn = handle->client->conn;
-
-	conn_break(conn);
-	wait_poll(handle); /* what was completed is not open any more */
-	handle->is_abandoned = !conn_await_end(conn, !has_op_on_import(handle));
-	if (handle->is_abandoned)
-		debug_log("handle_close: handle %#x: the daemon does not answer: given up",
-			  handle->id);
-}
-
-/* All ops end, the rings and descriptors go.  The op objects stay. */
-static void handle_shut(struct dsaio_handle *handle)
-{
-	struct dsaio_handle *companion;
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__HandleClose body = WIRE__HANDLE_CLOSE__INIT;
-	struct handle_channel *channel, *next;
-	int result = -ECANCELED; /* entries that the daemon has not taken */
-
-	bounce_end_handle(handle);
-	companion = atomic_exchange(&handle->companion, NULL);
-	if (companion) {
-		handle_shut(companion);
-		handle_free(companion);
-	}
-	body.handle = handle->id;
-	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
-	request.handle_close = &body;
-	/* Not before the daemon says so, or is at its end, may an op be called ended. */
-	if (conn_call_while_alive(handle->client->conn, "handle_close", &request, NULL, 0, NULL,
-				  NULL, NULL) < 0) {
-		handle_give_up(handle);
-		result = -ECONNRESET;
-	}
-	wait_finish(handle, result);
-
-	for (channel = atomic_exchange(&handle->channels, NULL); channel; channel = next) {
-		next = atomic_load(&channel->next);
-		channel_close(channel);
-	}
-	conn_unwatch(handle->client->conn, handle->epoll_fd);
-	closep(&handle->epoll_fd);
-	closep(&handle->own_doorbell_fd);
-	closep(&handle->doorbell_fd);
-	handle->epoll_fd = handle->own_doorbell_fd = handle->doorbell_fd = -1;
-
-	(void)pthread_mutex_lock(&handle->lock);
-	ended_clear(&handle->ended);
-	(void)pthread_mutex_unlock(&handle->lock);
-	handle->is_shut = true;
-}
-
-void handle_close(struct dsaio_handle *handle)
-{
-	struct dsaio_client *client = handle->client;
-	bool is_last;
-
-	client_hold(client);
-	if (!handle->is_shut) /* else by dsaio_disconnect() */
-		handle_shut(handle);
-	(void)pthread_mutex_lock(&handle->lock);
-	handle->is_closed = true;
-	is_last = !handle->pool.n_used;
-	(void)pthread_mutex_unlock(&handle->lock);
-	if (is_last) {
-		client_remove(client, &handle->object);
-		handle_free(handle);
-	}
-	client_collect(client);
-	if (is_last)
-		client_left(client);
-	client_left(client);
-}
-
-static void handle_on_disconnect(struct client_object *object)
-{
-	struct dsaio_handle *handle = container_of(object, struct dsaio_handle, object);
-
-	if (!handle->is_closed)
-		handle_shut(handle);
-	/* The program has it, or ops of it. */
-}
-
 int handle_open(struct dsaio_client *client, const struct handle_settings *settings,
+		int (*on_disconnect)(struct client_object *object),
 		struct dsaio_handle **ret_handle)
 {
 	_cleanup_(handle_freep) struct dsaio_handle *handle = handle_new(client, settings);
@@ -350,7 +267,7 @@ int handle_open(struct dsaio_client *client, const struct handle_settings *setti
 	if (!handle)
 		return error_fail_errno(-ENOMEM, "handle_open");
 	handle->object.kind = CLIENT_HANDLE;
-	handle->object.on_disconnect = handle_on_disconnect;
+	handle->object.on_disconnect = on_disconnect;
 	if (max_entries && handle->settings.entries > max_entries)
 		handle->settings.entries = max_entries;
 	r = daemon_open(handle);
@@ -382,7 +299,7 @@ static int make_fd(struct dsaio_handle *handle)
 		return error_fail_errno(r, "handle_fd");
 	handle->epoll_fd = TAKE_FD(epoll_fd);
 	handle->own_doorbell_fd = TAKE_FD(own_doorbell_fd);
-	/* Readable, so that the loop begins with a dsaio_reap(), which arms it. */
+	/* Readable, so that the loop begins with a dsaio_handle_reap(), which arms it. */
 	handle->is_own_rung = true;
 	return 0;
 }

@@ -52,7 +52,7 @@ struct dsaio_handle {
 	bool is_abandoned;   /* closed without the daemon's word: ended ops keep their memory */
 	int epoll_fd;	     /* dsaio_handle_fd(); -1: not asked for yet */
 	int own_doorbell_fd; /* an eventfd of this process alone, in epoll_fd */
-	bool is_fd_armed;    /* dsaio_reap() returned 0: the next end makes it readable */
+	bool is_fd_armed;    /* dsaio_handle_reap() returned 0: the next end makes it readable */
 	bool is_own_rung;
 
 	/* the consumer's */
@@ -70,15 +70,22 @@ struct dsaio_handle {
 	/* the bounce thread's; the first two for a companion */
 	struct dsaio_handle *next_active; /* list of companions with pieces in flight */
 	uint32_t n_pieces;		  /* in flight */
-	uint64_t polled;		  /* the turn in which its rings were consumed */
+	uint64_t polled;		  /* the round in which its rings were consumed */
 };
 
-/* Opens a handle.  Returns 0 or conn_call()'s errors, with a message. */
+/* Opens a handle.  on_disconnect: handle_close.h.  Returns 0 or conn_call()'s errors, with a message. */
 int handle_open(struct dsaio_client *client, const struct handle_settings *settings,
+		int (*on_disconnect)(struct client_object *object),
 		struct dsaio_handle **ret_handle);
 
-/* dsaio_handle_close(): sleeps until its ops have ended. */
-void handle_close(struct dsaio_handle *handle);
+/* As ended_take_all(); the message of the one that failed becomes this thread's.  function: for it. */
+int64_t handle_take_ended(struct dsaio_handle *handle, const char *function, bool only_lost);
+
+/* As op_pool_next(), with a reference for the caller. */
+struct dsaio_op *handle_next_op(struct dsaio_handle *handle, uint64_t *at);
+
+/* Frees all that it has, also op objects.  NULL is fine. */
+void handle_free(struct dsaio_handle *handle);
 
 /* dsaio_handle_fd(): the descriptor, made if need be; or a negative errno, with a message. */
 int handle_fd(struct dsaio_handle *handle);
@@ -102,5 +109,17 @@ int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_comp
 /* The channel on that store, made if need be.  Returns 0 or a negative errno, with a message. */
 int handle_channel(struct dsaio_handle *handle, uint32_t store,
 		   struct handle_channel **ret_channel);
+
+/* Its channels, one after the other; NULL: no more. */
+static inline struct handle_channel *handle_first_channel(const struct dsaio_handle *handle)
+{
+	/* acquire: pairs with handle_channel(), which shows a channel that is ready */
+	return atomic_load_explicit(&handle->channels, memory_order_acquire);
+}
+
+static inline struct handle_channel *handle_next_channel(const struct handle_channel *channel)
+{
+	return atomic_load_explicit(&channel->next, memory_order_relaxed); /* set before shown */
+}
 
 #endif

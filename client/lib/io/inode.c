@@ -2,6 +2,7 @@
 
 #include "proto/util/cleanup.h"
 
+#include <fcntl.h>
 #include <search.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,6 +21,8 @@ int inode_hold(struct dsaio_client *client, dev_t dev, ino_t ino, struct inode *
 	found = tsearch(fresh, &client->inodes, inode_id_compare);
 	if (found) {
 		*ret_inode = *found;
+		if (*ret_inode == fresh) /* perhaps it is one that was forgotten */
+			fresh->failed = client->forgotten_failed;
 		(*found)->n_files++;
 	}
 	(void)pthread_mutex_unlock(&client->lock);
@@ -38,6 +41,8 @@ void inode_drop(struct dsaio_client *client, struct inode *inode)
 	is_last = --inode->n_files == 0;
 	if (is_last)
 		(void)tdelete(inode, &client->inodes, inode_id_compare); /* it is there */
+	if (is_last && client->forgotten_failed < inode->failed)
+		client->forgotten_failed = inode->failed;
 	(void)pthread_mutex_unlock(&client->lock);
 	if (!is_last)
 		return;
@@ -67,7 +72,8 @@ void inode_add(struct inode *inode, struct dsaio_op *op)
 	(void)pthread_mutex_lock(&inode->lock); /* a plain mutex: cannot fail */
 	if (!inode->ops.first)
 		inode->n_pages = 0;
-	op_enter_inode(op, is_clear_of_all(inode, op));
+	op->is_in_inode = true;
+	op->is_clear = is_clear_of_all(inode, op);
 	if (op->len && ring_page(op->off + op->len - 1) >= inode->n_pages)
 		inode->n_pages = ring_page(op->off + op->len - 1) + 1;
 	inode->n_writing += op->opcode == RING_OP_WRITE;
@@ -193,8 +199,25 @@ void inode_remove(struct inode *inode, struct dsaio_op *op)
 	inode->n_writing -= op->opcode == RING_OP_WRITE;
 	if (op->grow_end && op->result >= 0 && inode->known_size < op->grow_end)
 		inode->known_size = op->grow_end;
-	op_leave_inode(op);
+	op->is_in_inode = false;
 	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+void inode_note_failed(struct inode *inode, struct dsaio_client *client)
+{
+	(void)pthread_mutex_lock(&inode->lock);
+	inode->failed = client_count_failed(client);
+	(void)pthread_mutex_unlock(&inode->lock);
+}
+
+bool inode_has_failed(struct inode *inode, uint64_t n_failed)
+{
+	bool has_failed;
+
+	(void)pthread_mutex_lock(&inode->lock);
+	has_failed = inode->failed > n_failed;
+	(void)pthread_mutex_unlock(&inode->lock);
+	return has_failed;
 }
 
 int inode_truncate(struct inode *inode, int fd, uint64_t size)
@@ -206,5 +229,17 @@ int inode_truncate(struct inode *inode, int fd, uint64_t size)
 	while (r == -EINTR);
 	if (r == 0)
 		inode_opened(inode, size);
+	return r;
+}
+
+int inode_allocate(struct inode *inode, int fd, uint64_t off, uint64_t len)
+{
+	int r;
+
+	do
+		r = fallocate(fd, 0, (off_t)off, (off_t)len) < 0 ? -errno : 0;
+	while (r == -EINTR);
+	if (r == 0)
+		inode_know_size(inode, off + len);
 	return r;
 }

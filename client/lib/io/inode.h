@@ -8,7 +8,7 @@
  * It records the file's size as far as it is known.  A write that may end beyond it says so in its
  * entry, and the daemon extends the file.  Other processes may extend and truncate the file, so the
  * known size may be wrong: it only selects the faster way.  The library shrinks a file only for
- * dsaio_truncate().
+ * dsaio_file_truncate().
  */
 #ifndef DSAIO_CLIENT_LIB_IO_INODE_H
 #define DSAIO_CLIENT_LIB_IO_INODE_H
@@ -22,8 +22,9 @@ struct inode {
 	pthread_mutex_t lock; /* of all below */
 	uint64_t known_size;  /* the file is at least that long, unless others cut it */
 	_Atomic uint64_t seen_size, seen_tick; /* the size at the last look, and when; relaxed */
-	struct list ops;		       /* open ones, in the order of their submission */
-	uint32_t n_off_ring, n_writing;	       /* of the open ops */
+	uint64_t failed;		/* client_count_failed() of the last write that failed */
+	struct list ops;		/* open ones, in the order of their submission */
+	uint32_t n_off_ring, n_writing; /* of the open ops */
 	uint64_t n_pages; /* all ops since there was none ended before this page: see is_clear */
 };
 
@@ -58,6 +59,11 @@ bool inode_is_long(struct inode *inode, uint64_t size);
 /* It is. */
 void inode_know_size(struct inode *inode, uint64_t size);
 
+/* A write of it has failed, and is still among its open ops. */
+void inode_note_failed(struct inode *inode, struct dsaio_client *client);
+/* Has a write of it failed since client_n_failed() was that? */
+bool inode_has_failed(struct inode *inode, uint64_t n_failed);
+
 /* The op has ended, result and done are filled in: takes it off. */
 void inode_remove(struct inode *inode, struct dsaio_op *op);
 
@@ -74,7 +80,9 @@ void inode_saw_size(struct inode *inode, uint64_t size);
  */
 void inode_opened(struct inode *inode, uint64_t size);
 
-/* dsaio_truncate().  Returns 0 or a negative errno. */
+/* dsaio_file_truncate().  Returns 0 or a negative errno. */
 int inode_truncate(struct inode *inode, int fd, uint64_t size);
+/* The same for dsaio_file_allocate(). */
+int inode_allocate(struct inode *inode, int fd, uint64_t off, uint64_t len);
 
 #endif

@@ -3,10 +3,11 @@
 #include "client/lib/base/deadline.h"
 #include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
-#include "client/lib/io/submit.h"
+#include "client/lib/io/put.h"
 #include "client/lib/io/wait.h"
 #include "proto/util/cleanup.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -14,6 +15,33 @@
 #define SLOW_BYTES_PER_NSEC 4u
 /* Reads of that may have copiers: a guess; shorter ones are over soon after those are awake. */
 #define SHARE_BYTES_MIN (16u << 20)
+
+/* ---- states of a piece ---- */
+
+#define TO(state) (1u << (state))
+/* At each state: those that may follow. */
+static const uint8_t follows[] = {
+	[PIECE_FREE] = TO(PIECE_FILLING) | TO(PIECE_IN_FLIGHT) | TO(PIECE_ENDED),
+	[PIECE_FILLING] = TO(PIECE_IN_FLIGHT) | TO(PIECE_ENDED),
+	[PIECE_IN_FLIGHT] = TO(PIECE_ENDED),
+	[PIECE_ENDED] = TO(PIECE_EMPTYING) | TO(PIECE_COPIED) | TO(PIECE_FREE),
+	[PIECE_EMPTYING] = TO(PIECE_COPIED),
+	[PIECE_COPIED] = TO(PIECE_FREE),
+};
+
+/* Moves the piece, which must be allowed to follow, and puts it into job->copies or takes it out. */
+static void piece_move(struct job_piece *piece, enum piece_state state)
+{
+	struct bounce_job *job = piece->job;
+	unsigned in_copies = job->gpu < 0 ? 0 : TO(PIECE_FILLING) | TO(PIECE_EMPTYING);
+
+	assert(follows[piece->state] & TO(state));
+	if (in_copies & TO(piece->state))
+		list_remove(job->copies, &piece->copy_node);
+	piece->state = state;
+	if (in_copies & TO(state))
+		list_push(job->copies, &piece->copy_node);
+}
 
 void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_handle *via,
 	      struct handle_channel *channel, const struct job_memory *memory,
@@ -31,6 +59,8 @@ void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_handle *
 	job->end = op->off + op->len;
 	job->deadline_nsec = deadline_in_msec(op->timeout_msec);
 }
+
+/* ---- the start of a piece ---- */
 
 /* There will be no slot, for that error. */
 static void job_has_no_slot(struct bounce_job *job, int r)
@@ -78,8 +108,7 @@ static int piece_start_fill(struct job_piece *piece, const char *from)
 
 	if (r < 0)
 		return job_has_no_copy(job, r, from, slice->len, why);
-	list_push(job->copies, &piece->copy_node);
-	job->n_copying++;
+	piece_move(piece, PIECE_FILLING);
 	return 0;
 }
 
@@ -98,12 +127,12 @@ static int piece_put(struct job_piece *piece, bool is_blocking)
 			  .slab_off = slot_off(&piece->slot) + piece->slice.io_slot_off,
 		  });
 	op_set_part(piece->op, piece, job->op);
-	op_set_timeout(piece->op, deadline_left_msec(job->deadline_nsec));
-	r = is_blocking ? submit_put(piece->op) : channel_put(piece->op);
+	piece->op->timeout_msec = deadline_left_msec(job->deadline_nsec);
+	r = is_blocking ? put_with_room(piece->op, false) : channel_put(piece->op);
+	piece_move(piece, r == 0 ? PIECE_IN_FLIGHT : PIECE_ENDED);
 	if (r == 0)
 		return 0;
 	/* The daemon is gone; there was room. */
-	piece->has_ended = true;
 	if (is_blocking) {
 		end_op(piece->op, -ECONNRESET, 0);
 	} else {
@@ -164,7 +193,7 @@ int job_start_piece(struct bounce_job *job, bool is_blocking, bool is_further)
 	}
 	if (r < 0) {
 		job->stop = r;
-		slots_give(&piece->slot);
+		slots_release(&piece->slot);
 		return 0;
 	}
 	job->next += piece->slice.len;
@@ -172,15 +201,17 @@ int job_start_piece(struct bounce_job *job, bool is_blocking, bool is_further)
 	return 0;
 }
 
-static bool piece_has_ended(const struct job_piece *piece)
+void job_end_piece(struct job_piece *piece)
 {
-	return piece->has_ended || (piece->op && op_has_ended(piece->op));
+	op_change_state(piece->op, OP_ENDED);
+	piece_move(piece, PIECE_ENDED);
 }
 
 /* Wanted bytes that an ended piece has done. */
 static uint64_t piece_done(const struct job_piece *piece)
 {
-	uint64_t skip = piece->slice.slot_off - piece->slice.io_slot_off, done = piece->op->done;
+	uint64_t skip = piece->slice.slot_off - piece->slice.io_slot_off;
+	uint64_t done = piece->op ? piece->op->done : 0;
 
 	done = done > skip ? done - skip : 0;
 	return done < piece->slice.len ? done : piece->slice.len;
@@ -201,8 +232,8 @@ static void piece_copy(struct copy *copy)
 	struct job_piece *piece = container_of(copy, struct job_piece, copy);
 	const uint64_t start = clock_nsec();
 
-	piece->copy_error = slot_empty(&piece->slot, piece->slice.slot_off, piece_buf(piece),
-				       piece_done(piece), &piece->n_copied);
+	piece->error = slot_empty(&piece->slot, piece->slice.slot_off, piece_buf(piece),
+				  piece_done(piece), &piece->n_copied);
 	piece->is_slow = piece->n_copied < (clock_nsec() - start) * SLOW_BYTES_PER_NSEC;
 }
 
@@ -218,14 +249,14 @@ static void job_share(struct bounce_job *job)
 	for (unsigned i = 0; i < job->n; i++) {
 		struct job_piece *piece = job_piece(job, i);
 
-		if (!piece_has_ended(piece) || piece->op->result < 0 ||
+		if (piece->state == PIECE_IN_FLIGHT || piece->op->result < 0 ||
 		    piece_done(piece) < piece->slice.len)
 			return;
-		if (i && !piece->is_posted) {
+		if (i && piece->state == PIECE_ENDED) {
 			piece->copy.run = piece_copy;
-			piece->is_posted = copiers_post(job->copiers, &piece->copy);
-			if (!piece->is_posted)
+			if (!copiers_post(job->copiers, &piece->copy))
 				return;
+			piece_move(piece, PIECE_EMPTYING);
 		}
 	}
 }
@@ -236,9 +267,10 @@ static void job_await_copy(struct bounce_job *job)
 	struct job_piece *first = job_piece(job, 0);
 
 	for (unsigned i = 0; i < job->n && !copiers_is_done(job->copiers, &first->copy); i++)
-		if (job_piece(job, i)->is_posted)
+		if (job_piece(job, i)->state == PIECE_EMPTYING)
 			copiers_make(job->copiers, &job_piece(job, i)->copy);
 	copiers_await(job->copiers, &first->copy);
+	piece_move(first, PIECE_COPIED);
 }
 
 /* ---- copies by a GPU ---- */
@@ -251,111 +283,90 @@ static void piece_start_empty(struct job_piece *piece)
 	char *to = piece_buf(piece), *why = NULL;
 
 	if (!job->is_over && done) {
-		piece->copy_error = gpus_empty(job->gpus, job->gpu, &piece->slot,
-					       piece->slice.slot_off, to, done, &piece->gpu_copy,
-					       &why);
-		(void)job_has_no_copy(job, piece->copy_error, to, done, why);
-		if (piece->copy_error == 0) {
-			piece->n_copied = done;
-			list_push(job->copies, &piece->copy_node);
-		}
+		piece->error = gpus_empty(job->gpus, job->gpu, &piece->slot, piece->slice.slot_off,
+					  to, done, &piece->gpu_copy, &why);
+		(void)job_has_no_copy(job, piece->error, to, done, why);
+		piece->n_copied = piece->error < 0 ? 0 : done;
 	}
-	piece->is_copied = !piece->n_copied;
-	if (piece->copy_error < 0 || piece->op->result < 0 || done < piece->slice.len)
+	piece_move(piece, piece->n_copied ? PIECE_EMPTYING : PIECE_COPIED);
+	if (piece->error < 0 || piece->op->result < 0 || done < piece->slice.len)
 		job->is_over = true;
 }
 
-bool job_queue_copies(struct bounce_job *job)
+void job_queue_copies(struct bounce_job *job)
 {
-	bool did = false;
-
-	while (job->gpu >= 0 && job->op->opcode == RING_OP_READ && job->n_copying < job->n &&
-	       piece_has_ended(job_piece(job, job->n_copying))) {
-		piece_start_empty(job_piece(job, job->n_copying++));
-		did = true;
-	}
-	return did;
+	if (job->gpu < 0 || job->op->opcode == RING_OP_WRITE)
+		return;
+	for (unsigned i = 0; i < job->n && job_piece(job, i)->state != PIECE_IN_FLIGHT; i++)
+		if (job_piece(job, i)->state == PIECE_ENDED)
+			piece_start_empty(job_piece(job, i));
 }
 
-bool job_copy_is_over(struct job_piece *piece)
-{
-	char *why = NULL;
-	int r;
-
-	if (piece->is_copied)
-		return true;
-	r = gpu_copy_look(&piece->gpu_copy, &why);
-	if (r == -EAGAIN)
-		return false;
-	piece->is_copied = true;
-	piece->copy_error = job_has_no_copy(piece->job, r, piece_buf(piece), piece->slice.len, why);
-	if (r < 0)
-		piece->n_copied = 0;
-	return true;
-}
-
-void job_put_piece(struct job_piece *piece)
+bool job_end_copy(struct job_piece *piece)
 {
 	struct bounce_job *job = piece->job;
+	char *why = NULL;
+	int r = gpu_copy_look(&piece->gpu_copy, &why);
 
-	job->n_copying--;
+	if (r == -EAGAIN)
+		return false;
+	piece->error = job_has_no_copy(job, r, piece_buf(piece), piece->slice.len, why);
+	if (piece->state == PIECE_EMPTYING) {
+		if (r < 0)
+			piece->n_copied = 0;
+		piece_move(piece, PIECE_COPIED);
+		return true;
+	}
 	job_look_at_op(job);
-	piece->error = piece->copy_error < 0 ? piece->copy_error : job->stop;
 	if (!piece->error)
-		piece->error = piece_put(piece, false);
+		piece->error = job->stop ? job->stop : piece_put(piece, false);
 	if (piece->error) {
-		piece->has_ended = true;
+		piece_move(piece, PIECE_ENDED);
 		job->is_over = true;
 	}
+	return true;
 }
 
 /* ---- the end of a piece ---- */
 
 bool job_may_finish(struct bounce_job *job)
 {
-	const struct job_piece *first = job_piece(job, 0);
+	enum piece_state first = job_piece(job, 0)->state; /* PIECE_FREE: there is none */
 
-	if (!job->n)
-		return false;
-	if (job->gpu >= 0 && job->op->opcode == RING_OP_READ)
-		return job->n_copying && first->is_copied;
-	return piece_has_ended(first);
+	/* A copier's copy is awaited, a GPU's is not. */
+	return first == PIECE_ENDED || first == PIECE_COPIED ||
+	       (first == PIECE_EMPTYING && job->gpu < 0);
 }
 
 void job_finish_piece(struct bounce_job *job)
 {
 	struct job_piece *piece = job_piece(job, 0);
-	struct dsaio_op *op = job->op;
-	uint64_t done = piece->op ? piece_done(piece) : 0;
-	int64_t result = piece->op ? piece->op->result : piece->error;
+	const bool is_read = job->op->opcode == RING_OP_READ;
 
 	if (job->copiers && job->is_slow && !job->is_over)
 		job_share(job);
-	if (piece->is_posted)
+	if (piece->state == PIECE_EMPTYING)
 		job_await_copy(job);
 	if (!job->error && !job->is_at_end) {
-		if (op->opcode == RING_OP_READ && done) {
-			if (job->gpu < 0 && !piece->is_posted)
-				piece_copy(&piece->copy);
-			done = piece->n_copied;
-			job->is_slow = piece->is_slow;
-			if (piece->copy_error < 0)
-				result = piece->copy_error;
-		}
+		uint64_t done;
+
+		if (is_read && piece->state == PIECE_ENDED)
+			piece_copy(&piece->copy);
+		done = is_read ? piece->n_copied : piece_done(piece);
 		job->done += done;
-		if (result < 0)
-			job->error = (int)result;
-		else if (done < piece->slice.len && op->opcode == RING_OP_READ)
+		job->is_slow = piece->is_slow;
+		if (piece->error < 0 || piece->op->result < 0)
+			job->error = piece->error < 0 ? piece->error : (int)piece->op->result;
+		else if (done < piece->slice.len && is_read)
 			job->is_at_end = true;
 		else if (done < piece->slice.len)
 			job->error = -EIO; /* a write is whole, or fails */
 		job->is_over |= job->error || job->is_at_end;
 	}
-	if (job->gpu >= 0 && op->opcode == RING_OP_READ)
-		job->n_copying--;
-	slots_give(&piece->slot);
+	slots_release(&piece->slot);
 	if (piece->op)
 		handle_op_unref(TAKE_PTR(piece->op));
+	piece_move(piece, PIECE_FREE);
 	job->first = (job->first + 1) % JOB_PIECES_MAX;
 	job->n--;
 }
@@ -379,12 +390,16 @@ void job_end_op(struct bounce_job *job)
 
 /* ---- blocking ops ---- */
 
-/* Sleeps until the piece's op has ended.  Other pieces may have, too. */
-static void piece_await(struct job_piece *piece)
+/* Sleeps until the first piece's op has ended, and notes which others have. */
+static void job_await_end(struct bounce_job *job)
 {
-	struct wait_for end = { .what = WAIT_OP, .op = piece->op };
+	struct wait_for end = { .what = WAIT_OP, .op = job_piece(job, 0)->op };
 
-	(void)wait_until(piece->op->handle, &end, DEADLINE_NEVER);
+	(void)wait_until(end.op->handle, &end, DEADLINE_NEVER);
+	for (unsigned i = 0; i < job->n; i++)
+		if (job_piece(job, i)->state == PIECE_IN_FLIGHT &&
+		    op_has_ended(job_piece(job, i)->op))
+			piece_move(job_piece(job, i), PIECE_ENDED);
 }
 
 void job_run(struct bounce_job *job)
@@ -397,7 +412,7 @@ void job_run(struct bounce_job *job)
 		if (job->n) {
 			if (job->copiers) /* which of them have ended? */
 				wait_poll(job->op->handle);
-			piece_await(job_piece(job, 0));
+			job_await_end(job);
 			job_finish_piece(job);
 		}
 	}

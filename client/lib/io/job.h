@@ -16,12 +16,7 @@
  * one thread at a time write to a memfd.
  *
  * Memory of a GPU is copied by the GPU (gpu_copy.h), whose copies are queued ahead, so that it never waits
- * for this thread:
- *
- *     read    in flight -> ended -> copied          copies of ended pieces, in the order of the file
- *     write   copied -> in flight -> ended          a piece has its slot, and no op while it is copied
- *
- * A piece keeps its slot until its copy is over, whatever becomes of the op.
+ * for this thread.  A piece keeps its slot until its copy is over, whatever becomes of the op.
  *
  * One thread runs a job: the caller's (job_run()), or the bounce thread, which alone runs jobs on GPU memory.
  */
@@ -43,23 +38,35 @@
 #define JOB_LOOK_MIN_NSEC 50000u
 #define JOB_LOOK_MAX_NSEC 200000u
 
+/*
+ * Where a piece is.  piece_move() in job.c alone changes it, in the thread that runs the job.
+ *
+ *     FREE      -> IN_FLIGHT; FILLING: a write of GPU memory; ENDED: the daemon is gone
+ *     FILLING   -> IN_FLIGHT; ENDED: the copy failed, no piece may start any more, or the daemon is gone
+ *     IN_FLIGHT -> ENDED -> FREE; EMPTYING; COPIED: there was nothing to copy
+ *     EMPTYING  -> COPIED -> FREE
+ */
+enum piece_state {
+	PIECE_FREE,	 /* no slot, no op */
+	PIECE_FILLING,	 /* the copy into the slot is queued: in job->copies; no op yet */
+	PIECE_IN_FLIGHT, /* its op is in the ring */
+	PIECE_ENDED,	 /* its op has ended, or never came into the ring; no op: for error */
+	PIECE_EMPTYING,	 /* the copy to the buffer is queued: in job->copies, or at the copiers */
+	PIECE_COPIED,	 /* that copy is over */
+};
+
 struct job_piece {
 	struct bounce_job *job;
+	enum piece_state state;
 	struct dsaio_op *op; /* reads or writes the slot; NULL: not yet, or never for that error */
-	int error;
+	int error;	     /* of the copy, or for which it was never put into the ring */
 	struct slot slot;
 	struct slice slice;
-	bool has_ended; /* the bounce thread consumed it, or it was never put into the ring */
-
-	bool is_posted;	   /* to the copiers */
 	struct copy copy;  /* of a read: from the slot to the buffer */
 	uint64_t n_copied; /* bytes */
-	int copy_error;
-	bool is_slow; /* the copy was */
-
-	struct gpu_copy gpu_copy;   /* by the GPU */
-	bool is_copied;		    /* it is over, or there was nothing to copy */
-	struct list_node copy_node; /* of job->copies, until a look finds that */
+	bool is_slow;	   /* the copy was */
+	struct gpu_copy gpu_copy;
+	struct list_node copy_node; /* of job->copies */
 };
 
 struct bounce_job {
@@ -71,7 +78,6 @@ struct bounce_job {
 	struct gpus *gpus;	   /* of the client */
 	int gpu;		   /* the GPU whose memory buf is; -1: the host's */
 	struct list *copies; /* of GPU memory: pieces whose copies are queued, in that order */
-	unsigned n_copying;  /* the first pieces of a read, the last ones of a write */
 	bool is_slow;	     /* the last copy was: copiers shall help */
 	char *buf;
 	uint64_t next, end; /* bytes of the file: the start of the next piece, the end of the op */
@@ -136,19 +142,22 @@ static inline struct job_piece *job_piece(struct bounce_job *job, unsigned n)
  */
 int job_start_piece(struct bounce_job *job, bool is_blocking, bool is_further);
 
-/* Whether a piece's queued copy is over. */
-bool job_copy_is_over(struct job_piece *piece);
+/*
+ * Looks at the copy of a piece of job->copies.  False: it goes on.  Else the piece of a write goes into the
+ * ring, where there is room, or ends.
+ */
+bool job_end_copy(struct job_piece *piece);
 
-/* That of a write is: puts the piece into the ring, where there is room, or notes why it never will be. */
-void job_put_piece(struct job_piece *piece);
+/* The bounce thread has consumed the op of a piece in flight: both end. */
+void job_end_piece(struct job_piece *piece);
 
-/* A read: queues the copies of pieces that have ended.  Returns whether there were some. */
-bool job_queue_copies(struct bounce_job *job);
+/* A read of GPU memory: queues the copies of pieces that have ended. */
+void job_queue_copies(struct bounce_job *job);
 
-/* Whether the first piece can be finished. */
+/* Whether the first piece can be finished, after job_queue_copies(). */
 bool job_may_finish(struct bounce_job *job);
 
-/* Copies its bytes, where a GPU has not, counts them, and gives its slot back. */
+/* Copies its bytes, where a GPU has not, counts them, and releases its slot. */
 void job_finish_piece(struct bounce_job *job);
 
 /* Ends the op.  No piece is in flight, and none will be. */

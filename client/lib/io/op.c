@@ -2,9 +2,7 @@
 
 #include "client/lib/base/debug.h"
 #include "client/lib/io/file.h"
-#include "client/lib/io/file_fd.h"
 #include "client/lib/io/handle.h"
-#include "client/lib/io/inode.h"
 #include "client/lib/io/vector.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -14,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPS_PER_CHUNK 64	       /* a guess: 13 KiB at a time */
-#define SLOW_NSEC UINT64_C(1000000000) /* $DSAIO_DEBUG reports ops that took longer */
+#define OPS_PER_CHUNK 64 /* a guess: 13 KiB at a time */
 
 struct op_chunk {
 	struct op_chunk *next;
@@ -71,7 +68,7 @@ static struct dsaio_op *whole_of(const struct dsaio_op *op)
 	return op->vector && !op->is_vector ? op->vector->whole : NULL;
 }
 
-void op_set_path(struct dsaio_op *op, enum dsaio_way path)
+void op_set_path(struct dsaio_op *op, enum dsaio_path path)
 {
 	struct dsaio_op *whole = whole_of(op);
 
@@ -105,21 +102,6 @@ void op_set_file(struct dsaio_op *op, struct dsaio_file *file)
 	op->file = file;
 }
 
-void op_set_grow_end(struct dsaio_op *op, uint64_t grow_end)
-{
-	op->grow_end = grow_end;
-}
-
-void op_set_timeout(struct dsaio_op *op, uint32_t timeout_msec)
-{
-	op->timeout_msec = timeout_msec;
-}
-
-void op_set_data(struct dsaio_op *op, void *data)
-{
-	op->data = data;
-}
-
 void op_set_part(struct dsaio_op *op, struct job_piece *part_of, const struct dsaio_op *whole)
 {
 	op->part_of = part_of;
@@ -127,38 +109,7 @@ void op_set_part(struct dsaio_op *op, struct job_piece *part_of, const struct ds
 	op->grow_end = whole->grow_end;
 }
 
-void op_set_vector(struct dsaio_op *op, struct vector *vector, bool is_vector)
-{
-	op->vector = vector;
-	op->is_vector = is_vector;
-}
-
-struct ring_entry op_entry(const struct dsaio_op *op)
-{
-	return (struct ring_entry){
-		.opcode = op->opcode,
-		.file = op->file->session.id,
-		.off = op->off,
-		.len = op->len,
-		.slab = op->buffer.slab ? op->buffer.slab->id : 0,
-		.slab_off = op->buffer.slab_off,
-		.grow_end = op->grow_end,
-		.timeout_msec = op->timeout_msec,
-	};
-}
-
 /* ---- on its way ---- */
-
-void op_enter_inode(struct dsaio_op *op, bool is_clear)
-{
-	op->is_in_inode = true;
-	op->is_clear = is_clear;
-}
-
-void op_leave_inode(struct dsaio_op *op)
-{
-	op->is_in_inode = false;
-}
 
 void op_submitted(struct dsaio_op *op, uint64_t ring_id)
 {
@@ -169,11 +120,6 @@ void op_submitted(struct dsaio_op *op, uint64_t ring_id)
 void op_set_cancelled(struct dsaio_op *op)
 {
 	atomic_store(&op->is_cancelled, true); /* seq_cst, as ring_id: one side sees the other's */
-}
-
-void op_set_awaited(struct dsaio_op *op)
-{
-	op->is_awaited = true;
 }
 
 /* ---- its end ---- */
@@ -190,91 +136,10 @@ void op_set_text(struct dsaio_op *op, char *text)
 	op->text = text;
 }
 
-static const char *op_verb(const struct dsaio_op *op)
-{
-	switch (op->opcode) {
-	case RING_OP_READ:
-		return "pread";
-	case RING_OP_WRITE:
-		return "pwrite";
-	case RING_OP_FSYNC:
-		return "fsync";
-	default:
-		return "fdatasync";
-	}
-}
-
-static void op_report_slow(const struct dsaio_op *op, uint64_t nsec)
-{
-	if (nsec >= SLOW_NSEC)
-		debug_log("slow: %s of %" PRIu64 " bytes at %" PRIu64 " of %s took %" PRIu64 " ms",
-			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
-}
-
-static void op_make_text(struct dsaio_op *op)
-{
-	struct error_op text = {
-		.verb = op_verb(op),
-		.file = op->file->name,
-		.off = op->off,
-		.len = op->len,
-		.done = op->done,
-		.error = (int)-op->result,
-		.file_size = op->grow_end && !op->file->is_temporary ? file_size_seen(op->file)
-								     : -1,
-	};
-	struct conn_facts facts;
-
-	if (op->path == DSAIO_WAY_GPU) {
-		facts = conn_facts(op->handle->client->conn);
-		text.log_place = facts.log_place;
-	}
-
-	op->text = malloc(ERROR_TEXT_BYTES);
-	if (op->text) /* else the errno has to do */
-		error_op_text(&text, op->text, ERROR_TEXT_BYTES);
-}
-
-void op_settle(struct dsaio_op *op)
-{
-	if (op->result >= 0 && (uint64_t)op->result > op->len)
-		op->result = op->opcode >= RING_OP_FSYNC ? 0 : -EIO;
-	if (op->result >= 0 && op->opcode == RING_OP_WRITE && (uint64_t)op->result < op->len)
-		op->result = -EIO; /* a write is whole, or fails */
-	if (op->done > op->len)
-		op->done = op->len;
-	if (op->part_of) /* the rest concerns the whole vectored op */
-		return;
-	if (op->began_nsec)
-		op_report_slow(op, clock_nsec() - op->began_nsec);
-	if (op->is_in_inode)
-		inode_remove(op->file->inode, op);
-	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */
-		buffer_unref(op->buffer.piece);
-	if (op->result < 0 && !op->text && (!op->vector || op->is_vector))
-		op_make_text(op);
-	file_drop_ref(TAKE_PTR(op->file));
-}
-
 void op_ended(struct dsaio_op *op, uint64_t end_number)
 {
 	op->end_number = end_number;
 	op_change_state(op, OP_ENDED);
-}
-
-void op_set_listed(struct dsaio_op *op, bool is_listed)
-{
-	op->is_listed = is_listed;
-}
-
-void op_set_orphan(struct dsaio_op *op)
-{
-	op->is_orphan = true;
-}
-
-void op_set_callers(struct dsaio_op *op)
-{
-	op->is_callers = true;
 }
 
 /* ---- objects ---- */
@@ -319,13 +184,30 @@ static void op_clear(struct dsaio_op *op)
 	op->vector = NULL;
 }
 
-void op_pool_give(struct op_pool *pool, struct dsaio_op *op)
+void op_pool_release(struct op_pool *pool, struct dsaio_op *op)
 {
 	op_clear(op);
 	op_change_state(op, OP_FREE);
 	op->node.next = pool->free ? &pool->free->node : NULL;
 	pool->free = op;
 	pool->n_used--;
+}
+
+struct dsaio_op *op_pool_next(const struct op_pool *pool, uint64_t *at)
+{
+	uint64_t n = 0;
+
+	for (struct op_chunk *chunk = pool->chunks; chunk; chunk = chunk->next, n += OPS_PER_CHUNK)
+		for (; *at < n + OPS_PER_CHUNK; ++*at) {
+			struct dsaio_op *op = &chunk->ops[*at - n];
+			const enum op_state state = op_state(op);
+
+			if ((state != OP_SUBMITTED && !op_is_off_ring(op)) || op->part_of)
+				continue;
+			++*at;
+			return op;
+		}
+	return NULL;
 }
 
 void op_pool_deinit(struct op_pool *pool)

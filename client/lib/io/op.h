@@ -2,8 +2,8 @@
  * An op: one read, write or sync.
  *
  * The op table of a channel (channel.h) points to it from its submission until its completion is
- * consumed.  It holds all that its entry is made of, so it can be submitted again: op_entry() makes
- * the entry from the op alone, with the file's and the slab's number in the present session.
+ * consumed.  It holds all that its entry is made of, so it can be submitted again: channel_entry()
+ * makes the entry from the op alone, with the file's and the slab's number in the present session.
  *
  *     state         what holds; the owner of the fields              next states
  *     OP_FREE       on its pool's free list                          PREPARED
@@ -16,7 +16,7 @@
  *     OP_ENDED      result, done and text are final                  FREE
  *
  * WAITING and BOUNCED ops are off the ring: the daemon does not know them, so it cannot order them
- * (inode.h).  Only op.c and this header write to an op's fields; list nodes belong to their lists.
+ * (inode.h).  A field is written by its owner alone, as said at the field, or in the table.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_OP_H
 #define DSAIO_CLIENT_LIB_IO_OP_H
@@ -50,29 +50,35 @@ struct dsaio_op {
 	uint64_t grow_end;	    /* a write: as in struct ring_entry */
 	_Atomic uint64_t ring_id;   /* 0: in no ring yet; seq_cst, against is_cancelled */
 	struct job_piece *part_of;  /* it is a piece of a bounced op: job.h */
-	struct vector *vector;	    /* it is a vectored op, or a part of one; NULL: neither */
-	_Atomic uint32_t n_refs;    /* the library's (it passes to the ended list), the caller's,
+	struct vector *vector;	 /* it is a vectored op, with which it is freed, or a part of one */
+	_Atomic uint32_t n_refs; /* the library's (it passes to the ended list), the caller's,
 					 those of threads that wait; the last one frees it */
-	_Atomic int state;	    /* enum op_state; op_change_state() */
-	uint32_t timeout_msec;	    /* as in struct ring_entry */
-	uint8_t opcode;		    /* enum ring_opcode */
-	uint8_t path;		    /* enum dsaio_way */
-	_Atomic bool is_cancelled;
-	bool is_async;	  /* dsaio_wait() and dsaio_reap() report it */
-	bool is_vector;	  /* it is a vectored op; never changes */
+	_Atomic int state;	 /* enum op_state; op_change_state() */
+	uint32_t timeout_msec;	 /* as in struct ring_entry */
+	uint8_t opcode;		 /* enum ring_opcode */
+	uint8_t path;		 /* enum dsaio_path */
+	_Atomic bool is_cancelled; /* any thread's */
+	_Atomic bool is_taken;	   /* any thread's; relaxed: a caller has seen its error */
+	/* the submitting thread's: constant from the start of its way on */
+	bool is_async;	/* dsaio_handle_wait() and dsaio_handle_reap() report it */
+	bool is_vector; /* it is a vectored op */
+	bool is_linked; /* a sync that waits for writes; not if inode_has_failed() since n_failed */
+	/* inode.lock */
 	bool is_in_inode; /* among the file's inode's open ops */
-	bool is_clear;	  /* inode.lock; no op that was open before it conflicts */
+	bool is_clear;	  /* no op that was open before it conflicts */
 	/* handle->lock */
-	bool is_callers;	     /* the caller has, or had, a reference */
-	bool is_orphan;		     /* the caller has freed it */
-	bool is_listed;		     /* on the list of ended ops */
-	bool is_awaited;	     /* at its end, client_poke() */
+	bool is_callers; /* the caller has, or had, a reference */
+	bool is_orphan;	 /* the caller has freed it */
+	bool is_listed;	 /* on the list of ended ops */
+	bool is_awaited; /* at its end, client_poke() */
+	/* the thread's that ends it */
 	int64_t result;		     /* bytes, or a negative errno */
 	uint64_t done;		     /* bytes, also of one that failed */
 	struct list_node inode_node; /* inode.lock */
 	struct list_node node;	     /* ended ops: handle->lock; its next also in op_list, pool */
 	uint64_t end_number;	     /* handle->lock; numbers the ends of a handle */
-	void *data;		     /* dsaio_op_data() */
+	void *data;		     /* for its completion */
+	uint64_t n_failed;	     /* of one that is linked */
 	char *text;		     /* message of one that failed; NULL: none */
 	char *why;		     /* of one on GPU memory that was copied; NULL: none */
 	uint64_t began_nsec;	     /* 0: its time is not measured */
@@ -109,38 +115,22 @@ void op_set_io(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t len,
 	       const struct buffer_place *buffer);
 /* How its bytes go; and for copied GPU memory why, which the op takes (NULL: no memory).  Those of a part are
    also the vectored op's, unless that has a later path already. */
-void op_set_path(struct dsaio_op *op, enum dsaio_way path);
+void op_set_path(struct dsaio_op *op, enum dsaio_path path);
 void op_take_why(struct dsaio_op *op, char *why);
 /* Also of a part whose vectored op has one. */
 bool op_has_why(struct dsaio_op *op);
 /* References the file. */
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file);
-void op_set_grow_end(struct dsaio_op *op, uint64_t grow_end);
-void op_set_timeout(struct dsaio_op *op, uint32_t timeout_msec);
-void op_set_data(struct dsaio_op *op, void *data);
 /* A piece of that op: borrows its file. */
 void op_set_part(struct dsaio_op *op, struct job_piece *part_of, const struct dsaio_op *whole);
 
-/* A vectored op, whose vector is freed with it; or a part of one. */
-void op_set_vector(struct dsaio_op *op, struct vector *vector, bool is_vector);
-
-/* The submission entry, without id.  A pure function. */
-struct ring_entry op_entry(const struct dsaio_op *op);
-
 /* ---- on its way ---- */
-
-/* Under inode.lock. */
-void op_enter_inode(struct dsaio_op *op, bool is_clear);
-void op_leave_inode(struct dsaio_op *op);
 
 /* In the ring by that id, from now.  Before the consumer can find it. */
 void op_submitted(struct dsaio_op *op, uint64_t ring_id);
 
 /* Whoever puts it into a ring later looks at is_cancelled after. */
 void op_set_cancelled(struct dsaio_op *op);
-
-/* Its end shall wake the client's thread.  Under handle->lock. */
-void op_set_awaited(struct dsaio_op *op);
 
 /* ---- its end ---- */
 
@@ -149,14 +139,14 @@ void op_set_result(struct dsaio_op *op, int64_t result, uint64_t done);
 /* The message of an op that fails.  Takes text; NULL: the errno has to do. */
 void op_set_text(struct dsaio_op *op, char *text);
 
-/* All that the end of an op needs but handle->lock: checks the result, lets go of file and buffer. */
-void op_settle(struct dsaio_op *op);
+/* A caller has seen its error. */
+static inline void op_set_taken(struct dsaio_op *op)
+{
+	atomic_store_explicit(&op->is_taken, true, memory_order_relaxed); /* nothing goes with it */
+}
 
-/* It is ENDED, as that handle's end_number-th.  Under handle->lock, as are the next three. */
+/* It is ENDED, as that handle's end_number-th.  Under handle->lock. */
 void op_ended(struct dsaio_op *op, uint64_t end_number);
-void op_set_listed(struct dsaio_op *op, bool is_listed);
-void op_set_orphan(struct dsaio_op *op);
-void op_set_callers(struct dsaio_op *op);
 
 /* ---- references ---- */
 
@@ -166,7 +156,7 @@ static inline void op_ref(struct dsaio_op *op)
 	(void)atomic_fetch_add_explicit(&op->n_refs, 1, memory_order_relaxed);
 }
 
-/* Returns true for the last one: op_pool_give() has to follow. */
+/* Returns true for the last one: op_pool_release() has to follow. */
 static inline bool op_unref(struct dsaio_op *op)
 {
 	/* acq_rel: the last sees all use before */
@@ -183,7 +173,10 @@ struct op_pool {
 
 /* A PREPARED op, else zeroes; NULL: no memory. */
 struct dsaio_op *op_pool_take(struct op_pool *pool);
-void op_pool_give(struct op_pool *pool, struct dsaio_op *op);
+void op_pool_release(struct op_pool *pool, struct dsaio_op *op);
+/* The next op of number *at or more that is on its way, also a part of a vectored op, but no piece; NULL:
+   none.  *at: behind it. */
+struct dsaio_op *op_pool_next(const struct op_pool *pool, uint64_t *at);
 /* Frees all, also ops that a caller still holds. */
 void op_pool_deinit(struct op_pool *pool);
 
@@ -191,7 +184,7 @@ void op_pool_deinit(struct op_pool *pool);
 static inline void op_pool_unref(struct op_pool *pool, struct dsaio_op *op)
 {
 	if (op_unref(op))
-		op_pool_give(pool, op);
+		op_pool_release(pool, op);
 }
 
 /* ---- ops that were collected and did not end yet: their thread's ---- */

@@ -6,12 +6,12 @@
 #include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
 #include "client/lib/io/file_fd.h"
-#include "client/lib/io/file_gpu.h"
 #include "client/lib/io/file_open.h"
 #include "client/lib/io/inode.h"
+#include "client/lib/io/put.h"
+#include "client/lib/io/route_gpu.h"
 #include "client/lib/io/vector.h"
 #include "client/lib/io/wait.h"
-#include "client/lib/memory/gpu_copy.h"
 #include "proto/util/cleanup.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static bool is_sync(uint8_t opcode)
 	return opcode == RING_OP_FSYNC || opcode == RING_OP_FDATASYNC;
 }
 
-static int op_check(const struct op_request *q)
+static int check_arguments(const struct op_request *q)
 {
 	uint64_t end;
 	int r = handle_check(q->handle, q->function);
@@ -63,9 +63,7 @@ static int op_check(const struct op_request *q)
 	return client_check_alive(q->handle->client, q->function);
 }
 
-/* ---- the path ---- */
-
-enum op_path { PATH_AT_ONCE, PATH_RING, PATH_BOUNCED, PATH_VECTOR };
+/* ---- where the bytes are ---- */
 
 static bool is_unaligned(const struct op_request *q, uint32_t align)
 {
@@ -109,213 +107,160 @@ static int cut_at_end(struct op_request *q)
 	return 0;
 }
 
-/* How an op goes, and why. */
-struct route {
-	enum op_path path;
-	struct buffer_place place; /* of one by a ring: its buffer, which is referenced */
-	char *why; /* of GPU memory that could go by the ring, and is copied; the route's */
-	struct job_memory memory; /* of one that is copied */
-};
-
-static void route_unref(struct route *route)
+/* Checks a request, and cuts a read at the file's end. */
+static int check(struct op_request *q)
 {
-	if (route->place.piece)
-		buffer_unref(route->place.piece);
-	route->place = (struct buffer_place){ .slab = NULL };
-}
+	int r = check_arguments(q);
 
-/* An op whose memory may go directly.  Does its file?  Returns as gpu_route(). */
-static int file_route(const struct op_request *q, struct route *route)
-{
-	_cleanup_(freep) char *why = NULL;
-	int r = file_gpu_register(q->file, gpu_memory_uuid(&route->place), &why);
-
-	if (r == 0)
-		return 1;
-	route_unref(route);
-	if (r == -ENOTCONN)
-		return error_fail(r, "%s: %s", q->function, why ? why : strerrordesc_np(-r));
-	r = gpu_memory_refuse_file(&q->handle->client->gpu, q->function, r, why);
-	if (r == 0)
-		route->why = TAKE_PTR(why);
+	if (r == 0 && q->opcode == RING_OP_READ && q->len)
+		r = cut_at_end(q);
 	return r;
 }
 
-/*
- * For memory that is no slab's of the pool.  Returns 1: by the ring, 0: copied, or a negative errno with a
- * message.
- */
-static int gpu_route(const struct op_request *q, struct route *route)
-{
-	struct gpu_memory *gpu = &q->handle->client->gpu;
-	int r;
+/* ---- transports: how the bytes go ---- */
 
-	route->memory.gpu = gpus_find(q->buf);
-	if (route->memory.gpu < 0)
-		return 0;
-	if (gpu->can_import && !gpu->must_import && file_gpu_is_refused(q->file, &route->why)) {
-		gpu_memory_tend(gpu);
-		return 0;
-	}
-	r = gpu_memory_ref(gpu, q->function, q->buf, q->len, &route->place);
-	return r == 1 ? file_route(q, route) : r;
-}
+struct op_plan;
 
-/*
- * Chooses the path.  Returns 0, or a negative errno with a message: its memory is a GPU's, and there is no
- * path that the daemon allows.
- */
-static int op_route(const struct op_request *q, struct route *ret_route)
-{
-	struct dsaio_client *client = q->handle->client;
-	struct route route = { .path = PATH_RING, .memory = { .buf = q->buf, .gpu = -1 } };
-	struct buffer_place *place = &route.place;
-	int r = 0;
-
-	if (is_sync(q->opcode))
-		route.path = PATH_RING;
-	else if (q->iov && q->len)
-		route.path = PATH_VECTOR;
-	else if (!q->len)
-		route.path = PATH_AT_ONCE;
-	else if (buffers_ref(&client->buffers, q->buf, q->len, place))
-		route.path = is_incongruent(q, place) &&
-					     q->len > (q->opcode == RING_OP_READ ? SHORT_READ_MAX
-										 : SHORT_WRITE_MAX)
-				     ? PATH_BOUNCED
-				     : PATH_RING;
-	else if ((r = gpu_route(q, &route)) == 0)
-		route.path = PATH_BOUNCED;
-	*ret_route = route;
-	return r < 0 ? r : 0;
-}
-
-/* The same for the program.  A vectored op has the path of its parts. */
-static enum dsaio_way path_reported(enum op_path path, const struct buffer_place *place)
-{
-	if (path == PATH_BOUNCED)
-		return DSAIO_WAY_COPIED;
-	if (!place->slab)
-		return DSAIO_WAY_NONE;
-	return place->slab->is_gpu ? DSAIO_WAY_GPU : DSAIO_WAY_SHARED;
-}
-
-/* The prerequisites of an op: channels, the bounce thread. */
-struct op_means {
-	struct handle_channel *channel; /* gets the op, or its pieces */
-	struct dsaio_handle *companion; /* with the bounce thread: whose channel that is */
+struct transport {
+	enum dsaio_path reported; /* to the program */
+	/* Makes channels and threads that the op needs.  Returns 0, or a negative errno with a message. */
+	int (*prepare)(struct op_plan *plan);
+	/* The op, which is among the open ones of its inode, goes.  A batch is seen by the lanes after
+	   put_publish_all(). */
+	void (*go)(const struct op_plan *plan, bool is_batched);
 };
 
 /* An op that is ready to go: all checks and questions to kernel and daemon are done. */
 struct op_plan {
 	struct dsaio_op *op;
 	const struct op_request *q;
-	enum op_path path;
-	struct op_means means;
-	struct job_memory memory; /* of one that is copied */
+	const struct transport *transport;
+	struct buffer_place place; /* of one by a ring: its buffer, which is referenced */
+	struct job_memory memory;  /* of one that is copied */
+	char *why;		   /* the same, on GPU memory that could go by the ring; or NULL */
+	struct handle_channel *channel; /* gets the op, or its pieces */
+	struct dsaio_handle *companion; /* with the bounce thread: whose channel that is */
 };
 
-/* Does the bounce thread run the op, if it is copied? */
-static bool has_bounce_thread(const struct op_request *q, const struct job_memory *memory)
+static int prepare_nothing(struct op_plan *plan)
 {
-	return q->is_async || memory->gpu >= 0;
+	(void)plan;
+	return 0;
 }
 
-/* ---- into the ring ---- */
-
-/* Shows the lanes what a batch has added so far. */
-static void publish_all(const struct dsaio_handle *handle)
+/* Its result is there. */
+static void go_end(const struct op_plan *plan, bool is_batched)
 {
-	/* acquire: pairs with handle_channel(), which shows a channel that is ready */
-	struct handle_channel *channel = atomic_load_explicit(&handle->channels,
-							      memory_order_acquire);
-
-	for (; channel; channel = atomic_load_explicit(&channel->next, memory_order_relaxed))
-		channel_publish(channel);
+	(void)is_batched;
+	end_op(plan->op, plan->op->result, 0);
 }
 
-static int put(struct dsaio_op *op, bool is_batched)
+static int prepare_channel(struct op_plan *plan)
 {
-	return is_batched ? channel_add(op) : channel_put(op);
-}
-
-static int put_with_room(struct dsaio_op *op, bool is_batched)
-{
-	struct wait_for room = { .what = WAIT_ROOM, .channel = op->channel };
-	int r;
-
-	for (;;) {
-		/* Before the try, so that a later completion is noticed. */
-		room.head = channel_head(op->channel);
-		r = put(op, is_batched);
-		if (r != -EAGAIN)
-			return r;
-		if (is_batched)
-			publish_all(op->handle);
-		(void)wait_until(op->handle, &room, UINT64_MAX); /* no time-out */
-	}
-}
-
-int submit_put(struct dsaio_op *op)
-{
-	return put_with_room(op, false);
-}
-
-/* The bounce thread puts the op into its ring, behind ops that it waits for, when there is room. */
-static void op_defer(struct dsaio_op *op)
-{
-	int r = bounce_start(op->handle->client);
-
-	if (r < 0) {
-		op_set_text(op, strdup(dsaio_error())); /* NULL: the errno has to do */
-		end_op(op, r, 0);
-		return;
-	}
-	inode_leave_ring(op->file->inode, op);
-	bounce_defer(op);
+	return handle_channel(plan->q->handle, plan->q->file->session.store, &plan->channel);
 }
 
 /* Into the ring, behind earlier ops that the daemon cannot order. */
-static void put_in_order(const struct op_plan *plan, bool is_batched)
+static void go_ring(const struct op_plan *plan, bool is_batched)
 {
 	struct dsaio_op *op = plan->op;
 	uint64_t deadline = deadline_in_msec(op->timeout_msec);
 	struct dsaio_op *earlier = inode_conflict(op->file->inode, op, true);
 	int r = 0;
 
-	if (earlier) {
+	if (earlier)
 		handle_op_unref(earlier);
+	if (earlier || plan->q->is_linked) {
 		if (plan->q->is_async) {
-			op_defer(op);
+			bounce_defer(op);
 			return;
 		}
 		r = bounce_await_earlier(op, true, deadline);
-		op_set_timeout(op, deadline_left_msec(deadline));
+		op->timeout_msec = deadline_left_msec(deadline);
 	}
 	if (r == 0)
-		r = plan->q->is_nowait ? put(op, is_batched) : put_with_room(op, is_batched);
+		r = plan->q->is_nowait ? put_op(op, is_batched) : put_with_room(op, is_batched);
 	if (r == -EAGAIN) /* there was room, but other threads took it */
-		op_defer(op);
+		bounce_defer(op);
 	else if (r < 0)
 		end_op(op, r == -ENOTCONN ? -ECONNRESET : r, 0);
 }
 
-static int op_prepare(const struct op_request *q, struct op_plan *plan)
+static void go_copied(const struct op_plan *plan, bool is_batched)
 {
-	struct dsaio_handle *handle = q->handle;
-	struct op_means *means = &plan->means;
-	const enum op_path path = plan->path;
-	int r = 0;
+	(void)is_batched;
+	bounce_run(plan->op, plan->channel, &plan->memory);
+}
 
-	if (path == PATH_AT_ONCE || (path == PATH_VECTOR && !q->is_nowait))
-		return 0;
-	if (path == PATH_BOUNCED && has_bounce_thread(q, &plan->memory)) {
-		r = bounce_start(handle->client);
-		if (r == 0)
-			r = handle_companion(handle, &means->companion);
-		handle = means->companion;
+static int prepare_thread(struct op_plan *plan)
+{
+	int r = bounce_start(plan->q->handle->client);
+
+	if (r == 0)
+		r = handle_companion(plan->q->handle, &plan->companion);
+	return r < 0 ? r
+		     : handle_channel(plan->companion, plan->q->file->session.store,
+				      &plan->channel);
+}
+
+static void go_thread(const struct op_plan *plan, bool is_batched)
+{
+	(void)is_batched;
+	bounce_submit(plan->op, plan->companion, plan->channel, &plan->memory);
+}
+
+/* The channel is for the look at its room. */
+static int prepare_parts(struct op_plan *plan)
+{
+	return plan->q->is_nowait ? prepare_channel(plan) : 0;
+}
+
+static void go_parts(const struct op_plan *plan, bool is_batched);
+
+static const struct transport
+	/* There is nothing to do: no bytes, a read behind the end of the file, or an error. */
+	at_once = { DSAIO_PATH_NONE, prepare_nothing, go_end },
+	/* By the ring of the file's store: a sync, memory of a slab, memory of a GPU that is imported. */
+	sync_by_ring = { DSAIO_PATH_NONE, prepare_channel, go_ring },
+	slab_by_ring = { DSAIO_PATH_SHARED, prepare_channel, go_ring },
+	gpu_by_ring = { DSAIO_PATH_GPU, prepare_channel, go_ring },
+	/* Copied piece by piece: by the caller's thread, or by the bounce thread. */
+	copied = { DSAIO_PATH_COPIED, prepare_channel, go_copied },
+	copied_by_thread = { DSAIO_PATH_COPIED, prepare_thread, go_thread },
+	/* Each part has its own transport. */
+	in_parts = { DSAIO_PATH_NONE, prepare_parts, go_parts };
+
+static bool goes_by_ring(const struct op_plan *plan)
+{
+	return plan->transport->go == go_ring;
+}
+
+/* Which transport, for a buffer that is looked up once.  Returns NULL with an error in *ret_error, with a
+   message: its memory is a GPU's, and there is no path that the daemon allows. */
+static const struct transport *resolve(struct op_plan *plan, int *ret_error)
+{
+	const struct op_request *q = plan->q;
+	const uint32_t short_max = q->opcode == RING_OP_READ ? SHORT_READ_MAX : SHORT_WRITE_MAX;
+
+	if (is_sync(q->opcode))
+		return &sync_by_ring;
+	if (!q->len)
+		return &at_once;
+	if (q->iov)
+		return &in_parts;
+	if (buffers_ref(&q->handle->client->buffers, q->buf, q->len, &plan->place)) {
+		if (!is_incongruent(q, &plan->place) || q->len <= short_max)
+			return plan->place.slab->is_gpu ? &gpu_by_ring : &slab_by_ring;
+	} else {
+		int r = route_gpu(q, &plan->place, &plan->memory.gpu, &plan->why);
+
+		if (r == 1)
+			return &gpu_by_ring;
+		*ret_error = r;
+		if (r < 0)
+			return NULL;
 	}
-	return r < 0 ? r : handle_channel(handle, q->file->session.store, &means->channel);
+	return q->is_async || plan->memory.gpu >= 0 ? &copied_by_thread : &copied;
 }
 
 /* ---- an op, in two steps ---- */
@@ -327,7 +272,7 @@ static int check_room(const struct op_request *q, struct handle_channel *channel
 	uint32_t n = 1;
 
 	for (unsigned i = 0; i < n_plans; i++)
-		n += plans[i].path == PATH_RING && plans[i].means.channel == channel;
+		n += goes_by_ring(&plans[i]) && plans[i].channel == channel;
 	if (channel_room(channel) >= n)
 		return 0;
 	wait_poll(q->handle);
@@ -339,126 +284,103 @@ static int check_room(const struct op_request *q, struct handle_channel *channel
 			  q->function, channel->ring.entries);
 }
 
-/*
- * Adds the op, which is filled in, to the open ops of its inode; or sets its error.  needs_buffered: it is a write that
- * cannot go direct.  Another write of less than whole pages goes direct if there is no buffered description.
- */
-static void plan_file(struct op_plan *plan, bool needs_buffered)
+/* Has a write a file description for what cannot go direct?  One of less than whole pages goes direct if there is
+   none. */
+static int check_buffered(const struct op_plan *plan)
+{
+	const struct op_request *q = plan->q;
+	const bool must = is_unaligned(q, q->file->session.offset_align) ||
+			  (goes_by_ring(plan) && is_incongruent(q, &plan->place));
+	int r = 0;
+
+	if (must || is_unaligned(q, file_write_align(q->file)))
+		r = file_need_buffered(q->file);
+	return must ? r : 0;
+}
+
+/* Adds the op, which is filled in, to the open ops of its inode; or sets its error. */
+static void enter_inode(struct op_plan *plan)
 {
 	struct dsaio_op *op = plan->op;
 	uint64_t grow_end;
-	int r = 0;
+	int r = op->opcode == RING_OP_WRITE ? check_buffered(plan) : 0;
 
-	if (needs_buffered ||
-	    (op->opcode == RING_OP_WRITE && is_unaligned(plan->q, file_write_align(op->file))))
-		r = file_need_buffered(op->file);
-	if (!needs_buffered)
-		r = 0;
 	if (r < 0)
 		op_set_text(op, strdup(dsaio_error())); /* NULL: the errno has to do */
 	if (r == 0) {
-		if (plan->path == PATH_BOUNCED)
+		if (!goes_by_ring(plan))
 			op_change_state(op, OP_BOUNCED);
 		inode_add(op->file->inode, op);
 		if (op->opcode == RING_OP_WRITE && !op->file->is_block_device) {
 			r = file_grow(op->file, op->off + op->len, &grow_end);
-			op_set_grow_end(op, grow_end);
+			op->grow_end = grow_end;
 		}
 	}
 	if (r < 0) {
 		op_set_result(op, r, 0);
-		plan->path = PATH_AT_ONCE;
+		plan->transport = &at_once;
 	}
 }
 
 /*
- * A request that was checked, and cut at the file's end.  plans: those of the same batch so far.
+ * Plans a request that was checked.  plans: those of the same batch so far.
  * whole: the vectored op that it is a part of, or NULL.
  */
-static int plan_checked(const struct op_request *q, struct dsaio_op *whole, bool is_callers,
-			const struct op_plan *plans, unsigned n_plans, struct op_plan *plan)
+static int plan_op(const struct op_request *q, struct dsaio_op *whole, bool is_callers,
+		   const struct op_plan *plans, unsigned n_plans, struct op_plan *plan)
 {
-	struct dsaio_op *op;
-	bool needs_buffered;
-	struct route route;
-	enum op_path path;
-	int r = op_route(q, &route);
+	struct dsaio_op *op = NULL;
+	int r = 0;
 
-	if (r < 0)
+	*plan = (struct op_plan){ .q = q, .memory = { .buf = q->buf, .gpu = -1 } };
+	plan->transport = resolve(plan, &r);
+	if (!plan->transport)
 		return r;
-	path = route.path;
-	*plan = (struct op_plan){ .q = q, .path = path, .memory = route.memory };
-	needs_buffered = q->opcode == RING_OP_WRITE && path != PATH_AT_ONCE &&
-			 path != PATH_VECTOR &&
-			 (is_unaligned(q, q->file->session.offset_align) ||
-			  (path == PATH_RING && is_incongruent(q, &route.place)));
-	r = op_prepare(q, plan);
-	if (r == 0 && q->is_nowait && !whole && (path == PATH_RING || path == PATH_VECTOR))
-		r = check_room(q, plan->means.channel, plans, n_plans);
-	op = r < 0 ? NULL
-		   : handle_op_new(q->handle, q->is_async && !whole, is_callers,
-				   path == PATH_RING ? plan->means.channel : NULL);
+	r = plan->transport->prepare(plan);
+	if (r == 0 && q->is_nowait && !whole &&
+	    (goes_by_ring(plan) || plan->transport == &in_parts))
+		r = check_room(q, plan->channel, plans, n_plans);
+	if (r == 0)
+		op = handle_op_new(q->handle, q->is_async && !whole, is_callers,
+				   goes_by_ring(plan) ? plan->channel : NULL);
 	if (!op) {
-		route_unref(&route);
-		free(route.why);
+		if (plan->place.piece)
+			buffer_unref(plan->place.piece);
+		free(plan->why);
 		return r < 0 ? r : error_fail_errno(-ENOMEM, "%s", q->function);
 	}
-	op_set_io(op, q->opcode, q->off, q->len, &route.place);
-	op_set_timeout(op, q->timeout_msec);
-	op_set_data(op, q->data);
+	op_set_io(op, q->opcode, q->off, q->len, &plan->place);
+	if (q->has_timeout)
+		op->timeout_msec = q->timeout_msec;
+	op->data = q->data;
+	op->is_linked = q->is_linked;
+	op->n_failed = q->n_failed;
 	op_set_file(op, q->file);
 	plan->op = op;
 	if (whole)
 		vector_add(whole, op);
-	op_set_path(op, path_reported(path, &route.place));
-	if (route.why)
-		op_take_why(op, route.why);
-	if (path == PATH_VECTOR && vector_open(op, q->n_iov) < 0) {
+	op_set_path(op, plan->transport->reported);
+	if (plan->why)
+		op_take_why(op, plan->why);
+	if (plan->transport == &in_parts && vector_open(op, q->n_iov) < 0) {
 		op_set_result(op, -ENOMEM, 0);
-		plan->path = PATH_AT_ONCE;
-	} else if (path == PATH_RING || path == PATH_BOUNCED) {
-		plan_file(plan, needs_buffered);
+		plan->transport = &at_once;
+	} else if (plan->channel && plan->transport != &in_parts) {
+		enter_inode(plan);
 	}
 	return 0;
 }
 
-static int plan_op(struct op_request *q, bool is_callers, const struct op_plan *plans,
-		   unsigned n_plans, struct op_plan *plan)
-{
-	int r = op_check(q);
-
-	if (r == 0 && q->opcode == RING_OP_READ && q->len)
-		r = cut_at_end(q);
-	return r < 0 ? r : plan_checked(q, NULL, is_callers, plans, n_plans, plan);
-}
-
-static void go_parts(const struct op_plan *plan);
-
-/* The op takes its path.  A batch is seen by the lanes after publish_all(). */
-static void plan_go(const struct op_plan *plan, bool is_batched)
-{
-	struct dsaio_op *op = plan->op;
-
-	if (plan->path == PATH_AT_ONCE)
-		end_op(op, op->result, 0);
-	else if (plan->path == PATH_RING)
-		put_in_order(plan, is_batched);
-	else if (plan->path == PATH_VECTOR)
-		go_parts(plan);
-	else if (has_bounce_thread(plan->q, &plan->memory))
-		bounce_submit(op, plan->means.companion, plan->means.channel, &plan->memory);
-	else
-		bounce_run(op, plan->means.channel, &plan->memory);
-}
-
 /* Parts are planned here one by one, because up to IOV_MAX plans do not fit on the stack. */
-static void go_parts(const struct op_plan *plan)
+static void go_parts(const struct op_plan *plan, bool is_batched)
 {
 	struct dsaio_op *whole = plan->op;
 	struct op_request q = *plan->q;
 	uint64_t end = q.off + q.len;
 
-	publish_all(q.handle); /* planning may ask the kernel or the daemon, and they may hang */
+	(void)is_batched;
+	/* Planning may ask the kernel or the daemon, and they may hang. */
+	put_publish_all(q.handle);
 	q.iov = NULL;
 	for (unsigned i = 0; i < plan->q->n_iov && q.off < end; i++, q.off += q.len) {
 		struct op_plan part;
@@ -470,14 +392,14 @@ static void go_parts(const struct op_plan *plan)
 			q.len = end - q.off;
 		if (!q.len)
 			continue;
-		r = plan_checked(&q, whole, false, NULL, 0, &part);
+		r = plan_op(&q, whole, false, NULL, 0, &part);
 		if (r < 0) {
 			vector_fail(whole, q.off, r, strdup(dsaio_error()));
 			break;
 		}
-		plan_go(&part, true);
+		part.transport->go(&part, true);
 	}
-	publish_all(q.handle);
+	put_publish_all(q.handle);
 	if (vector_close(whole))
 		end_op(whole, whole->result, whole->done);
 }
@@ -509,6 +431,19 @@ int submit_cancel(struct dsaio_op *op)
 	return r < 0 && op_has_ended(op) ? 0 : r;
 }
 
+void submit_cancel_all(struct dsaio_handle *handle)
+{
+	struct dsaio_op *op;
+
+	for (uint64_t at = 0; (op = handle_next_op(handle, &at));) {
+		op_set_cancelled(op);
+		if (op->channel)
+			channel_post_cancel(op);
+		handle_op_unref(op);
+	}
+	bounce_cancel(handle->client);
+}
+
 /* Gives the caller its reference before the op goes, since the op may end and be reaped at once. */
 static void give_op(struct dsaio_op *op, struct dsaio_op **ret_op)
 {
@@ -528,23 +463,23 @@ int submit_op(struct op_request *q, struct dsaio_op **ret_op)
 {
 	CANCEL_DISABLE();
 	struct op_plan plan;
-	int r = plan_op(q, ret_op, NULL, 0, &plan);
+	int r = check(q);
 
+	if (r == 0)
+		r = plan_op(q, NULL, ret_op, NULL, 0, &plan);
 	if (r < 0)
 		return r;
 	if (ret_op)
 		give_op(plan.op, ret_op);
-	plan_go(&plan, false);
+	plan.transport->go(&plan, false);
 	if (ret_op)
 		gave_op(plan.op);
 	return 0;
 }
 
-/* Does the plan of the op ask the daemon about its file, whose file system may be dead? */
-static bool asks_about_file(const struct op_request *q)
+static bool is_given(const struct op_request *q, struct dsaio_op **ret_ops)
 {
-	return q->handle->client->gpu.can_import && !q->iov && q->len &&
-	       !file_gpu_is_known(q->file) && gpus_find(q->buf) >= 0;
+	return ret_ops && !q->is_detached;
 }
 
 int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_ops)
@@ -557,23 +492,30 @@ int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_op
 	for (n_plans = 0; n_plans < n; n_plans++) {
 		struct op_plan *plan = &plans[n_plans];
 
-		/* Ops on other files do not wait for the answer. */
-		if (n_gone < n_plans && asks_about_file(&requests[n_plans])) {
+		/* Ops on other files do not wait for the answer.  Parts come into the order of their inode when they go. */
+		if (n_gone < n_plans && (plans[n_plans - 1].transport == &in_parts ||
+					 route_gpu_asks(&requests[n_plans]))) {
 			for (; n_gone < n_plans; n_gone++)
-				plan_go(&plans[n_gone], true);
-			publish_all(requests[0].handle);
+				plans[n_gone].transport->go(&plans[n_gone], true);
+			put_publish_all(requests[0].handle);
 		}
-		r = plan_op(&requests[n_plans], ret_ops, &plans[n_gone], n_plans - n_gone, plan);
+		r = check(&requests[n_plans]);
+		if (r == 0)
+			r = plan_op(&requests[n_plans], NULL, is_given(&requests[n_plans], ret_ops),
+				    &plans[n_gone], n_plans - n_gone, plan);
 		if (r < 0)
 			break;
-		if (ret_ops)
+		if (is_given(&requests[n_plans], ret_ops))
 			give_op(plan->op, &ret_ops[n_plans]);
+		else if (ret_ops)
+			ret_ops[n_plans] = NULL;
 	}
 	for (unsigned i = n_gone; i < n_plans; i++)
-		plan_go(&plans[i], n_plans > 1);
+		plans[i].transport->go(&plans[i], n_plans > 1);
 	if (n_plans > 1)
-		publish_all(requests[0].handle);
-	for (unsigned i = 0; ret_ops && i < n_plans; i++)
-		gave_op(plans[i].op);
+		put_publish_all(requests[0].handle);
+	for (unsigned i = 0; i < n_plans; i++)
+		if (is_given(&requests[i], ret_ops))
+			gave_op(plans[i].op);
 	return n_plans ? (int)n_plans : r;
 }

@@ -1,39 +1,20 @@
 /*
  * Submission: from the arguments of a call to an op on its way.
  *
- * submit_op() checks the arguments and chooses one of three paths:
+ * submit_op() checks the arguments, looks the buffer and the file up, and chooses a transport, once:
  *   at once    there is nothing to do: no bytes, or a read behind the end of the file
  *   by a ring  a sync, memory in one piece of a slab at a place that the daemon can use, or GPU memory
- *              that the daemon has mapped
- *   bounced    the rest: copied through slots, piece by piece (bounce.c)
- * A vectored op is cut into its parts (vector.h), which take their paths one by one.
+ *              that the daemon has mapped (route_gpu.h)
+ *   copied     the rest: through slots, piece by piece (bounce.h), by the caller or the bounce thread
+ *   in parts   a vectored op (vector.h): each part has its own transport
  *
- * The op then ends in end.c, whichever path it took.  Submission waits in two cases only: for room in
+ * The op then ends in end.c, whichever it took.  Submission waits in two cases only: for room in
  * a full ring, and, in a blocking call, for earlier ops that the daemon cannot order (inode.h).
  */
 #ifndef DSAIO_CLIENT_LIB_IO_SUBMIT_H
 #define DSAIO_CLIENT_LIB_IO_SUBMIT_H
 
-#include "client/lib/io/handle.h"
-
-#include <sys/uio.h>
-
-/* The arguments of a call. */
-struct op_request {
-	const char *function;
-	struct dsaio_handle *handle;
-	struct dsaio_file *file;
-	uint8_t opcode;
-	void *buf; /* a write only reads it */
-	uint64_t len, off;
-	bool is_async;
-	bool is_nowait;	       /* async: -EAGAIN if its ring is full */
-	uint32_t timeout_msec; /* as in struct ring_entry */
-	void *data;	       /* dsaio_op_data() */
-	const struct iovec
-		*iov; /* async: instead of buf; len is their sum; borrowed for the call */
-	unsigned n_iov;
-};
+#include "client/lib/io/request.h"
 
 /*
  * Starts an op; *ret_op (if ret_op is not NULL) has a reference of the caller's.  Returns 0, or a
@@ -50,11 +31,8 @@ int submit_op(struct op_request *request, struct dsaio_op **ret_op);
  */
 int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_ops);
 
-/*
- * Puts the op into its ring; sleeps for room.  Returns 0, or -ENOTCONN if the channel is dead.  The
- * caller holds no lock.
- */
-int submit_put(struct dsaio_op *op);
+/* Cancels all ops of the handle that have not ended, and does not wait for the daemon's answer. */
+void submit_cancel_all(struct dsaio_handle *handle);
 
 /* Cancels an op that has not ended.  Returns 0 or conn_call()'s errors, with a message. */
 int submit_cancel(struct dsaio_op *op);

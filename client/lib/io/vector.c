@@ -13,7 +13,8 @@ int vector_open(struct dsaio_op *whole, uint32_t n_max)
 	vector->whole = whole;
 	vector->n_open = 1;
 	vector->stop_off = UINT64_MAX;
-	op_set_vector(whole, vector, true);
+	whole->vector = vector;
+	whole->is_vector = true;
 	return 0;
 }
 
@@ -21,7 +22,7 @@ void vector_add(struct dsaio_op *whole, struct dsaio_op *part)
 {
 	struct vector *vector = whole->vector;
 
-	op_set_vector(part, vector, false);
+	part->vector = vector;
 	op_ref(part);
 	(void)pthread_mutex_lock(&whole->handle->lock); /* a plain mutex: cannot fail */
 	vector->parts[vector->n_parts++] = part;

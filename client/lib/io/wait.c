@@ -2,6 +2,7 @@
 
 #include "client/lib/base/deadline.h"
 #include "client/lib/io/end.h"
+#include "client/lib/io/wake.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/util/cpu.h"
@@ -25,92 +26,14 @@
 #define SPIN_BYTES_MAX (16u << 10) /* a guess: the device has enough work with larger ops */
 #define SPINS_PER_LOOK 64	   /* looks at the rings per look at the clock, which costs 20 ns */
 
-/* A thread that sleeps while another has the role. */
-struct waiter {
-	const struct wait_for *wait_for;
-	pthread_cond_t cond;
-	struct list_node node;
-};
-
-static struct handle_channel *first_channel(const struct dsaio_handle *handle)
-{
-	/* acquire: pairs with handle_channel(), which shows a channel that is ready */
-	return atomic_load_explicit(&handle->channels, memory_order_acquire);
-}
-
-static struct handle_channel *next_channel(const struct handle_channel *channel)
-{
-	return atomic_load_explicit(&channel->next, memory_order_relaxed); /* set before shown */
-}
-
-/* ---- waiting threads (handle->lock) ---- */
-
-static bool is_done(const struct dsaio_handle *handle, const struct wait_for *w)
-{
-	switch (w->what) {
-	case WAIT_OP:
-		return op_has_ended(w->op);
-	case WAIT_ALL:
-		return !handle->n_open_async;
-	case WAIT_REAP:
-		return handle->ended.n_listed >= w->n_ops || !handle->n_open_async;
-	case WAIT_ROOM:
-		return channel_head(w->channel) != w->head || atomic_load(&w->channel->is_dead);
-	case WAIT_ROLE:
-		return !handle->has_consumer;
-	}
-	return true;
-}
-
-/* Can completions of a ring end this wait, so that the thread should take the role? */
-static bool may_consume(const struct dsaio_handle *handle, const struct wait_for *w)
-{
-	switch (w->what) {
-	case WAIT_OP:
-		return w->op->channel || (w->op->is_vector && handle->n_open_ring);
-	case WAIT_ALL:
-	case WAIT_REAP:
-		return handle->n_open_ring;
-	case WAIT_ROOM:
-		return true;
-	case WAIT_ROLE:
-		return false;
-	}
-	return false;
-}
-
-void wait_wake(struct dsaio_handle *handle)
-{
-	struct waiter *next_consumer = NULL;
-
-	for (struct list_node *node = handle->waiters.first; node; node = node->next) {
-		struct waiter *w = container_of(node, struct waiter, node);
-
-		if (is_done(handle, w->wait_for))
-			(void)pthread_cond_signal(&w->cond); /* cannot fail */
-		else if (!next_consumer && may_consume(handle, w->wait_for))
-			next_consumer = w;
-	}
-	if (next_consumer && !handle->has_consumer)
-		(void)pthread_cond_signal(&next_consumer->cond);
-}
-
 /* ---- the descriptor ---- */
-
-/* Makes the descriptor readable.  Under handle->lock. */
-static void ring_own_doorbell(struct dsaio_handle *handle)
-{
-	handle->is_fd_armed = false;
-	handle->is_own_rung = true;
-	(void)eventfd_write(handle->own_doorbell_fd, 1); /* full: it is readable all the more */
-}
 
 /* Arms all rings for the doorbell socket; false: there is something to consume. */
 static bool arm_all(struct dsaio_handle *handle)
 {
 	bool is_empty = true;
 
-	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
+	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
 		if (!c->is_broken && !ring_client_arm(&c->ring, true))
 			is_empty = false;
 	return is_empty;
@@ -118,7 +41,7 @@ static bool arm_all(struct dsaio_handle *handle)
 
 static void disarm_all(struct dsaio_handle *handle)
 {
-	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
+	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
 		if (!c->is_broken)
 			ring_client_disarm(&c->ring);
 }
@@ -136,29 +59,7 @@ static void drain_doorbell(struct dsaio_handle *handle)
 	}
 }
 
-/*
- * Wakes a consumer that sleeps on a ring's futex.  A consumer that is about to sleep, or sleeps on
- * the doorbell socket, misses this and looks after LOOK_NSEC.
- */
-static void wake_futexes(struct dsaio_handle *handle)
-{
-	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
-		(void)syscall(SYS_futex, &c->ring.shared->cq_bell, FUTEX_WAKE, INT32_MAX, NULL,
-			      NULL, 0);
-}
-
-void wait_after_ends(struct dsaio_handle *handle, bool has_listed, bool by_consumer)
-{
-	if (has_listed && handle->is_fd_armed)
-		ring_own_doorbell(handle);
-	if (handle->waiters.first)
-		wait_wake(handle);
-	/* The consumer's wait is over, but not by a completion in its rings. */
-	if (!by_consumer && handle->consumer_wait && is_done(handle, handle->consumer_wait))
-		wake_futexes(handle);
-}
-
-int wait_reap(struct dsaio_handle *handle, struct dsaio_op **ret_ops, int n)
+int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n)
 {
 	int got;
 
@@ -169,10 +70,10 @@ int wait_reap(struct dsaio_handle *handle, struct dsaio_op **ret_ops, int n)
 		handle->is_own_rung = false;
 		(void)eventfd_read(handle->own_doorbell_fd, &count); /* not blocking */
 	}
-	got = ended_take(&handle->ended, ret_ops, n);
+	got = ended_take(&handle->ended, ret, n);
 	/* Some ops are left, so the descriptor stays readable. */
 	if (handle->ended.ops.first && handle->epoll_fd >= 0 && !handle->is_own_rung)
-		ring_own_doorbell(handle);
+		wake_descriptor(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
 	return got;
 }
@@ -183,7 +84,7 @@ static bool consume_all(struct dsaio_handle *handle)
 {
 	struct op_list list = { NULL, NULL };
 
-	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
+	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
 		channel_consume(c, &list);
 	if (!list.first)
 		return false;
@@ -197,7 +98,8 @@ static void end_all_ops(struct dsaio_handle *handle, int result)
 {
 	struct op_list list = { NULL, NULL };
 
-	for (struct handle_channel *c = first_channel(handle); c; c = next_channel(c)) {
+	for (struct handle_channel *c = handle_first_channel(handle); c;
+	     c = handle_next_channel(c)) {
 		channel_consume(c, &list);
 		channel_end_ops(c, result, &list);
 	}
@@ -206,7 +108,8 @@ static void end_all_ops(struct dsaio_handle *handle, int result)
 
 static bool is_any_ready(const struct dsaio_handle *handle)
 {
-	for (const struct handle_channel *c = first_channel(handle); c; c = next_channel(c))
+	for (const struct handle_channel *c = handle_first_channel(handle); c;
+	     c = handle_next_channel(c))
 		if (channel_is_ready(c))
 			return true;
 	return false;
@@ -285,7 +188,7 @@ bool wait_may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t 
 static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint64_t deadline_nsec,
 			     bool on_socket)
 {
-	struct handle_channel *channel = first_channel(handle);
+	struct handle_channel *channel = handle_first_channel(handle);
 	struct dsaio_conn *conn = handle->client->conn;
 	uint64_t now, nsec;
 
@@ -308,7 +211,7 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 	}
 	if (now < deadline_nsec) {
 		nsec = deadline_nsec - now < LOOK_NSEC ? deadline_nsec - now : LOOK_NSEC - 1;
-		if (!channel || next_channel(channel) || channel->is_broken)
+		if (!channel || handle_next_channel(channel) || channel->is_broken)
 			on_socket = true;
 		if (on_socket)
 			sleep_on_socket(handle, nsec);
@@ -336,12 +239,12 @@ static void leave_role(struct dsaio_handle *handle)
 	handle->consumer_wait = NULL;
 	/* The sleep may have disarmed the rings while the program polls the handle's descriptor. */
 	if (handle->is_fd_armed && !arm_all(handle))
-		ring_own_doorbell(handle);
+		wake_descriptor(handle);
 	if (handle->waiters.first)
-		wait_wake(handle);
+		wake_waiters(handle);
 }
 
-/* Sleeps until wait_wake() or the deadline.  Under handle->lock, which is released meanwhile. */
+/* Sleeps until wake_waiters() or the deadline.  Under handle->lock, which is released meanwhile. */
 static void follow(struct dsaio_handle *handle, const struct wait_for *wait_for,
 		   uint64_t deadline_nsec)
 {
@@ -368,15 +271,15 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 	int r = 0;
 
 	(void)pthread_mutex_lock(&handle->lock);
-	while (!is_done(handle, w)) {
+	while (!wait_is_done(handle, w)) {
 		if (has_looked && deadline_is_over(deadline_nsec)) {
 			/* This thread may have been chosen for the role at the same moment: choose another. */
 			if (handle->waiters.first)
-				wait_wake(handle);
+				wake_waiters(handle);
 			r = -ETIMEDOUT;
 			break;
 		}
-		if (handle->has_consumer || !may_consume(handle, w)) {
+		if (handle->has_consumer || !wait_may_consume(handle, w)) {
 			follow(handle, w, deadline_nsec);
 			has_looked = true;
 			continue;
@@ -392,7 +295,7 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 			consume_or_sleep(handle, n_open, deadline_nsec, is_fd_armed);
 			has_looked = true;
 			(void)pthread_mutex_lock(&handle->lock);
-		} while (!is_done(handle, w) && may_consume(handle, w) &&
+		} while (!wait_is_done(handle, w) && wait_may_consume(handle, w) &&
 			 !deadline_is_over(deadline_nsec));
 		leave_role(handle);
 	}
@@ -403,13 +306,15 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 
 void wait_collect(struct dsaio_handle *companion, struct op_list *list)
 {
-	for (struct handle_channel *c = first_channel(companion); c; c = next_channel(c))
+	for (struct handle_channel *c = handle_first_channel(companion); c;
+	     c = handle_next_channel(c))
 		channel_consume(c, list);
 }
 
 void wait_collect_dead(struct dsaio_handle *companion, struct op_list *list)
 {
-	for (struct handle_channel *c = first_channel(companion); c; c = next_channel(c)) {
+	for (struct handle_channel *c = handle_first_channel(companion); c;
+	     c = handle_next_channel(c)) {
 		channel_consume(c, list);
 		channel_end_ops(c, -ECONNRESET, list);
 	}
@@ -472,7 +377,7 @@ void wait_channel_added(struct dsaio_handle *handle)
 {
 	(void)pthread_mutex_lock(&handle->lock);
 	if (!handle->has_consumer && handle->is_fd_armed && !arm_all(handle))
-		ring_own_doorbell(handle);
+		wake_descriptor(handle);
 	if (handle->has_consumer) /* it may sleep on the futex of another ring */
 		wake_futexes(handle);
 	(void)pthread_mutex_unlock(&handle->lock);

@@ -15,22 +15,7 @@
 #ifndef DSAIO_CLIENT_LIB_IO_WAIT_H
 #define DSAIO_CLIENT_LIB_IO_WAIT_H
 
-#include "client/lib/io/handle.h"
-
-/* The condition that ends a wait. */
-struct wait_for {
-	enum {
-		WAIT_OP,   /* op has ended */
-		WAIT_ALL,  /* no async op of the handle is open */
-		WAIT_REAP, /* the same, or dsaio_reap() can report n_ops */
-		WAIT_ROOM, /* channel has consumed completions since head was read, or is dead */
-		WAIT_ROLE, /* nobody has the role */
-	} what;
-	const struct dsaio_op *op;
-	const struct handle_channel *channel;
-	uint32_t head;
-	uint64_t n_ops;
-};
+#include "client/lib/io/wake.h"
 
 /* Returns 0, or -ETIMEDOUT (after at least one look at the rings).  No lock may be held. */
 int wait_until(struct dsaio_handle *handle, const struct wait_for *wait_for,
@@ -44,18 +29,8 @@ void wait_poll(struct dsaio_handle *handle);
  */
 bool wait_poll_or_arm(struct dsaio_handle *handle);
 
-/* Under handle->lock: wakes threads whose wait is over and, if the role is free, one to take it. */
-void wait_wake(struct dsaio_handle *handle);
-
-/*
- * Under handle->lock: ops have ended.  Makes the descriptor readable if it is armed (has_listed: some
- * can be reaped) and wakes the threads whose wait is over.  by_consumer: the caller has the role, and
- * checks its own wait itself.
- */
-void wait_after_ends(struct dsaio_handle *handle, bool has_listed, bool by_consumer);
-
-/* dsaio_reap(): takes the first n ended ops, and keeps the descriptor readable while some are left. */
-int wait_reap(struct dsaio_handle *handle, struct dsaio_op **ret_ops, int n);
+/* dsaio_handle_reap(): takes the first n ended ops, and keeps the descriptor readable while some are left. */
+int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n);
 
 /*
  * Adds a companion's completed ops to the list, with result and done.  The bounce thread is its only

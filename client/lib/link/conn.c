@@ -26,7 +26,7 @@
 #endif
 
 #define AWAIT_END_MSEC 100
-#define CONNECT_TURNS 3 /* finds of a daemon that then hangs up */
+#define CONNECT_TRIES 3 /* finds of a daemon that then hangs up */
 
 /* A child of a fork has the socket open, too: a close alone would not end the session. */
 static void socket_close(struct dsaio_conn *conn)
@@ -68,30 +68,6 @@ void conn_close(struct dsaio_conn *conn)
 static void conn_closep(struct dsaio_conn **conn)
 {
 	conn_close(*conn);
-}
-
-bool conn_is_gone(struct dsaio_conn *conn)
-{
-	/* Before the look: an end that is seen is of this session, or of an earlier one. */
-	const uint32_t n_gone = atomic_load(&conn->n_replaced) + 1;
-	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
-
-	if (conn_was_gone(conn))
-		return true;
-	if (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLRDHUP | POLLHUP)))
-		return false;
-	/* release: who sees it sees also what the daemon published before it died */
-	if (atomic_exchange_explicit(&conn->n_gone, n_gone, memory_order_release) != n_gone)
-		debug_log("session: the daemon on %s has gone away", conn->path);
-	return conn_was_gone(conn);
-}
-
-void conn_break(struct dsaio_conn *conn)
-{
-	if (atomic_exchange(&conn->is_broken, true))
-		return;
-	/* It ends the session, then closes: its end of file stays the one proof. */
-	(void)shutdown(conn->fd, SHUT_WR); /* fails only if the daemon is gone already */
 }
 
 bool conn_await_end(struct dsaio_conn *conn, bool has_limit)
@@ -243,7 +219,7 @@ static int versions_fail(const struct found *found)
 		       : "");
 }
 
-/* One turn of finding a daemon and saying Hello.  -ENOTCONN: it has not answered as it should. */
+/* Tries once to find a daemon and to say Hello.  -ENOTCONN: it has not answered as it should. */
 static int conn_try(const char *path, const char *name, struct found *found,
 		    struct dsaio_conn **ret_conn)
 {
@@ -276,7 +252,7 @@ static int conn_try(const char *path, const char *name, struct found *found,
 
 int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn)
 {
-	for (unsigned turn = 1;; turn++) {
+	for (unsigned n_tries = 1;; n_tries++) {
 		_cleanup_(found_deinit) struct found found = FOUND_NONE;
 		int r = conn_try(path, name, &found, ret_conn);
 
@@ -289,7 +265,7 @@ int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn)
 			return discover_explain(&found);
 		/* It may have been about to end, having had no client: another look finds a new
 		   one, or starts it. */
-		if (found.is_named || turn == CONNECT_TURNS)
+		if (found.is_named || n_tries == CONNECT_TRIES)
 			return error_fail(-EPROTO,
 					  "connect: what listens on %s did not answer as dsaiod "
 					  "does: is it another program?",
@@ -394,7 +370,7 @@ bool conn_file_idle(struct dsaio_conn *conn, uint32_t file)
 	(void)pthread_mutex_lock(locked);
 	if (!has_word(conn, file))
 		return false;
-	file_board_set(conn->file_board, file, FILE_BOARD_IDLE);
+	file_board_set_idle(conn->file_board, file);
 	return true;
 }
 
@@ -403,7 +379,5 @@ bool conn_file_use(struct dsaio_conn *conn, uint32_t file)
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
 
 	(void)pthread_mutex_lock(locked);
-	/* A word that makes no sense is the daemon's fault: then it still has the file. */
-	return !has_word(conn, file) || file_board_take(conn->file_board, file, FILE_BOARD_USED) ||
-	       !file_board_is_gone(conn->file_board, file);
+	return !has_word(conn, file) || file_board_take(conn->file_board, file, FILE_BOARD_USED);
 }

@@ -19,7 +19,7 @@
  *   slabs      their memfds, which are still mapped; a new number for each
  *   files      their descriptors; new numbers, and what the new daemon tells of the store
  *   handles    their settings; a new number and doorbell
- *   channels   new rings.  The op table has each op that the old daemon had not ended, and op_entry()
+ *   channels   new rings.  The op table has each op that the old daemon had not ended, and channel_entry()
  *              makes its entry from the op, with the new numbers of slab and file
  * From the end of the old session until then it will have the consumer role of each handle and the
  * submit_lock of each channel, so that no thread uses old rings.
@@ -161,6 +161,16 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds,
 			  unsigned *ret_n_fds);
+
+/*
+ * The same without descriptors and reply, but returns -ETIMEDOUT if there is no reply before the deadline
+ * (base/deadline.h).  The connection lives on, and ignores the reply when it comes.
+ */
+int conn_call_until(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+		    uint64_t deadline_nsec);
+
+/* Asks for any reply: false if the daemon is silent, as above, or gone. */
+bool conn_answers(struct dsaio_conn *conn);
 
 /*
  * Sends a request without descriptors whose reply nobody needs.  Never sleeps: what the socket does

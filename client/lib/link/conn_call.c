@@ -61,6 +61,7 @@ static const struct reply_kind {
 	[WIRE__REQUEST__BODY_STORE_GET] = { WIRE__REPLY__BODY_STORE_GET, 0 },
 	[WIRE__REQUEST__BODY_PROFILE_SET] = { WIRE__REPLY__BODY_STORE_GET, 0 },
 	[WIRE__REQUEST__BODY_DEVICE_IMPORT] = { WIRE__REPLY__BODY_DEVICE_IMPORT, 0 },
+	[WIRE__REQUEST__BODY_STORE_DRAIN] = { WIRE__REPLY__BODY_STORE_DRAIN, 0 },
 };
 
 static struct reply_kind reply_to(const Wire__Request *request)
@@ -315,22 +316,41 @@ static int silence_look(struct dsaio_conn *conn, uint64_t began_nsec)
 	return msec;
 }
 
-/* Waits until the call is done, and takes it off the list.  Returns 0 or -ETIMEDOUT. */
-static int pending_await(struct dsaio_conn *conn, struct conn_pending *call, bool while_alive)
+/* How long to wait for a reply. */
+struct limit {
+	bool while_alive;
+	uint64_t nsec; /* while_alive: the begin of the call; else its end */
+};
+static const struct limit no_limit = { false, DEADLINE_NEVER };
+
+/* Milliseconds for poll(2); 0: the time is over. */
+static int limit_left(struct dsaio_conn *conn, const struct limit *limit)
 {
-	uint64_t began_nsec = while_alive ? clock_nsec() : 0;
-	int msec = while_alive ? silence_look(conn, began_nsec) : -1;
+	uint32_t msec;
+
+	if (limit->while_alive)
+		return silence_look(conn, limit->nsec);
+	if (deadline_is_over(limit->nsec))
+		return 0;
+	msec = deadline_left_msec(limit->nsec);
+	return msec ? (int)msec : -1;
+}
+
+/* Waits until the call is done, and takes it off the list.  Returns 0 or -ETIMEDOUT. */
+static int pending_await(struct dsaio_conn *conn, struct conn_pending *call,
+			 const struct limit *limit)
+{
+	int msec = limit_left(conn, limit);
 
 	while (!call->is_done && msec) {
 		if (conn->n_polling && !conn->writer.queue.first)
 			pending_follow(conn, call, msec);
 		else
 			pending_poll(conn, msec);
-		if (while_alive)
-			msec = silence_look(conn, began_nsec);
+		msec = limit_left(conn, limit);
 		if (!msec) { /* this process may have been stopped itself */
 			calls_receive(conn);
-			msec = silence_look(conn, began_nsec);
+			msec = limit_left(conn, limit);
 		}
 	}
 	if (!call->is_done) {
@@ -373,7 +393,8 @@ static void name_listener(const struct dsaio_conn *conn, char *text, size_t size
 
 /* Sends the request and waits; leaves the call done.  Returns 0 or a negative errno, with a message. */
 static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *request,
-		    const int *fds, unsigned n_fds, bool while_alive, struct conn_pending *call)
+		    const int *fds, unsigned n_fds, const struct limit *limit,
+		    struct conn_pending *call)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
 	char why[sizeof(conn->end_text)], listener[32];
@@ -396,14 +417,16 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 	call->seq = request->seq;
 	pending_add(conn, call);
 	calls_send(conn);
-	r = pending_await(conn, call, while_alive);
+	r = pending_await(conn, call, limit);
 	(void)strcpy(why, conn->end_text);
-	if (r < 0) {
+	if (r < 0 && limit->while_alive) {
 		conn->silence.is_silent = true;
 		conn_break(conn);
 		frame_writer_deinit(&conn->writer); /* the caller closes what may still be in it */
 	}
 	(void)pthread_mutex_unlock(TAKE_PTR(locked));
+	if (r < 0 && !limit->while_alive)
+		return error_fail(r, "%s: the daemon has not answered in time", what);
 	if (r < 0) {
 		name_listener(conn, listener, sizeof(listener));
 		return error_fail(r,
@@ -426,11 +449,11 @@ static void pending_deinit(struct conn_pending *call)
 }
 
 static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *request,
-		     const int *fds, unsigned n_fds, bool while_alive, Wire__Reply **ret_reply,
-		     int *ret_fds, unsigned *ret_n_fds)
+		     const int *fds, unsigned n_fds, const struct limit *limit,
+		     Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds)
 {
 	_cleanup_(pending_deinit) struct conn_pending call = { .cond = PTHREAD_COND_INITIALIZER };
-	int r = call_run(conn, what, request, fds, n_fds, while_alive, &call);
+	int r = call_run(conn, what, request, fds, n_fds, limit, &call);
 
 	/* Without the lock, because close(2) may wait for the server of the file's mount. */
 	for (unsigned i = 0; i < n_fds; i++)
@@ -462,14 +485,37 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds)
 {
-	return call_with(conn, what, request, fds, n_fds, false, ret_reply, ret_fds, ret_n_fds);
+	return call_with(conn, what, request, fds, n_fds, &no_limit, ret_reply, ret_fds, ret_n_fds);
 }
 
 int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds,
 			  unsigned *ret_n_fds)
 {
-	return call_with(conn, what, request, fds, n_fds, true, ret_reply, ret_fds, ret_n_fds);
+	const struct limit limit = { true, clock_nsec() };
+
+	return call_with(conn, what, request, fds, n_fds, &limit, ret_reply, ret_fds, ret_n_fds);
+}
+
+int conn_call_until(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+		    uint64_t deadline_nsec)
+{
+	const struct limit limit = { false, deadline_nsec };
+
+	return call_with(conn, what, request, NULL, 0, &limit, NULL, NULL, NULL);
+}
+
+bool conn_answers(struct dsaio_conn *conn)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Status body = WIRE__STATUS__INIT;
+	int r;
+
+	request.body_case = WIRE__REQUEST__BODY_STATUS;
+	request.status = &body;
+	r = conn_call_while_alive(conn, "handle_close", &request, NULL, 0, NULL, NULL, NULL);
+
+	return r != -ETIMEDOUT && r != -ENOTCONN;
 }
 
 void conn_post(struct dsaio_conn *conn, Wire__Request *request)
@@ -503,7 +549,7 @@ bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered)
 	(void)pthread_mutex_lock(&conn->lock);
 	if (conn->n_answered == n_answered && conn->n_unawaited && !conn->is_ended) {
 		pending_add(conn, &call);
-		(void)pending_await(conn, &call, false); /* no limit: cannot time out */
+		(void)pending_await(conn, &call, &no_limit); /* cannot time out */
 	}
 	is_answered = conn->n_answered != n_answered;
 	(void)pthread_mutex_unlock(&conn->lock);

@@ -5,6 +5,7 @@
 #include "client/lib/memory/slab.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/map.h"
+#include "proto/util/size.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 struct mapped_slab {
 	/* imported: the mapping is the program's, and it is one used piece */
 	struct slab_name slab;
-	struct slab_place place;
+	struct slab_placement place;
 	char *memory;
 	size_t bytes;
 	struct cut cut;
@@ -99,7 +100,7 @@ static int slab_map(struct mapped_slab *slab, int fd)
 	return 0;
 }
 
-static int slab_new(struct dsaio_conn *conn, size_t bytes, const struct slab_place *place,
+static int slab_new(struct dsaio_conn *conn, size_t bytes, const struct slab_placement *place,
 		    struct mapped_slab **ret_slab)
 {
 	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
@@ -119,9 +120,9 @@ static int slab_new(struct dsaio_conn *conn, size_t bytes, const struct slab_pla
 	if (r == 0)
 		r = cut_init(&slab->cut, bytes);
 	if (r < 0) {
-		slab_give_back(conn, slab->slab.id);
-		return error_fail_errno(
-			r, "alloc: a slab of %zu bytes was made, but cannot be mapped", bytes);
+		slab_release(conn, slab->slab.id);
+		return error_fail_errno(r, "alloc: a slab of %s was made, but cannot be mapped",
+					SIZE_TEXT(bytes));
 	}
 	*ret_slab = TAKE_PTR(slab);
 	return 0;
@@ -207,7 +208,7 @@ static int slab_take(struct mapped_slab *slab, size_t bytes, char **ret_memory, 
 }
 
 /* A piece of a slab there; -ENOSPC if none has room.  *ret_last: bytes of the largest such slab. */
-static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab_place *place,
+static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab_placement *place,
 			char **ret_memory, bool *ret_is_dirty, size_t *ret_last)
 {
 	int r = -ENOSPC;
@@ -217,7 +218,7 @@ static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab
 	for (size_t i = 0; i < buffers->n && r == -ENOSPC; i++) {
 		struct mapped_slab *slab = buffers->slabs[i];
 
-		if (slab->slab.is_imported || !slab_place_is(&slab->place, place))
+		if (slab->slab.is_imported || !slab_placement_is(&slab->place, place))
 			continue;
 		if (slab->bytes > *ret_last)
 			*ret_last = slab->bytes;
@@ -228,7 +229,7 @@ static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab
 }
 
 /* A new slab, and a piece of it for the caller before anybody else comes. */
-static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab_place *place,
+static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab_placement *place,
 			size_t last, char **ret_memory)
 {
 	struct dsaio_conn *conn = buffers->conn;
@@ -254,10 +255,10 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab
 		(void)pthread_rwlock_unlock(&buffers->lock);
 	}
 	if (r < 0) {
-		slab_give_back(conn, id);
-		return error_fail_errno(r, "alloc of %zu bytes", bytes);
+		slab_release(conn, id);
+		return error_fail_errno(r, "alloc of %s", SIZE_TEXT(bytes));
 	}
-	debug_log("alloc: slab %u of %zu bytes", id, slab->bytes);
+	debug_log("alloc: slab %u of %s", id, SIZE_TEXT(slab->bytes));
 	(void)TAKE_PTR(slab); /* the list has it */
 	return 0;
 }
@@ -274,7 +275,7 @@ static bool buffers_revive(struct buffers *buffers)
 	return has_retired;
 }
 
-int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place *place,
+int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_placement *place,
 		  bool wants_zeroes, void **ret_memory)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
@@ -285,9 +286,10 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place
 
 	if (bytes > BUFFER_BYTES_MAX)
 		return error_fail(-ENOMEM,
-				  "alloc of %zu bytes: this client may have %" PRIu64 " bytes: ask "
-				  "for less, or raise the daemon's client_pool_max",
-				  bytes, conn_facts(buffers->conn).client_pool_max);
+				  "alloc of %s: this client may have %s: ask for less, or raise "
+				  "the daemon's client_pool_max",
+				  SIZE_TEXT(bytes),
+				  SIZE_TEXT(conn_facts(buffers->conn).client_pool_max));
 	r = buffers_take(buffers, bytes, place, &memory, &is_dirty, &last);
 	if (r == -ENOSPC) {
 		(void)pthread_mutex_lock(&buffers->grow_lock);
@@ -297,7 +299,7 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place
 	if (r == -ENOSPC)
 		r = buffers_grow(buffers, bytes, place, last, &memory);
 	else if (r < 0)
-		r = error_fail_errno(r, "alloc of %zu bytes", bytes);
+		r = error_fail_errno(r, "alloc of %s", SIZE_TEXT(bytes));
 	/* Children may see their parent's data rather than the parent fail. */
 	if (r == -ENOMEM && buffers_revive(buffers) &&
 	    buffers_take(buffers, bytes, place, &memory, &is_dirty, &last) == 0)
@@ -317,7 +319,7 @@ static bool buffers_spare(const struct buffers *buffers, size_t index)
 		return true;
 	if (buffers->slabs[index]->bytes > BUFFER_SLAB_FIRST ||
 	    buffers->slabs[index]->cut.retired_bytes ||
-	    !slab_place_is(&buffers->slabs[index]->place, &SLAB_ANYWHERE))
+	    !slab_placement_is(&buffers->slabs[index]->place, &SLAB_ANYWHERE))
 		return true;
 	for (size_t i = 0; i < buffers->n; i++)
 		if (i != index && !buffers->slabs[i]->cut.used_bytes)
@@ -366,9 +368,9 @@ int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last)
 			 atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* unref */
 			r = -EBUSY;
 		else
-			cut_give(&slab->cut, p,
-				 piece->n_forks != atomic_load_explicit(&n_forks_begun,
-									memory_order_relaxed));
+			cut_release(&slab->cut, p,
+				    piece->n_forks != atomic_load_explicit(&n_forks_begun,
+									   memory_order_relaxed));
 		if (r == 0 && !slab->cut.used_bytes && buffers_spare(buffers, i)) {
 			spare = slab;
 			buffers_remove(buffers, i);
@@ -381,7 +383,7 @@ int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last)
 	id = spare->slab.id;
 	slab_free(TAKE_PTR(spare)); /* unmapped first: the pool punches it quicker */
 	if (!buffers->is_left)
-		slab_give_back(buffers->conn, id);
+		slab_release(buffers->conn, id);
 	return 0;
 }
 
@@ -402,7 +404,7 @@ bool buffers_trim(struct buffers *buffers)
 		return false;
 	id = spare->slab.id;
 	slab_free(spare);
-	slab_give_back(buffers->conn, id);
+	slab_release(buffers->conn, id);
 	return true;
 }
 

@@ -34,7 +34,7 @@ struct mapped_slab;
 /* All buffers of a client. */
 struct buffers {
 	struct dsaio_conn *conn;
-	/* The pool is empty: gives back other slabs of this client.  Returns whether it did.  Or NULL. */
+	/* The pool is empty: releases other slabs of this client.  Returns whether it did.  Or NULL. */
 	bool (*trim)(struct buffers *buffers);
 	pthread_mutex_t grow_lock;  /* one new slab at a time: a second thread uses the first's */
 	pthread_rwlock_t lock;	    /* of the rest; ops look up under a read lock */
@@ -59,7 +59,7 @@ void buffers_deinit(struct buffers *buffers);
 size_t buffer_slab_bytes(size_t bytes, size_t last);
 
 /* dsaio_alloc(): `bytes` there, zeroed if wanted.  Returns 0 or a negative errno, with a message. */
-int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place *place,
+int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_placement *place,
 		  bool wants_zeroes, void **ret_memory);
 
 /*
@@ -74,7 +74,7 @@ bool buffers_leave(struct buffers *buffers);
  */
 int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last);
 
-/* Gives back slabs without buffers, also the one that is kept.  Returns whether there was one. */
+/* Releases slabs without buffers, also the one that is kept.  Returns whether there was one. */
 bool buffers_trim(struct buffers *buffers);
 
 /*

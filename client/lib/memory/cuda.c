@@ -41,24 +41,24 @@ __attribute__((constructor)) static void fork_handlers_set(void)
 	(void)pthread_atfork(fork_begin, fork_end, fork_end);
 }
 
-struct look {
+struct dl_scan {
 	bool is_new; /* a library has been opened since the last look */
 	bool has_cuda;
 	unsigned long long adds;
 };
 
 /* Looks at one library.  Ends the iteration where there is no more to see. */
-static int look_at(struct dl_phdr_info *info, size_t size, void *ret_look)
+static int scan_library(struct dl_phdr_info *info, size_t size, void *ret_scan)
 {
 	static const char prefix[] = "libcuda.so"; /* with or without a version */
-	struct look *look = ret_look;
+	struct dl_scan *scan = ret_scan;
 
 	(void)size; /* glibc has had the fields since 2.4 */
-	look->adds = info->dlpi_adds;
-	look->is_new = look->adds != atomic_load_explicit(&looked_adds, memory_order_relaxed);
-	look->has_cuda = look->is_new &&
+	scan->adds = info->dlpi_adds;
+	scan->is_new = scan->adds != atomic_load_explicit(&looked_adds, memory_order_relaxed);
+	scan->has_cuda = scan->is_new &&
 			 strncmp(basename(info->dlpi_name), prefix, sizeof(prefix) - 1) == 0;
-	return !look->is_new || look->has_cuda;
+	return !scan->is_new || scan->has_cuda;
 }
 
 /* Whether the program's libcuda has all functions that copy. */
@@ -86,16 +86,16 @@ const struct cuda *cuda_get(void)
 {
 	_cleanup_(freep) struct cuda *cuda = NULL;
 	struct cuda *others = atomic_load_explicit(&found, memory_order_acquire);
-	struct look look = { 0 };
+	struct dl_scan scan = { 0 };
 
 	if (others)
 		return others;
 	(void)pthread_mutex_lock(&looking);
-	(void)dl_iterate_phdr(look_at, &look); /* returns what look_at() does */
+	(void)dl_iterate_phdr(scan_library, &scan); /* returns what scan_library() does */
 	(void)pthread_mutex_unlock(&looking);
-	if (!look.is_new)
+	if (!scan.is_new)
 		return NULL;
-	if (look.has_cuda) {
+	if (scan.has_cuda) {
 		cuda = calloc(1, sizeof(*cuda));
 		if (!cuda)
 			return NULL; /* the next op looks again */
@@ -108,7 +108,7 @@ const struct cuda *cuda_get(void)
 			return others;
 		}
 	}
-	atomic_store_explicit(&looked_adds, look.adds, memory_order_relaxed);
+	atomic_store_explicit(&looked_adds, scan.adds, memory_order_relaxed);
 	return NULL;
 }
 

@@ -129,7 +129,7 @@ static void cut_merge(struct cut *cut, size_t index)
 	cut_remove(cut, index + 1);
 }
 
-void cut_give(struct cut *cut, size_t index, bool is_retired)
+void cut_release(struct cut *cut, size_t index, bool is_retired)
 {
 	struct cut_piece *piece = cut->pieces[index];
 

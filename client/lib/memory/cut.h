@@ -43,7 +43,7 @@ int cut_take(struct cut *cut, size_t len, struct cut_piece **ret_piece);
 size_t cut_find(const struct cut *cut, size_t off);
 
 /* Gives the used piece at that index back, dirty; it grows together with free neighbours of its kind. */
-void cut_give(struct cut *cut, size_t index, bool is_retired);
+void cut_release(struct cut *cut, size_t index, bool is_retired);
 
 /* Retired pieces are free as any other.  Returns whether there were any. */
 bool cut_revive(struct cut *cut);

@@ -122,7 +122,7 @@ static CUresult event_take(struct gpu *gpu, CUevent *ret_event)
 }
 
 /* No copy before it is queued. */
-static void event_give(struct gpu *gpu, CUevent event)
+static void event_release(struct gpu *gpu, CUevent event)
 {
 	bool is_kept;
 
@@ -179,7 +179,7 @@ static int copy_start(struct gpus *gpus, int number, bool is_fill, const struct 
 	if (result == CUDA_SUCCESS) {
 		r = queue(ret_copy, slot, off, memory, len, ret_why);
 		if (r < 0)
-			event_give(gpu, ret_copy->event);
+			event_release(gpu, ret_copy->event);
 	} else {
 		r = fail("cuEventCreate()", result, ret_why);
 	}
@@ -213,7 +213,7 @@ int gpu_copy_look(struct gpu_copy *copy, char **ret_why)
 	if (result != CUDA_ERROR_NOT_READY) {
 		if (result != CUDA_SUCCESS) /* as for cuEventRecord() */
 			(void)cuda_get()->cuStreamSynchronize(copy->stream->stream);
-		event_give(copy->gpu, copy->event);
+		event_release(copy->gpu, copy->event);
 	}
 	if (is_current)
 		(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });

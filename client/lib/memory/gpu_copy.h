@@ -29,7 +29,8 @@
 
 struct gpu_stream {
 	CUstream stream;
-	uint64_t looked; /* the library's thread's: the turn in which its first copy was not over */
+	uint64_t
+		looked; /* the library's thread's: the round in which its first copy was not over */
 };
 
 /* A GPU that memory was copied to or from. */

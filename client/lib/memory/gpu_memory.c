@@ -169,8 +169,8 @@ static void release(struct gpu_memory *gpu, const struct list *gone, bool waits)
 {
 	LIST_EACH(struct gpu_region, region, gone, node) {
 		if (region->has_slab) {
-			debug_log("GPU memory: slab %u is given back", region->slab.id);
-			(waits ? slab_give_back : slab_leave)(gpu->conn, region->slab.id);
+			debug_log("GPU memory: slab %u is released", region->slab.id);
+			(waits ? slab_release : slab_leave)(gpu->conn, region->slab.id);
 		}
 		region_free(region);
 	}
@@ -247,7 +247,7 @@ static bool may_retry(struct gpu_memory *gpu, int error, const struct released *
 
 /*
  * Imports a region that is IMPORTING by this thread's doing.  Under the lock, which is released meanwhile.
- * Regions that go are given back first, since they count towards what this client may have.
+ * Regions that go are released first, since they count towards what this client may have.
  */
 static void region_import(struct gpu_memory *gpu, struct gpu_region *region)
 {
@@ -292,7 +292,7 @@ static const char *no_copies(const struct gpu_memory *gpu)
 {
 	return gpu->is_programs_wish
 		       ? "the program does not allow copies (DSAIO_GPU_DIRECT)"
-		       : "the daemon is configured not to have it copied (engine = gds)";
+		       : "the daemon is configured not to have it copied (gpu = direct)";
 }
 
 /*
@@ -319,7 +319,7 @@ int gpu_memory_refuse_file(const struct gpu_memory *gpu, const char *function, i
 		advice =
 			gpu->is_programs_wish
 				? ": move the file to ext4 or XFS, or open the client without that flag"
-				: ": move the file to ext4 or XFS, or set engine = auto";
+				: ": move the file to ext4 or XFS, or set gpu = auto";
 	return error_fail(error, "%s: %s; %s%s", function, why ? why : strerrordesc_np(-error),
 			  no_copies(gpu), advice);
 }
@@ -427,7 +427,7 @@ static int region_find(struct gpu_memory *gpu, const char *function, const void 
 	return 1;
 }
 
-/* Looks for freed memory if that was not done for a while, and gives it back.  Releases the lock. */
+/* Looks for freed memory if that was not done for a while, and releases it.  Unlocks. */
 static void tend_and_unlock(struct gpu_memory *gpu)
 {
 	struct list gone = { .first = NULL };

@@ -6,7 +6,7 @@
  * makes it a slab: a region.  Ops then name it as they name a slab of the pool, and the library copies nothing.
  *
  * Each op asks libcuda whether the memory is still of that allocation.  If it is not, the program has
- * freed the one and got another at its place, and the region is given back.  Nothing else tells: a
+ * freed the one and got another at its place, and the region is released.  Nothing else tells: a
  * region that was found by its address alone would be other memory than the program's.
  *
  * Memory that the program frees stays taken on the GPU while the daemon has it mapped.  (CUDA's documentation
@@ -93,7 +93,7 @@ static inline int gpu_memory_ref(struct gpu_memory *gpu, const char *function, c
 	return gpu_memory_ref_slow(gpu, function, memory, len, ret_place);
 }
 
-/* For ops that reference no region although there may be some: gives back what the program has freed, at most
+/* For ops that reference no region although there may be some: releases what the program has freed, at most
    once a second, and does not wait for the answer. */
 void gpu_memory_tend(struct gpu_memory *gpu);
 
@@ -113,7 +113,7 @@ char *gpu_memory_why(struct gpu_memory *gpu, const void *memory);
 int gpu_memory_register(struct gpu_memory *gpu, void *start, size_t bytes);
 
 /*
- * Returns 0, or -EINVAL: no such range starts there.  The last range of an allocation gives it back, unless ops use
+ * Returns 0, or -EINVAL: no such range starts there.  The last range of an allocation releases it, unless ops use
  * it.  *ret_is_last: it was the last one that gpu_memory_leave() has left.  Sleeps for the daemon's answer.
  */
 int gpu_memory_unregister(struct gpu_memory *gpu, const void *start, bool *ret_is_last);

@@ -6,10 +6,10 @@
 
 #include <unistd.h>
 
-const struct slab_place SLAB_ANYWHERE = { .pages = WIRE__PAGES__PAGES_ANY };
+const struct slab_placement SLAB_ANYWHERE = { .pages = WIRE__PAGES__PAGES_ANY };
 
 int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
-	     const struct slab_place *place, uint32_t *ret_id, int *ret_fd)
+	     const struct slab_placement *place, uint32_t *ret_id, int *ret_fd)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -104,7 +104,7 @@ void slab_leave(struct dsaio_conn *conn, uint32_t id)
 	conn_post(conn, &request);
 }
 
-void slab_give_back(struct dsaio_conn *conn, uint32_t id)
+void slab_release(struct dsaio_conn *conn, uint32_t id)
 {
 	Wire__Request request;
 	Wire__SlabFree body;

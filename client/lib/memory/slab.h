@@ -1,7 +1,7 @@
 /*
  * Slabs: memfds that the daemon makes from its pool for this client.
  *
- * A slab is asked for and given back by a call on the control socket.  Buffers (buffer.h) map theirs;
+ * A slab is asked for and released by a call on the control socket.  Buffers (buffer.h) map theirs;
  * slots (slots.h) use the descriptor.  Any thread.
  */
 #ifndef DSAIO_CLIENT_LIB_MEMORY_SLAB_H
@@ -22,15 +22,15 @@ struct slab_name {
 struct allocation_handle;
 
 /* Where the memory of a slab has to be.  */
-struct slab_place {
+struct slab_placement {
 	Wire__Pages pages;
 	bool has_node;
 	uint32_t node;
 };
 
-extern const struct slab_place SLAB_ANYWHERE; /* zeros */
+extern const struct slab_placement SLAB_ANYWHERE; /* zeros */
 
-static inline bool slab_place_is(const struct slab_place *a, const struct slab_place *b)
+static inline bool slab_placement_is(const struct slab_placement *a, const struct slab_placement *b)
 {
 	return a->pages == b->pages && a->has_node == b->has_node && a->node == b->node;
 }
@@ -40,7 +40,7 @@ static inline bool slab_place_is(const struct slab_place *a, const struct slab_p
  * Returns 0, with its number and its memfd (the caller's), or conn_call()'s errors with a message.
  */
 int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
-	     const struct slab_place *place, uint32_t *ret_id, int *ret_fd);
+	     const struct slab_placement *place, uint32_t *ret_id, int *ret_fd);
 
 /*
  * Asks the daemon to map part of a file of the program's own as a slab.  Takes fd, also on error.
@@ -55,7 +55,7 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 /* The same as below, but does not wait until it is done. */
 void slab_leave(struct dsaio_conn *conn, uint32_t id);
 
-/* Gives back a slab that no op uses. */
-void slab_give_back(struct dsaio_conn *conn, uint32_t id);
+/* Releases a slab that no op uses. */
+void slab_release(struct dsaio_conn *conn, uint32_t id);
 
 #endif

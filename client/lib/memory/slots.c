@@ -5,6 +5,7 @@
 #include "client/lib/memory/slab.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
+#include "proto/util/size.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -190,7 +191,7 @@ static int grow(struct slots *slots, bool may_be_small)
 	slots->n_slabs++;
 	slots->n_units += slab->n_units;
 	slots->n_free += slab->n_units;
-	debug_log("private memory: a slab of %" PRIu64 " bytes to copy through", bytes);
+	debug_log("private memory: a slab of %s to copy through", SIZE_TEXT(bytes));
 	return 0;
 }
 
@@ -305,7 +306,7 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 	return r;
 }
 
-void slots_give(struct slot *slot)
+void slots_release(struct slot *slot)
 {
 	struct slots_share *share = slot->share;
 	struct slots *slots;
@@ -346,7 +347,7 @@ bool slots_trim(struct slots *slots)
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (unsigned i = 0; i < n; i++) {
 		slab_unmap(slots, &spare[i]);
-		slab_give_back(slots->buffers->conn, spare[i].slab.id);
+		slab_release(slots->buffers->conn, spare[i].slab.id);
 	}
 	return n;
 }

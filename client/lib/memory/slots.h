@@ -52,7 +52,7 @@ struct slots_share {
 
 	/* the library's thread's */
 	unsigned n_pieces; /* its own, with slots */
-	uint64_t refused;  /* the turn in which there was no slot */
+	uint64_t refused;  /* the round in which there was no slot */
 };
 
 struct slots {
@@ -106,7 +106,7 @@ int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struc
 /* The same, not is_further, and sleeps until there is one: -ETIMEDOUT, or -ECONNRESET. */
 int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nsec,
 		struct slot *ret_slot);
-void slots_give(struct slot *slot);
+void slots_release(struct slot *slot);
 
 /* Gives slabs back that nobody uses, but not the last one while a share exists.  Returns whether there was one. */
 bool slots_trim(struct slots *slots);
@@ -116,7 +116,7 @@ int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t 
 	      uint64_t *ret_done);
 int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, uint64_t *ret_done);
 
-/* The mapping of the slot's slab, which lasts until the slab is given back.  *ret_is_new: this call has
+/* The mapping of the slot's slab, which lasts until the slab is released.  *ret_is_new: this call has
    made it.  NULL: errno says why. */
 char *slot_map(const struct slot *slot, bool *ret_is_new);
 

@@ -1,8 +1,8 @@
 """Tensors to and from NVMe storage through dsaiod.
 
-    import dsaio, torch
+    import dsaio, dsaio.torch
 
-    tensor = torch.frombuffer(dsaio.alloc(4 << 20), dtype=torch.float32)
+    tensor = dsaio.torch.empty(1 << 20)
     with dsaio.Handle() as handle:
         handle.submit_read(tensor, "/nvme/weights.bin").wait()
 
@@ -19,11 +19,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._buffer import is_pinned as is_pinned
     from ._file import File as File
+    from ._file import drop as drop
+    from ._future import ALL_COMPLETED as ALL_COMPLETED
+    from ._future import FIRST_COMPLETED as FIRST_COMPLETED
+    from ._future import FIRST_EXCEPTION as FIRST_EXCEPTION
+    from ._future import wait as wait
     from ._handle import Handle as Handle
     from ._handle import Profile as Profile
     from ._handle import Stats as Stats
     from ._memory import alloc as alloc
     from ._op import Op as Op
+    from ._raw import open as open
+    from ._register import Registration as Registration
+    from ._register import register as register
     from .deepnvme import aio_handle as aio_handle
     from .deepnvme import aio_read as aio_read
     from .deepnvme import aio_write as aio_write
@@ -32,19 +40,27 @@ if TYPE_CHECKING:
     from .deepnvme import pin_handle as pin_handle
 
 _MODULES = {
+    "ALL_COMPLETED": "_future",
+    "FIRST_COMPLETED": "_future",
+    "FIRST_EXCEPTION": "_future",
     "File": "_file",
     "Handle": "_handle",
     "Op": "_op",
     "Profile": "_handle",
+    "Registration": "_register",
     "Stats": "_handle",
     "aio_handle": "deepnvme",
     "aio_read": "deepnvme",
     "aio_write": "deepnvme",
     "alloc": "_memory",
     "deepspeed_memcpy": "deepnvme",
+    "drop": "_file",
     "gds_handle": "deepnvme",
     "is_pinned": "_buffer",
+    "open": "_raw",
     "pin_handle": "deepnvme",
+    "register": "_register",
+    "wait": "_future",
 }
 
 __all__ = sorted(_MODULES)

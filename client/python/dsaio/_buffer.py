@@ -12,30 +12,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from math import prod
 
 from . import _check as check
 from . import _memory as memory
+from ._place import GpuMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, NamedTuple, Optional
+    from typing import Any, List
 
-    class Place(NamedTuple):
-        """A plain tuple at run time."""
-
-        address: int
-        nbytes: int
-        keep: Any  # owns the memory: to be kept until the op has ended
-        finish: Optional[Callable[[], None]]  # to be called after a read that succeeded
-
-
-class GpuMemory:
-    """What an op on memory of a GPU keeps: so its place tells that only the library may use the address."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, owner: Any) -> None:
-        self.owner = owner
+    from ._place import Place
 
 
 class _PyBuffer(ctypes.Structure):
@@ -136,7 +123,7 @@ def _stage_tensor(tensor: Any, for_read: bool) -> Place:
 
     if tensor.is_sparse or tensor.device.type == "meta":
         raise _no_memory(tensor)
-    staged = new_tensor(tensor.numel(), tensor.dtype).view(tensor.shape)
+    staged = new_tensor(tensor.shape, tensor.dtype)
 
     def finish() -> None:
         with torch.no_grad():
@@ -200,7 +187,7 @@ def _locate_array(array: Any, for_read: bool) -> Place:
 def _stage_array(array: Any, for_read: bool) -> Place:
     import numpy
 
-    staged = new_array(array.size, array.dtype).reshape(array.shape)
+    staged = new_array(array.shape, array.dtype)
 
     def finish() -> None:
         numpy.copyto(array, staged)
@@ -214,26 +201,38 @@ def _stage_array(array: Any, for_read: bool) -> Place:
 # ---- new pinned memory ----
 
 
-def new_tensor(n_elements: int, dtype: Any) -> Any:
-    """A pinned 1-D torch tensor of that dtype, which no other tensor is the base of."""
+def _dimensions(shape: Any) -> List[int]:
+    try:
+        dimensions = [shape] if hasattr(shape, "__index__") else list(shape)
+    except TypeError:
+        raise check.wrong_type("shape", shape, "an integer, or a sequence of integers") from None
+    return [check.integer("shape", n, 0, check.MAX) for n in dimensions]
+
+
+def new_tensor(shape: Any, dtype: Any) -> Any:
+    """A pinned torch tensor.  A 1-D one is a view of no other tensor."""
     import torch
 
+    dimensions = _dimensions(shape)
+    example = torch.empty(0, dtype=dtype)
+    n_elements = prod(dimensions)
     if n_elements == 0:
-        return torch.empty(0, dtype=dtype)
-    nbytes = n_elements * torch.empty(0, dtype=dtype).element_size()
-    return torch.frombuffer(memory.array(nbytes), dtype=dtype, count=n_elements)
+        return example.new_empty(dimensions)
+    tensor = torch.frombuffer(memory.array(n_elements * example.element_size()), dtype=example.dtype, count=n_elements)
+    return tensor if len(dimensions) == 1 else tensor.view(dimensions)
 
 
-def new_array(n_elements: int, dtype: Any) -> Any:
-    """A pinned 1-D numpy array of that dtype."""
+def new_array(shape: Any, dtype: Any) -> Any:
+    """A pinned numpy array."""
     import numpy
 
-    dtype = numpy.dtype(dtype)
+    dimensions, dtype = _dimensions(shape), numpy.dtype(dtype)
     if dtype.hasobject:
         raise TypeError(f"dsaio: an array of Python objects ({dtype}) cannot be pinned")
-    if n_elements * dtype.itemsize == 0:
-        return numpy.empty(n_elements, dtype)
-    return numpy.ndarray(n_elements, dtype, memory.array(n_elements * dtype.itemsize))
+    nbytes = prod(dimensions) * dtype.itemsize
+    if nbytes == 0:
+        return numpy.empty(dimensions, dtype)
+    return numpy.ndarray(dimensions, dtype, memory.array(nbytes))
 
 
 def new_like(n_elements: int, example: Any) -> Any:
@@ -276,11 +275,11 @@ def extent(buffer: Any) -> tuple[int, int]:
 
 
 def is_pinned(buffer: Any) -> bool:
-    """Does the whole range of the buffer lie in pinned memory, of dsaio or of torch?"""
+    """Does the whole range of the buffer lie in pinned or registered memory, of dsaio or of torch?"""
     address, nbytes = extent(buffer)
-    allocation = memory.find(address, nbytes)
-    if allocation is not None:
-        return allocation.is_locked
+    pinned = memory.find(address, nbytes)
+    if pinned is not None:
+        return pinned.is_locked
     if hasattr(buffer, "data_ptr") and not buffer.is_cuda:
         return bool(buffer.is_pinned())
     if not is_gpu_tensor(buffer):
@@ -293,7 +292,7 @@ def is_pinned(buffer: Any) -> bool:
 def unlock(address: int) -> bool:
     """is_pinned() denies the allocation that starts there, from now on.  False: there is none."""
     allocation = memory.find_start(address)
-    if allocation is None or not allocation.is_locked:
+    if not isinstance(allocation, memory.Allocation) or not allocation.is_locked:
         return False
     allocation.is_locked = False
     return True

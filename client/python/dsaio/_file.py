@@ -10,7 +10,8 @@ import sys
 
 from . import _check as check
 from . import _library as library
-from ._connection import connection, is_of_file
+from ._connection import connection, existing, is_of_file
+from ._context import Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class _OpenFile:
         flags = check.integer("flags", flags, 0, (1 << 31) - 1, expected="flags of os.open(), such as os.O_RDWR")
         self.connection = connection()
         if fd is None:
-            result = library.file_open(self.connection.pointer, name, flags, ctypes.byref(pointer))
+            result = library.file_open(self.connection.pointer, name, flags, None, ctypes.byref(pointer))
         else:
             result = library.file_from_fd(self.connection.pointer, fd, ctypes.byref(pointer))
         library.check(result, path)
@@ -103,7 +104,7 @@ class _OpenFile:
             close(self.pointer)
 
 
-class File:
+class File(Context):
     """A file that the daemon reads and writes for this process.
 
     path: opened with this process's rights.  flags: as of os.open(): O_RDONLY, O_WRONLY or O_RDWR, and
@@ -150,7 +151,7 @@ class File:
     def alignment(self) -> int:
         """Offsets, sizes and addresses that are multiples of it, in bytes, go without a copy."""
         opened = self.opened()
-        alignment: int = library.alignment(opened.pointer)
+        alignment: int = library.file_alignment(opened.pointer)
         return alignment
 
     def size(self) -> int:
@@ -162,18 +163,26 @@ class File:
         """Sets the file's size in bytes.  Ops on the range that goes must have ended.  Raises OSError."""
         opened = self.opened()
         size = check.integer("size", size, 0, check.MAX)
-        library.check(library.truncate(opened.pointer, size), self.name)
+        library.check(library.file_truncate(opened.pointer, size), self.name)
 
     def close(self) -> None:
         """Gives the file back.  Twice is fine."""
         self._opened = None
 
-    def __enter__(self) -> File:
+    def _refuse_if_closed(self) -> None:
         self.opened()
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<dsaio.File {self.name!r}{' (closed)' if self._opened is None else ''}>"
+
+
+def drop(path: Optional[Path] = None) -> None:
+    """Closes the file of this path (None: all) that this process has closed and the daemon still has in its cache.
+
+    So its file system can be unmounted at once, and not only when the file was idle for 10 to 20 s.  Raises OSError:
+    EBUSY where the file is open or has ops, ETIMEDOUT where it cannot be closed within 10 s.
+    """
+    name = None if path is None else path_bytes(path, "a path")
+    opened = existing()
+    if opened is not None and not opened.is_lost():  # a daemon that has gone has nothing open
+        library.check(library.file_drop(opened.pointer, name), path)

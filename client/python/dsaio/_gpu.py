@@ -20,14 +20,14 @@ from operator import index
 
 from . import _library as library
 from . import _memory as memory
-from ._buffer import GpuMemory
 from ._connection import connection, existing
+from ._place import GpuMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence
 
-    from ._buffer import Place
+    from ._place import Place
 
     class Range(NamedTuple):
         """Memory of a GPU."""
@@ -255,10 +255,7 @@ def stage(place: Place, for_read: bool) -> Place:
 
 def pin(address: int, nbytes: int) -> None:
     """Registers the memory.  Twice is fine.  Raises OSError."""
-    described = library.Memory(
-        size=ctypes.sizeof(library.Memory), kind=library.MEMORY_CUDA, fd=-1, start=address, bytes=nbytes
-    )
-    code = library.memory_register(connection().pointer, byref(described))
+    code = library.register(connection().pointer, library.MEMORY_CUDA, address, nbytes)
     if code < 0 and not (code == -errno.EEXIST and is_pinned(address, nbytes)):
         raise library.error(code)
 

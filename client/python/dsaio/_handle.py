@@ -10,21 +10,20 @@ from collections import namedtuple
 
 from . import _check as check
 from . import _library as library
-from . import _op
+from . import _op, _watch
 from ._buffer import locate
 from ._connection import at_fork
+from ._context import Context
 from ._op import Op
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
+    from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-    from ._buffer import Place
     from ._file import FileArgument
+    from ._place import Place
 
     Request = Union[Tuple[Any, FileArgument], Tuple[Any, FileArgument, int]]
-
-    Self = TypeVar("Self", bound="Handle")
 
     class Profile(NamedTuple):
         block_size: Optional[int] = None
@@ -59,7 +58,7 @@ block_size: bytes of a block, 512 to 64 MiB in steps of 512; the daemon uses at 
 queue_depth: blocks in flight, 1 to 4096
 single_submit: one system call per block
 overlap_events: refill as completions come; False: fill, wait for all
-intra_op_parallelism: parts of an op, 1 to 64
+intra_op_parallelism: multiplies queue_depth, 1 to 64
 """
 Stats.__doc__ = """What a handle has done.
 
@@ -97,7 +96,7 @@ def _c_profile(profile: Profile) -> library.Profile:
 def _c_options(
     profile: Optional[Profile], io_class: str, weight: int, op_timeout: Optional[float]
 ) -> library.HandleOptions:
-    options = library.HandleOptions(size=ctypes.sizeof(library.HandleOptions), spin_usec=-1)
+    options = library.HandleOptions(size=ctypes.sizeof(library.HandleOptions))
     if profile is not None:
         if not isinstance(profile, Profile):
             raise check.wrong_type("profile", profile, "a dsaio.Profile, as dsaio.Profile(block_size=1 << 20)")
@@ -111,7 +110,7 @@ def _c_options(
     return options
 
 
-class Handle:
+class Handle(Context):
     """Reads and writes files through the daemon.
 
     profile: the tuning numbers; None: all are inherited from each store, as `dsaioctl bench tune` finds them.
@@ -125,6 +124,8 @@ class Handle:
     address.  Pinned ones are fastest.  Files are paths, descriptors of open files, or dsaio.File.  An op
     transfers the whole buffer from byte file_offset of the file on.  A read that passes the end of the
     file fails with ENODATA.  A write creates the file if there is none, and never shortens it.
+
+    `with` and `async with` close it.
 
     Threads may share a handle.  Ops that touch the same bytes of a file, one of them writing, take effect in
     the order in which they were submitted to the handle.  A child of fork() may go on with the handle, and so
@@ -286,17 +287,11 @@ class Handle:
         self._is_closed = True
         self._c = None
         self._end_ops()
+        _watch.stop_if_idle()
 
     def _end_ops(self) -> None:
         """Waits until no op of the handle is open.  Failures stay with the ops."""
         _op.end_all(_op.open_of(self._counters))
-
-    def __enter__(self: Self) -> Self:
-        self._refuse_if_closed()
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self.close()
 
     def __getstate__(self) -> Any:
         """What another process needs, whose handle is opened at its first use."""

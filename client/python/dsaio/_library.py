@@ -14,20 +14,22 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from ctypes import c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
+from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-SONAME = "libdsaio-client.so.1"
+SONAME = "libdsaio-client.so.0"
 
-READ, WRITE, FSYNC, FDATASYNC = 1, 2, 3, 4
+READ, WRITE, FSYNC = 1, 2, 3
+FDATASYNC = 4  # in this package alone: FSYNC with the flag DATASYNC
+DATASYNC = 1
 CONNECTED = 1
 INHERIT, YES, NO = 0, 1, 2
 NO_ZERO = 1
-MEMORY_CUDA = 4
-WAYS = ("none", "shared", "gpu", "copied")
+MEMORY_FD, MEMORY_CUDA = 2, 4
+PATHS = ("none", "shared", "gpu", "copied")
 CLASSES = {"normal": 0, "demand": 1, "background": 2}
 
 
@@ -38,8 +40,8 @@ class Profile(ctypes.Structure):
         ("size", c_size_t),
         ("block_size", c_uint32),
         ("queue_depth", c_uint32),
-        ("single_submit", c_int),
-        ("overlap_events", c_int),
+        ("single_submit", c_uint32),
+        ("overlap_events", c_uint32),
         ("intra_op_parallelism", c_uint32),
         ("zero", c_uint32),
     ]
@@ -51,9 +53,10 @@ class HandleOptions(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t),
         ("profile", ctypes.POINTER(Profile)),
-        ("io_class", c_int),
+        ("io_class", c_uint32),
         ("weight", c_uint32),
         ("entries", c_uint32),
+        ("flags", c_uint32),
         ("op_timeout_usec", c_int64),
         ("spin_usec", c_int64),
     ]
@@ -76,9 +79,9 @@ class Memory(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t),
         ("kind", c_uint32),
-        ("fd", c_int),
+        ("fd", c_int32),
         ("start", c_void_p),
-        ("bytes", c_size_t),
+        ("bytes", c_uint64),
         ("fd_off", c_uint64),
     ]
 
@@ -92,14 +95,26 @@ class Io(ctypes.Structure):
         ("file", c_void_p),
         ("path", c_char_p),
         ("buf", c_void_p),
-        ("len", c_size_t),
+        ("len", c_uint64),
         ("off", c_uint64),
         ("user_data", c_void_p),
         ("timeout_usec", c_int64),
         ("iov", c_void_p),
         ("n_iov", c_uint32),
-        ("zero0", c_uint32),
-        ("zero", c_uint64 * 4),
+        ("zero", c_uint32),
+    ]
+
+
+class Completion(ctypes.Structure):
+    """struct dsaio_completion."""
+
+    _fields_ = [
+        ("op", c_void_p),
+        ("user_data", c_void_p),
+        ("result", c_int64),
+        ("bytes", c_uint64),
+        ("flags", c_uint32),
+        ("zero", c_uint32),
     ]
 
 
@@ -138,29 +153,31 @@ def _function(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> 
 
 _out = c_void_p  # the address of a result: ctypes.byref() of what it is
 
-connect = _function(blocking, "connect", c_int, c_char_p, _out)
+connect = _function(blocking, "connect", c_int, _out, _out)
 client_state = _function(quick, "client_state", c_int, c_void_p)
 client_pool_max = _function(blocking, "client_pool_max", c_int64, c_void_p)
 client_is_locked = _function(quick, "client_is_locked", c_int, c_void_p)
-disconnect = _function(blocking, "disconnect", None, c_void_p)
+disconnect = _function(blocking, "disconnect", c_int, c_void_p)
 
-handle_open_with = _function(blocking, "handle_open_with", c_int, c_void_p, _out, _out)
-handle_close = _function(blocking, "handle_close", None, c_void_p)
+handle_open = _function(blocking, "handle_open", c_int, c_void_p, _out, _out)
+handle_cancel = _function(blocking, "handle_cancel", c_int, c_void_p)
+handle_close = _function(blocking, "handle_close", c_int, c_void_p, c_int64)
 handle_fd = _function(quick, "handle_fd", c_int, c_void_p)
 
-alloc_with = _function(blocking, "alloc_with", c_int, c_void_p, c_size_t, _out, _out)
+alloc = _function(blocking, "alloc", c_int, c_void_p, c_size_t, _out, _out)
 free = _function(blocking, "free", c_int, c_void_p, c_void_p)
 memory_register = _function(blocking, "memory_register", c_int, c_void_p, _out)
 memory_unregister = _function(blocking, "memory_unregister", c_int, c_void_p, c_void_p)
 memory_kind = _function(quick, "memory_kind", c_int, c_void_p, c_void_p, c_size_t)
 memory_gpu = _function(blocking, "memory_gpu", c_int, c_void_p, c_void_p)  # may wait for the loader of libraries
 
-file_open = _function(blocking, "file_open", c_int, c_void_p, c_char_p, c_int, _out)
+file_open = _function(blocking, "open", c_int, c_void_p, c_char_p, c_int, _out, _out)
 file_from_fd = _function(blocking, "file_from_fd", c_int, c_void_p, c_int, _out)
 file_close = _function(blocking, "file_close", None, c_void_p)
+file_drop = _function(blocking, "file_drop", c_int, c_void_p, c_char_p)
 file_size = _function(blocking, "file_size", c_int64, c_void_p)
-alignment = _function(quick, "alignment", c_size_t, c_void_p)
-truncate = _function(blocking, "truncate", c_int, c_void_p, c_uint64)
+file_alignment = _function(quick, "file_alignment", c_size_t, c_void_p)
+file_truncate = _function(blocking, "file_truncate", c_int, c_void_p, c_uint64)
 
 _of_file = (c_void_p, c_void_p, c_void_p, c_size_t, c_uint64, _out)
 pread = _function(blocking, "pread_async", c_int, *_of_file)
@@ -168,21 +185,29 @@ pwrite = _function(blocking, "pwrite_async", c_int, *_of_file)
 _of_path = (c_void_p, c_char_p, c_void_p, c_size_t, c_uint64, _out)
 pread_path = _function(blocking, "pread_path_async", c_int, *_of_path)
 pwrite_path = _function(blocking, "pwrite_path_async", c_int, *_of_path)
-submit = _function(blocking, "submit", c_int, c_void_p, _out, c_int, c_uint, _out)
+submit = _function(blocking, "submit", c_int, c_void_p, _out, c_size_t, c_int, c_uint, _out)
 op_wait = _function(blocking, "op_wait", c_int, c_void_p, c_int64, _out)
 op_look = _function(quick, "op_wait", c_int, c_void_p, c_int64, _out)  # with a timeout of 0 only
 op_wait_many = _function(blocking, "op_wait_many", c_int, _out, c_int, c_int64, _out)
 op_look_many = _function(quick, "op_wait_many", c_int, _out, c_int, c_int64, _out)  # with a timeout of 0 only
-op_done = _function(quick, "op_done", c_uint64, c_void_p)
+op_bytes = _function(quick, "op_bytes", c_uint64, c_void_p)
 op_error = _function(quick, "op_error", c_char_p, c_void_p)
-op_way = _function(quick, "op_way", c_int, c_void_p)
+op_path = _function(quick, "op_path", c_int, c_void_p)
 op_why = _function(quick, "op_why", c_char_p, c_void_p)
 op_cancel = _function(blocking, "op_cancel", c_int, c_void_p)
 op_free = _function(quick, "op_free", None, c_void_p)
 op_free_many = _function(quick, "op_free_many", None, _out, c_int)
-reap = _function(quick, "reap", c_int, c_void_p, _out, c_int)
+# With min 0 only.
+handle_reap = _function(quick, "handle_reap", c_int, c_void_p, _out, c_size_t, c_int, c_int, c_int64)
 
 _error = _function(quick, "error", c_char_p)
+
+
+def register(client: Any, kind: int, address: int, nbytes: int, fd: int = -1, fd_off: int = 0) -> int:
+    """memory_register()."""
+    memory = Memory(size=ctypes.sizeof(Memory), kind=kind, fd=fd, start=address, bytes=nbytes, fd_off=fd_off)
+    code: int = memory_register(client, ctypes.byref(memory))
+    return code
 
 
 def os_error(code: int, text: str, filename: Any = None) -> OSError:
@@ -204,6 +229,6 @@ def check(code: int, filename: Any = None) -> int:
     return code
 
 
-# Finalizers also run while the interpreter ends.  Then nothing is given back: other objects may still
+# Finalizers also run while the interpreter ends.  Then nothing is released: other objects may still
 # use it, and the end of the process gives everything back.
 is_ending: Callable[[], bool] = sys.is_finalizing

@@ -1,14 +1,16 @@
 """Pinned memory: who owns it, and which addresses are pinned.
 
-An Allocation owns memory of the daemon's pool, and gives it back when it is garbage.  It lives as long
-as the ctypes array that exports the memory, and the array as long as any tensor, array or view over it:
-torch.frombuffer() and numpy keep what they were made from.  Each open op keeps the Allocation, so
-memory outlives its ops whatever happens to the tensor (share_memory_() replaces a tensor's storage in
-place).
+`Pinned` is a range of it: an Allocation, or a Registration of the program's own memory (_register.py).  Each open
+op keeps that, so memory outlives its ops whatever happens to the tensor (share_memory_() replaces a tensor's
+storage in place).
 
-`_table` and `_starts` hold all Allocations, to find one by an address inside it.  No lock guards
+An Allocation owns memory of the daemon's pool, and releases it when it is garbage.  It lives as long
+as the ctypes array that exports the memory, and the array as long as any tensor, array or view over it:
+torch.frombuffer() and numpy keep what they were made from.
+
+`_table` and `_starts` hold all of Pinned, to find one by an address inside it.  No lock guards
 them, since a finalizer may run at any point of any thread: each change is one call of a list or dict,
-and find() checks that the address lies in the Allocation that it returns.
+and find() checks that the address lies in the range that it returns.
 """
 
 from __future__ import annotations
@@ -27,13 +29,33 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
 _starts: List[int] = []
-_table: Dict[int, weakref.ref[Allocation]] = {}
+_table: Dict[int, weakref.ref[Pinned]] = {}
 
 
-class Allocation:
-    """Memory of the pool: `nbytes` from `address` on."""
+class Pinned:
+    """Memory that the daemon shares: `nbytes` from `address` on.  An open op on it keeps it."""
 
     __slots__ = ("connection", "address", "nbytes", "is_locked", "__weakref__")
+
+    connection: Connection
+    address: int
+    nbytes: int
+    is_locked: bool
+
+    def _enter(self) -> None:
+        """find() finds it from now on."""
+        _table[self.address] = weakref.ref(self)
+        insort(_starts, self.address)
+
+    def _leave(self) -> None:
+        _starts.remove(self.address)
+        del _table[self.address]
+
+
+class Allocation(Pinned):
+    """Memory of the pool."""
+
+    __slots__ = ()
 
     def __init__(self, nbytes: int, wait_usec: int = 0) -> None:
         options = library.AllocOptions(
@@ -44,21 +66,19 @@ class Allocation:
         self.nbytes = nbytes
         # False after free_cpu_locked_tensor(): views may still use the memory, but is_pinned() denies it.
         self.is_locked = True
-        self.connection: Connection = connection()
+        self.connection = connection()
         library.check(
-            library.alloc_with(self.connection.pointer, nbytes, ctypes.byref(options), ctypes.byref(memory))
+            library.alloc(self.connection.pointer, nbytes, ctypes.byref(options), ctypes.byref(memory))
         )
         self.address = memory.value or 0
-        _table[self.address] = weakref.ref(self)
-        insort(_starts, self.address)
+        self._enter()
         if not library.client_is_locked(self.connection.pointer):
             _warn_unlocked()
 
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending, free: Any = library.free) -> None:
         if not self.address or self.connection.is_of_parent or is_ending():
             return
-        _starts.remove(self.address)
-        del _table[self.address]
+        self._leave()
         # EBUSY: the daemon was given up with an op open, which may still write there.  It stays.
         free(self.connection.pointer, self.address)
 
@@ -84,30 +104,30 @@ def room() -> int:
     Other programs may leave it less.
     """
     most: int = library.client_pool_max(connection().pointer)
-    return most - sum(allocation.nbytes for allocation in map(find_start, _starts[:]) if allocation is not None)
+    return most - sum(pinned.nbytes for pinned in map(find_start, _starts[:]) if pinned is not None)
 
 
-def find(address: int, nbytes: int) -> Optional[Allocation]:
-    """The Allocation that the whole range lies in, or None."""
+def find(address: int, nbytes: int) -> Optional[Pinned]:
+    """The pinned memory that the whole range lies in, or None."""
     while True:
         i = bisect_right(_starts, address)
         if not i:
             return None
         try:
             start = _starts[i - 1]
-            allocation = _table[start]()
+            pinned = _table[start]()
         except (IndexError, KeyError):
             continue  # another thread has changed them meanwhile
-        if allocation is None:
+        if pinned is None:
             return None
-        if start <= address and address + nbytes <= start + allocation.nbytes:
-            return allocation
+        if start <= address and address + nbytes <= start + pinned.nbytes:
+            return pinned
         if bisect_right(_starts, address) == i and _starts[i - 1] == start:
             return None
 
 
-def find_start(address: int) -> Optional[Allocation]:
-    """The Allocation that starts at the address, or None."""
+def find_start(address: int) -> Optional[Pinned]:
+    """The pinned memory that starts at the address, or None."""
     reference = _table.get(address)
     return None if reference is None else reference()
 
@@ -134,8 +154,8 @@ def new(nbytes: int, pinned: bool) -> ctypes.Array[ctypes.c_char]:
 def alloc(nbytes: int, *, wait: float = 0) -> memoryview:
     """New pinned memory, page aligned, as a memoryview of bytes.  The content is undefined.
 
-    torch.frombuffer() and numpy.frombuffer() make tensors of it.  It returns to the pool when the last
-    view is gone.  wait: seconds to wait for room in the pool.  Raises OSError: ENOMEM if there is none.
+    It returns to the pool when the last view is gone.  dsaio.torch.empty() and dsaio.numpy.empty() make tensors.
+     wait: seconds to wait for room in the pool.  Raises OSError: ENOMEM if there is none.
     """
     return memoryview(array(nbytes, check.usec("wait", wait))).cast("B")
 

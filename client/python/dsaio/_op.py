@@ -9,8 +9,8 @@ in `_open_ops`, or with the pending ops of an aio_handle.  The slot of an op tha
 good.
 
 An open Op is in `_open_ops`, which keeps it until it has ended, also if the program has dropped it.  An op
-that has ended leaves `_open_ops` when somebody looks at it: wait(), done(), an event loop, or every now and
-then the start of a further op.
+that has ended leaves `_open_ops` when somebody looks at it: wait(), done(), the thread of _watch.py, or every now
+and then the start of a further op.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from array import array
 
 from . import _check as check
 from . import _library as library
+from . import _watch
 from ._connection import Connection, at_fork, connection
 from ._file import File, path_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from typing import Any, Callable, Dict, Generator, Iterable, List, Optional, Sequence, Tuple
 
-    from ._buffer import Place
     from ._file import FileArgument
+    from ._future import OpFuture
+    from ._place import Place
 
     # An op without an Op: struct dsaio_op, opcode, file, offset, place, whether the file is to be read again when
     # it has ended, and the handle, which is kept open
@@ -41,29 +44,53 @@ if TYPE_CHECKING:
 
 # How often a wait returns to the interpreter, which runs the handlers of Ctrl-C and other signals.
 SLICE_USEC = 100_000
+# How long a finalizer waits for ops that it has cancelled: some are at the device.
+_CLOSE_USEC = 10_000_000
+_never_closed: List["Connection"] = []  # of handles whose ops did not end: a disconnect would wait for them
 _MAX = check.MAX
+_REAP_MAX = 64  # ops taken by one call; a guess
 _SWEEP_MIN = 64  # open ops, before the start of one more looks at all of them
 
 
 class CHandle:
     """struct dsaio_handle."""
 
-    __slots__ = ("pointer", "argument", "connection", "watchers", "__weakref__")
+    __slots__ = ("pointer", "argument", "connection", "n_futures", "__weakref__")
 
     def __init__(self, options: library.HandleOptions) -> None:
         pointer = ctypes.c_void_p()
         self.pointer: Optional[int] = None
         self.connection: Connection = connection()
-        self.watchers: Any = None  # of _asyncio
+        self.n_futures = 0  # of its open ops, for _watch
         library.check(
-            library.handle_open_with(self.connection.pointer, ctypes.byref(options), ctypes.byref(pointer))
+            library.handle_open(self.connection.pointer, ctypes.byref(options), ctypes.byref(pointer))
         )
         self.pointer = pointer.value
         self.argument = pointer  # of calls: ctypes converts an int at each
 
-    def __del__(self, is_ending: Callable[[], bool] = library.is_ending, close: Any = library.handle_close) -> None:
-        if self.pointer and not self.connection.is_of_parent and not is_ending():
-            close(self.pointer)
+    def reap(self) -> None:
+        """Looks at all ops that have ended since the last call, and arms the handle's descriptor for the next one."""
+        room: Any = (library.Completion * _REAP_MAX)()
+        size = ctypes.sizeof(library.Completion)
+        n = 1
+        while n > 0:  # -ENOTCONN: the daemon has gone, and no op is open any more
+            n = library.handle_reap(self.pointer, room, size, 0, _REAP_MAX, 0)
+            for completion in room[: max(n, 0)]:
+                op = _open_ops.get(completion.op)
+                if op is not None:
+                    op.done()
+
+    def __del__(
+        self,
+        is_ending: Callable[[], bool] = library.is_ending,
+        cancel: Any = library.handle_cancel,
+        close: Any = library.handle_close,
+    ) -> None:
+        if not self.pointer or self.connection.is_of_parent or is_ending():
+            return
+        cancel(self.pointer)
+        if close(self.pointer, _CLOSE_USEC) == -errno.EINPROGRESS:
+            _never_closed.append(self.connection)
 
 
 # ---- starting ----
@@ -225,6 +252,8 @@ def start_many(
             else:
                 io.path = path_bytes(file)
             io.opcode = opcode
+            if opcode == library.FDATASYNC:
+                io.opcode, io.flags = library.FSYNC, library.DATASYNC
             io.buf, io.len = place[0], place[1]
             io.off = offset
             io.timeout_usec = timeout_usec
@@ -235,8 +264,9 @@ def start_many(
         slot.kept = places
         while done < n and failure is None:
             # Returns the errno of an op only where it is the first of the call.
-            at = ctypes.sizeof(library.Io) * done
-            r = library.submit(handle.pointer, ctypes.byref(ios, at), n - done, 0, ctypes.byref(out, 8 * done))
+            size = ctypes.sizeof(library.Io)
+            rest = ctypes.byref(ios, size * done)
+            r = library.submit(handle.pointer, rest, size, n - done, 0, ctypes.byref(out, 8 * done))
             if r < 0:
                 failure = _start_error(r, files[done])
             else:
@@ -348,7 +378,8 @@ class Op:
 
     Its buffer is kept until it has ended.  `await op` waits without blocking the event loop, and
     returns or raises as wait() does.  The end of a wait, by a timeout or because an awaiting task was
-    cancelled, is not the end of the op: its buffer stays in use until it has ended.
+    cancelled, is not the end of the op: its buffer stays in use until it has ended.  future() makes a future
+    of it, and dsaio.wait() waits for several.
     """
 
     __slots__ = (
@@ -364,7 +395,7 @@ class Op:
         "_lock",
         "_result",
         "_error",
-        "_waiters",
+        "_future",
     )
 
     def __init__(
@@ -390,7 +421,7 @@ class Op:
         self._lock = threading.Lock()
         self._result: Optional[int] = None
         self._error: Optional[BaseException] = None
-        self._waiters: List[Any] = []  # of _asyncio
+        self._future: Optional[OpFuture] = None
         _open_ops[pointer] = self
 
     def wait(self, timeout: Optional[float] = None) -> int:
@@ -442,21 +473,45 @@ class Op:
             self._refuse_in_child()
             library.check(library.op_cancel(self._pointer))
 
+    def future(self) -> Future[int]:
+        """A concurrent.futures.Future of the op, each time the same: its result and exception are those of wait().
+
+        Its cancel() asks for the end of the op, as cancel() here, and returns False: it runs until the op has
+        ended, and has the op's result or OSError then.  Its callbacks run in the thread that finds the end
+        of the op: mostly one of this package.  Raises OSError, or RuntimeError if that thread cannot start.
+        """
+        from ._future import OpFuture
+
+        is_open = False
+        with self._lock:
+            if self._future is None:
+                is_open = self._result is None
+                if is_open:
+                    self._refuse_in_child()
+                    _watch.add(self._handle)
+                self._future = OpFuture(self)
+                if self._result is not None:
+                    self._future.end(self._result, self._error)
+        if is_open:
+            self._handle.reap()
+            self.done()  # reap() tells of each op once, and may have done so
+        return self._future
+
     @property
     def bytes_done(self) -> int:
         """Bytes transferred from the start of the buffer on, also by an op that failed; 0 while it is open."""
-        done: int = library.op_done(self._pointer) if self._result is not None else 0
+        done: int = library.op_bytes(self._pointer) if self._result is not None else 0
         return done
 
     @property
-    def way(self) -> Optional[str]:
+    def path(self) -> Optional[str]:
         """How the bytes of an op that has ended went; None while it is open.
 
         "shared": between the device and memory that the daemon shares; "gpu": between the device and memory of
         a GPU, by the daemon; "copied": through pinned memory, from or to which the library copies; "none".
         """
-        way: int = library.op_way(self._pointer) if self._result is not None else -1
-        return library.WAYS[way] if way >= 0 else None
+        path: int = library.op_path(self._pointer) if self._result is not None else -1
+        return library.PATHS[path] if path >= 0 else None
 
     @property
     def why_copied(self) -> str:
@@ -466,16 +521,18 @@ class Op:
 
     def __await__(self) -> Generator[Any, None, int]:
         if not self.done():
-            from . import _asyncio
+            from . import _future
 
-            yield from _asyncio.ended(self).__await__()
+            yield from _future.ended(self).__await__()
         return self.wait()
 
     def _refuse_in_child(self) -> None:
         if self._handle.connection.is_of_parent:
-            text = "the op was started before fork(), by the parent: it is for the parent to wait for"
-            name = file_name(self._file)
-            raise library.os_error(-errno.EPERM, text, name)
+            raise self._error_in_child()
+
+    def _error_in_child(self) -> OSError:
+        text = "the op was started before fork(), by the parent: it is for the parent to wait for"
+        return library.os_error(-errno.EPERM, text, file_name(self._file))
 
     def _settle(self, result: int) -> None:
         """It has ended with that result of the library.  Any thread, any number of times."""
@@ -488,11 +545,11 @@ class Op:
             self._place = None
             self._counters.add(self._opcode, 1, max(result, 0), failure is not None)
             self._result = result
+            future = self._future
         _open_ops.pop(self._pointer, None)
-        if self._waiters:
-            from . import _asyncio
-
-            _asyncio.wake(self)
+        if future is not None:
+            _watch.remove(self._handle)
+            future.end(result, failure)
 
     def __reduce__(self) -> Any:
         raise TypeError("dsaio: an op cannot be pickled: it is for the process that started it to wait for")
@@ -519,19 +576,6 @@ def sweep() -> None:
     for op in list(_open_ops.values()):
         op.done()
     _sweep_at = max(_SWEEP_MIN, 2 * len(_open_ops))
-
-
-def reap(handle: CHandle, room: Any) -> int:
-    """Looks at ops that have ended since the last call, as many as `room`, an array of pointers, holds.
-
-    Returns how many; 0: the handle's descriptor will become readable when there is one.
-    """
-    n = library.check(library.reap(handle.pointer, room, len(room)))
-    for pointer in room[:n]:
-        op = _open_ops.get(pointer)
-        if op is not None:
-            op.done()
-    return n
 
 
 def open_of(counters: Counters) -> List[Op]:
@@ -603,6 +647,9 @@ def keep_at_exit(container: Callable[[], Any]) -> None:
 
 def _forget() -> None:
     # The parent's ops.  Their memory is the child's own copy, so it may go.
+    for op in _open_ops.values():
+        if op._future is not None:
+            op._future.forget(op._error_in_child())
     _open_ops.clear()
     _all_slots.clear()
     _free_slots.clear()

@@ -513,6 +513,22 @@ LATENCIES = (
 )  # fmt: skip
 
 
+SHARES_MAX = 500  # of a curve: more make a page of many results slow
+
+
+def shares(one: Dict[str, Any]) -> List[List[float]]:
+    """Which share of the transfers took no longer, at some steps of the histogram and at its end."""
+    steps = [(number(s.get("nsec")), number(s.get("count"))) for s in map(members, items(one.get("histogram")))]
+    total = sum(count for _, count in steps)
+    if total <= 0:
+        return []
+    n, curve = 0.0, []
+    for nsec, count in steps:
+        n += count
+        curve.append([nsec, n / total])
+    return curve[:: len(curve) // SHARES_MAX + 1] + curve[-1:]
+
+
 def latencies(pictures: Pictures, run: Run) -> str:
     all_sizes = [members(one) for one in items(run.results.get("latency"))]
     if not all_sizes:
@@ -536,12 +552,13 @@ def latencies(pictures: Pictures, run: Run) -> str:
         out.append("</tr>\n")
     out.append("</table></div>\n")
     for key, caption, x, y in (
-        ("cdf", "Which share of the ops took no longer", "latency", "share of ops"),
+        ("histogram", "Which share of the ops took no longer", "latency", "share of ops"),
         ("series", "Mean latency over time", "s since the measurement began", "latency"),
     ):
         figure, (ax,) = pictures.axes(7, 2.8)
         for i, one in enumerate(all_sizes):
-            pairs = [pair for pair in map(items, items(one.get(key))) if len(pair) == 2]
+            pairs = shares(one) if key == "histogram" else map(items, items(one.get(key)))
+            pairs = [pair for pair in pairs if len(pair) == 2]
             if pairs:
                 ax.plot(
                     [number(a) for a, _ in pairs],
@@ -550,8 +567,8 @@ def latencies(pictures: Pictures, run: Run) -> str:
                     linewidth=1.3,
                     label=f"{text(one.get('op'))} {size(number(one.get('size')))}{mark(one)}",
                 )
-        nsec_axis = ax.xaxis if key == "cdf" else ax.yaxis
-        (ax.set_xscale if key == "cdf" else ax.set_yscale)("log")
+        nsec_axis = ax.xaxis if key == "histogram" else ax.yaxis
+        (ax.set_xscale if key == "histogram" else ax.set_yscale)("log")
         nsec_axis.set_major_formatter(lambda nsec, _: duration(nsec))
         nsec_axis.set_minor_formatter(lambda nsec, _: "")
         ax.set(xlabel=x, ylabel=y)
@@ -660,7 +677,7 @@ def gpus(run: Run) -> str:
 
 
 def gpu_cell(run: Run) -> str:
-    paths = ", ".join(map(text, items(run.results.get("gpu_ways"))))
+    paths = ", ".join(map(text, items(run.results.get("gpu_paths"))))
     return cell(gpus(run) + (": " + paths if gpus(run) and paths else ""))
 
 
@@ -812,6 +829,8 @@ def main() -> None:
 DEBIANS_PYTHON = "/usr/bin/python3"
 
 if __name__ == "__main__":
+    # The folder of this file has a module numpy of its own.
+    sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(os.path.realpath(__file__))]
     try:
         main()
     except ModuleNotFoundError as e:

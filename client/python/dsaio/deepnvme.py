@@ -23,8 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Optional, Tuple
 
-    from ._buffer import Place
     from ._file import FileArgument
+    from ._place import Place
 
 READ, WRITE = library.READ, library.WRITE
 _locate, _start_pending = _buffer.locate, _op.start_pending
@@ -80,7 +80,7 @@ class aio_handle(Handle, _Pinned):
     queue_depth: blocks in flight, 1 to 4096
     single_submit: one system call per block
     overlap_events: refill as completions come; False: fill, wait for all
-    intra_op_parallelism: parts of an op, 1 to 64
+    intra_op_parallelism: multiplies queue_depth, 1 to 64
     io_class, weight, op_timeout: as of dsaio.Handle
 
     Raises OSError, EINVAL for a value that is out of range; TypeError for text in place of a bool.

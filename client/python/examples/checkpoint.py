@@ -85,14 +85,14 @@ def main() -> None:
     folder = parser.parse_args().folder
     os.makedirs(folder, exist_ok=True)
 
-    ways = [("file", save_file, load_file)]
+    formats = [("file", save_file, load_file)]
     try:
         import dsaio.torch.checkpoint  # noqa: F401
     except ImportError as e:
         print(f"no folder: {e}")
     else:
-        ways.append(("folder", save_folder, load_folder))
-    for name, save, load in ways:
+        formats.append(("folder", save_folder, load_folder))
+    for name, save, load in formats:
         path = os.path.join(folder, f"checkpoint.{name}")
         first, second = begin(seed=1), begin(seed=2)
         train(first, range(3))

@@ -25,6 +25,7 @@ from typing import Any, Dict, Iterable, List, Optional
 import torch
 
 import dsaio
+import dsaio.torch
 
 STATES = ("exp_avg", "exp_avg_sq")  # of torch.optim.Adam, each of the parameter's shape
 
@@ -52,7 +53,7 @@ class SwappedAdam:
         self.file.truncate(end)  # all zeros
 
         largest = max(self.nbytes(parameter) for parameter in self.parameters)
-        self.buffers = [torch.frombuffer(dsaio.alloc(largest), dtype=torch.uint8) for _ in range(n_buffers)]
+        self.buffers = [dsaio.torch.empty(largest, torch.uint8) for _ in range(n_buffers)]
         self.writes: List[Optional[dsaio.Op]] = [None] * n_buffers  # the last one of each buffer
 
     @staticmethod

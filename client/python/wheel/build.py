@@ -3,7 +3,7 @@
 
     client/python/wheel/build.py PROGRAMS VERSION
 
-PROGRAMS is the directory of dsaiod, dsaioctl and libdsaio-client.so.1; the wheel is made beside it.  Its name
+PROGRAMS is the directory of dsaiod, dsaioctl and libdsaio-client.so.0; the wheel is made beside it.  Its name
 says which hosts can use it: the processor, and the oldest glibc whose symbols the programs need.
 
 The same sources, programs and Python make the same bytes: files have the time of SOURCE_DATE_EPOCH, or of 1980.
@@ -27,7 +27,7 @@ import zipfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 PACKAGE = os.path.join(ROOT, "client", "python")
 
-LIBRARY = "libdsaio-client.so.1"
+LIBRARY = "libdsaio-client.so.0"
 PROGRAMS = ("dsaiod", "dsaioctl")
 
 # RHEL 9 and Ubuntu 22.04 have it, or a newer one.

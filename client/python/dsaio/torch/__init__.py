@@ -1,4 +1,4 @@
-"""Files of torch.save(), and checkpoints of torch.distributed.checkpoint (dsaio.torch.checkpoint).
+"""Pinned tensors, files of torch.save(), and checkpoints of torch.distributed.checkpoint (dsaio.torch.checkpoint).
 
     import dsaio.torch
 
@@ -14,6 +14,7 @@ import errno
 import os
 import pickle
 
+from .. import _buffer
 from .. import _check as check
 from .. import _memory as memory
 from .._file import File, naming, open_regular, path_bytes
@@ -24,11 +25,22 @@ from ._archive import MAGIC, Archive, Damaged, Unsupported, unpickle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO, Any, Optional, Union
+    from typing import IO, Any, Optional, Sequence, Union
+
+    import torch
 
     from .._file import Path
 
-__all__ = ["load", "save"]
+__all__ = ["empty", "load", "save"]
+
+
+def empty(shape: Union[int, Sequence[int]], dtype: Optional[torch.dtype] = None) -> torch.Tensor:
+    """A pinned tensor, page aligned, whose content is undefined.  dtype: None for torch's default.
+
+    The memory returns to the pool when the last tensor on it is gone.  Raises OSError: ENOMEM if the pool has no room.
+    """
+    tensor: torch.Tensor = _buffer.new_tensor(shape, dtype)
+    return tensor
 
 
 def save(obj: Any, path: Path, *arguments: Any, **options: Any) -> None:

@@ -1,7 +1,7 @@
 /*
  * All checks of foreign entries: a table of entries and what each is answered.
  */
-#include "daemon/lane/channel.h"
+#include "daemon/lane/intake.h"
 
 #include "daemon/store/store.h"
 #include "tests/unit/suite.h"
@@ -112,7 +112,7 @@ TEST_TABLE(an_entry_is_checked_before_it_is_an_op, entries)
 	entry.slab = entries[_i].no_slab ? 0 : slab_id;
 	if (entries[_i].junk)
 		entry.zero1 = 1;
-	r = channel_check_entry(&channel, &entry, &op);
+	r = intake_check_entry(&channel, &entry, &op);
 	ck_assert_msg(r == entries[_i].want, "%s: %s", entries[_i].what, strerror(r));
 
 	holds = slab.n_refs + readable.n_refs + writable.n_refs + elsewhere.n_refs +
@@ -151,7 +151,7 @@ TEST_TABLE(a_write_may_say_how_long_the_file_may_become, grown)
 	setup();
 	entry.file = ids[grown[_i].opcode == W ? WRITABLE : READABLE];
 	entry.slab = grown[_i].opcode == S ? 0 : slab_id;
-	r = channel_check_entry(&channel, &entry, &op);
+	r = intake_check_entry(&channel, &entry, &op);
 	ck_assert_msg(r == grown[_i].want, "%s: %s", grown[_i].what, strerror(r));
 	if (r == 0)
 		ck_assert(op.may_grow == (grown[_i].grow_end != 0));
@@ -166,11 +166,11 @@ TEST(tmpfs_and_devices_are_not_extended_before)
 	entry.file = ids[WRITABLE];
 	entry.slab = slab_id;
 	writable.facts.is_tmpfs = true;
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), 0);
 	ck_assert(!op.may_grow);
 	writable.facts.is_tmpfs = false;
 	writable.facts.is_block_device = true;
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), 0);
 	ck_assert(!op.may_grow);
 	writable.facts.is_block_device = false;
 }
@@ -184,17 +184,9 @@ TEST(an_id_of_a_removed_object_finds_nothing)
 	entry.file = ids[0];
 	entry.slab = slab_id;
 	ck_assert_ptr_eq(id_table_remove(&objects.slabs, slab_id), &slab);
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EBADF);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), EBADF);
 	id_table_release(&objects.slabs, slab_id);
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), EBADF);
-}
-
-TEST(a_block_is_never_smaller_than_a_sector)
-{
-	struct op op = { .file = &big_sectors, .len = 65536 };
-
-	setup();
-	ck_assert_uint_eq(channel_split(&channel, &op).block_size, 8192);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), EBADF);
 }
 
 /* The parts of the op; the table of unaligned_cut() has the cuts. */
@@ -208,21 +200,21 @@ TEST(an_op_knows_its_ragged_ends)
 	setup();
 	entry.file = ids[BUFFERED];
 	entry.slab = slab_id;
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), 0);
 	ck_assert_uint_eq(op.head, 3996);
 	ck_assert_uint_eq(op.tail, 80100 - 77824);
 	ck_assert_uint_eq(op.unaligned_left, OP_HEAD | OP_TAIL);
-	ck_assert_uint_eq(channel_split(&channel, &op).len, 77824 - 4096);
+	ck_assert_uint_eq(op_middle_len(&op), 77824 - 4096);
 
 	entry.slab_off = 101;
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), 0);
 	ck_assert(op.is_misaligned);
 	ck_assert_uint_eq(op.head + op.tail + op.unaligned_left, 0);
-	ck_assert_uint_eq(channel_split(&channel, &op).len, 80000);
+	ck_assert_uint_eq(op_middle_len(&op), 80000);
 
 	entry.off = entry.slab_off = 4096;
 	entry.len = 8192;
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), 0);
 	ck_assert(!op.is_misaligned);
 	ck_assert_uint_eq(op.head + op.tail + op.unaligned_left, 0);
 }
@@ -252,7 +244,7 @@ TEST_TABLE(a_direct_write_ends_in_no_page_that_others_may_write, whole_sectors)
 	setup();
 	entry.file = ids[whole_sectors[_i].file];
 	entry.slab = slab_id;
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), 0);
 	ck_assert_msg(op.head == whole_sectors[_i].head && op.tail == whole_sectors[_i].tail &&
 			      !op.is_misaligned,
 		      "%s: head %u, tail %u", whole_sectors[_i].what, (unsigned)op.head,
@@ -269,7 +261,7 @@ TEST(tmpfs_has_no_unit_of_writes)
 	buffered.target.offset_align = buffered.target.memory_align = 1;
 	entry.file = ids[BUFFERED];
 	entry.slab = slab_id;
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), 0);
 	ck_assert(!op.head && !op.tail && !op.is_misaligned);
 }
 
@@ -298,13 +290,13 @@ TEST_TABLE(memory_has_an_alignment_of_its_own_and_gpu_memory_has_none, addresses
 	writable.target.memory_align = 4;
 	entry.file = ids[WRITABLE];
 	entry.slab = slab_id;
-	r = channel_check_entry(&channel, &entry, &op);
+	r = intake_check_entry(&channel, &entry, &op);
 	ck_assert_msg(r == (addresses[_i].is_misaligned ? EOPNOTSUPP : 0), "%s: %s",
 		      addresses[_i].what, strerror(r));
 
 	buffered.target.memory_align = 4;
 	entry.file = ids[BUFFERED];
-	ck_assert_int_eq(channel_check_entry(&channel, &entry, &op), 0);
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), 0);
 	ck_assert_msg(op.is_misaligned == addresses[_i].is_misaligned && !op.head && !op.tail,
 		      "%s: %d, %u, %u", addresses[_i].what, op.is_misaligned, (unsigned)op.head,
 		      (unsigned)op.tail);

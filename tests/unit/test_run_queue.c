@@ -1,4 +1,4 @@
-#include "daemon/control/turns.h"
+#include "daemon/control/run_queue.h"
 #include "proto/util/cleanup.h"
 
 #include "tests/unit/suite.h"
@@ -9,21 +9,21 @@
 
 /* One session: how many requests it has, and its letter. */
 struct asking {
-	struct turn turn;
+	struct run_entry entry;
 	char letter;
 	unsigned n_left; /* UINT32_MAX: without end */
 };
 
 static struct event_base *base;
-static struct turns turns;
+static struct run_queue queue;
 static char served[64];
 static size_t n_served;
 
-static bool serve(struct turn *turn)
+static bool serve(struct run_entry *entry)
 {
-	struct asking *asking = container_of(turn, struct asking, turn);
+	struct asking *asking = container_of(entry, struct asking, entry);
 
-	ck_assert(!turn->is_queued);
+	ck_assert(!entry->is_queued);
 	if (n_served < sizeof(served) - 1)
 		served[n_served++] = asking->letter;
 	if (asking->n_left == UINT32_MAX)
@@ -35,40 +35,40 @@ static void setup(void)
 {
 	base = event_base_new();
 	ck_assert_ptr_nonnull(base);
-	ck_assert_int_eq(turns_init(&turns, base, serve), 0);
+	ck_assert_int_eq(run_queue_init(&queue, base, serve), 0);
 	memset(served, 0, sizeof(served));
 	n_served = 0;
 }
 
 static void teardown(void)
 {
-	turns_deinit(&turns);
+	run_queue_deinit(&queue);
 	event_base_free(base);
 }
 
-TEST(a_user_with_many_sessions_gets_as_many_turns_as_a_user_with_one)
+TEST(a_user_with_many_sessions_is_served_as_often_as_a_user_with_one)
 {
-	struct turn_owner many = { 0 }, one = { 0 };
+	struct run_owner many = { 0 }, one = { 0 };
 	struct asking all[] = {
-		{ .turn.owner = &many, .letter = 'a', .n_left = 2 },
-		{ .turn.owner = &many, .letter = 'b', .n_left = 2 },
-		{ .turn.owner = &many, .letter = 'c', .n_left = 2 },
-		{ .turn.owner = &one, .letter = 'X', .n_left = 3 },
+		{ .entry.owner = &many, .letter = 'a', .n_left = 2 },
+		{ .entry.owner = &many, .letter = 'b', .n_left = 2 },
+		{ .entry.owner = &many, .letter = 'c', .n_left = 2 },
+		{ .entry.owner = &one, .letter = 'X', .n_left = 3 },
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-		turns_add(&turns, &all[i].turn);
-	ck_assert_int_eq(event_base_dispatch(base), 1); /* until there is no turn any more */
+		run_queue_add(&queue, &all[i].entry);
+	ck_assert_int_eq(event_base_dispatch(base), 1); /* until there is no entry any more */
 	ck_assert_str_eq(served, "aXbXcXabc");
 }
 
-TEST(a_turn_that_is_queued_is_not_queued_again)
+TEST(an_entry_that_is_queued_is_not_queued_again)
 {
-	struct turn_owner owner = { 0 };
-	struct asking one = { .turn.owner = &owner, .letter = 'a', .n_left = 1 };
+	struct run_owner owner = { 0 };
+	struct asking one = { .entry.owner = &owner, .letter = 'a', .n_left = 1 };
 
-	turns_add(&turns, &one.turn);
-	turns_add(&turns, &one.turn);
+	run_queue_add(&queue, &one.entry);
+	run_queue_add(&queue, &one.entry);
 	ck_assert_int_eq(event_base_dispatch(base), 1);
 	ck_assert_str_eq(served, "a");
 }
@@ -79,13 +79,13 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	endless->n_left = 1; /* it ends with its next turn */
+	endless->n_left = 1; /* it ends when it is served next */
 }
 
-TEST(turns_without_end_hid_all_other_events)
+TEST(entries_without_end_hid_all_other_events)
 {
-	struct turn_owner owner = { 0 };
-	struct asking endless = { .turn.owner = &owner, .letter = 'a', .n_left = UINT32_MAX };
+	struct run_owner owner = { 0 };
+	struct asking endless = { .entry.owner = &owner, .letter = 'a', .n_left = UINT32_MAX };
 	struct event *event;
 	int fds[2];
 
@@ -94,7 +94,7 @@ TEST(turns_without_end_hid_all_other_events)
 	event = event_new(base, fds[0], EV_READ, on_readable, &endless);
 	ck_assert_ptr_nonnull(event);
 	ck_assert_int_eq(event_add(event, NULL), 0);
-	turns_add(&turns, &endless.turn);
+	run_queue_add(&queue, &endless.entry);
 	ck_assert_int_eq(event_base_dispatch(base), 1); /* else the test's time runs out */
 	event_free(event);
 	(void)close(fds[0]);

@@ -1,0 +1,101 @@
+/*
+ * dsaioctl drain: closes the idle files of all clients on a store, so that it can be unmounted.
+ */
+#include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/ask.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char help[] =
+	"dsaioctl drain - close what clients only have cached on a store\n"
+	"\n"
+	"    dsaioctl drain /nvme && umount /nvme\n"
+	"    dsaioctl drain nvme0                  the store of that name\n"
+	"    dsaioctl drain /nvme --json | jq '.clients[] | select(.files > 0)'\n"
+	"\n"
+	"A file that a program has closed stays open in the daemon for 10 to 20 s, so that opening it\n"
+	"again costs nothing, and keeps its file system from being unmounted.  This closes such\n"
+	"files of all clients on the store at once, and waits up to 10 s for that.  Files in use stay:\n"
+	"the table has the clients that still have files or channels there.  Only FILES keep the file\n"
+	"system busy; a client with CHANNELS alone does not.  The store is served as before: a file\n"
+	"that is opened afterwards is open again.\n"
+	"A STORE with a '/' is a path, any other a name.  For administrators.\n"
+	"\n"
+	"    --json         the same as JSON; clients are the rows of the table\n"
+	"    --socket PATH  the daemon's socket\n"
+	"\n"
+	"exit status: 0 no client has a file open there, 1 some have, or failed, 2 wrong usage,\n"
+	"3 no daemon answers\n";
+
+static const char *plural(uint32_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+static int print_drained(const struct ctl *ctl, const Wire__StoreDrainReply *drained)
+{
+	static const struct table_column columns[] = {
+		{ "CLIENT", true }, { "NAME", false }, { "PID", true },
+		{ "UID", true },    { "FILES", true }, { "CHANNELS", true },
+	};
+	_cleanup_(table_deinit) struct table table;
+	int r = 0;
+
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < drained->n_clients; i++) {
+		const Wire__Holder *holder = drained->clients[i];
+
+		table_add(&table, "%" PRIu32, holder->client);
+		table_add(&table, "%s", holder->name);
+		table_add(&table, "%" PRIu32, holder->pid);
+		table_add(&table, "%" PRIu32, holder->uid);
+		table_add(&table, "%" PRIu32, holder->files);
+		table_add(&table, "%" PRIu32, holder->channels);
+	}
+	if (ctl_print_line(ctl, "store %s (%s): %" PRIu32 " idle file%s closed", drained->store,
+			   drained->path, drained->closed, plural(drained->closed)) != CTL_OK)
+		return CTL_FAILED;
+	if (table.n_cells)
+		r = table_print(&table, stdout);
+	if (drained->n_clients < drained->n_all_clients)
+		(void)printf("showing %zu of %" PRIu32 " clients\n", drained->n_clients,
+			     drained->n_all_clients);
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+}
+
+static int drain_run(struct ctl *ctl)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	const Wire__StoreDrainReply *drained;
+	int r;
+
+	if (ctl->n_args != 1)
+		return ctl_usage(ctl, "name one store or path: dsaioctl drain STORE: see dsaioctl "
+				      "drain --help");
+	if (ctl->is_private)
+		return ctl_usage(ctl, "--private: a daemon for this command alone has no files of "
+				      "others: leave it out");
+	r = ask_store_drain(ctl, &client, ctl->args[0], &reply);
+	if (r != CTL_OK)
+		return r;
+	drained = reply->store_drain;
+	r = ctl->is_json ? ctl_print_json(ctl, show_json(&drained->base))
+			 : print_drained(ctl, drained);
+	if (r != CTL_OK || !drained->files)
+		return r;
+	ctl_note(ctl, "store %s: %" PRIu32 " file%s of clients there %s still open: %s",
+		 drained->store, drained->files, plural(drained->files),
+		 drained->files == 1 ? "is" : "are",
+		 drained->closing ? "the close of some does not return (dsaioctl status says what "
+				    "frees it)"
+				  : "close them, or end these programs, then run this again");
+	return CTL_FAILED;
+}
+
+const struct command command_drain = { "drain", drain_run,   "close what clients only have cached",
+				       help,	{ NULL, 0 }, NULL };

@@ -1,0 +1,32 @@
+/*
+ * Drains: an administrator wants a file system unmounted, and the daemon closes the idle files of all clients
+ * there.
+ *
+ * A drain walks the files of all sessions that have a share of the store, some at each turn of the main thread, and
+ * takes the idle ones.  It walks again, with a pause, until no file is on its way to its close, or DRAIN_NSEC are
+ * over; then it reports the clients that still have files or channels there.  Files in use are not waited for.
+ * The daemon's own file of a store's probe, at the start of the daemon, counts as one that is being closed.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_DRAIN_H
+#define DSAIO_DAEMON_CONTROL_DRAIN_H
+
+#include "daemon/base/error.h"
+#include "proto/dsaio.pb-c.h"
+
+struct call;
+struct session;
+
+/* Once, with the reply, which is borrowed, or with an error and NULL.  It calls call_free(). */
+typedef void drain_done_fn(struct call *call, const Wire__StoreDrainReply *reply,
+			   const struct error *error);
+
+/*
+ * name, fd: as in struct registry_question.  Takes fd and later calls on_done, or returns an error: -EPERM (the
+ * client is no administrator), -ENOMEM, or as registry_get(); fd is then the caller's.
+ */
+int session_drain(struct session *session, const char *name, int fd, struct call *call,
+		  drain_done_fn *on_done, struct error *error);
+
+#endif

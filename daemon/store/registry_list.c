@@ -1,0 +1,91 @@
+#include "daemon/store/registry_parts.h"
+
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- names ---- */
+
+struct store *registry_named(const struct registry *registry, const char *name)
+{
+	LIST_EACH(struct store, store, &registry->stores, node)
+		if (strcmp(store->name, name) == 0)
+			return store;
+	return NULL;
+}
+
+void registry_text(const struct registry *registry, char *text, size_t size)
+{
+	size_t n = 0;
+
+	(void)snprintf(text, size, "nothing");
+	LIST_EACH(const struct store, store, &registry->stores, node)
+		if (n < size)
+			n += (size_t)snprintf(text + n, size - n, "%s%s=%s", n ? ", " : "",
+					      store->name, store->path);
+}
+
+/* ---- profiles ---- */
+
+int registry_take_key(const struct registry *registry, struct store *store, const char *key)
+{
+	const struct profile *saved;
+	bool is_written;
+
+	store->saved_key = strdup(key);
+	if (!store->saved_key)
+		return -ENOMEM;
+	saved = saved_find(&registry->saved, key, &is_written);
+	if (saved) {
+		store->profile = *saved;
+		store->profile_source = is_written ? PROFILE_SAVED : PROFILE_SET;
+	}
+	return 0;
+}
+
+/*
+ * The block device that a mount's source names, or 0.  This is the main thread, so the lookup stays
+ * within the file system of /dev: "/dev/../x", a link out of it or a mount on top of it would call
+ * another file system, which may hang.
+ */
+static dev_t source_device(const char *source)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV |
+					   RESOLVE_NO_MAGICLINKS };
+	_cleanup_(closep) int dir = -1, fd = -1;
+	struct stat st;
+
+	if (!source || strncmp(source, "/dev/", 5) != 0)
+		return 0;
+	dir = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dir >= 0)
+		fd = (int)syscall(SYS_openat2, dir, source + 5, &how, sizeof(how));
+	return fd >= 0 && fstat(fd, &st) == 0 && S_ISBLK(st.st_mode) ? st.st_rdev : 0;
+}
+
+/* The key is the UUID that the file system reports, else the one that /dev/disk has for its device.
+   A btrfs has no device of its own, so the device of its mount's source is used. */
+bool registry_find_key(const struct file_facts *facts, const struct mount *mount,
+		       char key[SAVED_KEY_BYTES])
+{
+	dev_t source;
+
+	if (facts->has_uuid) {
+		saved_key_by_uuid(facts->uuid, key);
+		return true;
+	}
+	if (saved_key_by_device(facts->dev, facts->is_block_device, key))
+		return true;
+	/* The user that mounts a FUSE file system chooses its source, so the source proves nothing. */
+	source = facts->is_foreign ? 0 : source_device(mount->source);
+	return source && saved_key_by_device(source, false, key);
+}

@@ -1,0 +1,118 @@
+/*
+ * A drain takes the idle files of a store, waits for their closes, and reports what is left.
+ */
+#include "daemon/control/drain.h"
+
+#include "tests/unit/control_parts.h"
+
+static struct session *session, *asking;
+static int fds[2];
+static uint32_t ids[2];
+static struct {
+	unsigned n;
+	int result;
+	uint32_t closed, closing, files, n_clients, client;
+} drained;
+
+/* An idle file and one that is used. */
+static void fill(void)
+{
+	memset(&drained, 0, sizeof(drained));
+	session = control_client(&fds[0]);
+	asking = control_client(&fds[1]);
+	for (unsigned i = 0; i < 2; i++)
+		ids[i] = control_file(session, i, (char[]){ (char)('a' + i), 0 });
+	file_board_set_idle(session->board, ids[0]);
+}
+
+static void teardown(void)
+{
+	control_teardown();
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+}
+
+static struct file *file_of(uint32_t id)
+{
+	return id_table_get(&session->objects.files, id);
+}
+
+static void on_done(struct call *call, const Wire__StoreDrainReply *reply,
+		    const struct error *error)
+{
+	drained.n++;
+	drained.result = error ? error->code : 0;
+	if (reply) {
+		drained.closed = reply->closed;
+		drained.closing = reply->closing;
+		drained.files = reply->files;
+		drained.n_clients = reply->n_all_clients;
+		drained.client = reply->n_clients ? reply->clients[0]->client : 0;
+	}
+	call_free(call);
+}
+
+static void drain(const char *name, int fd)
+{
+	struct call *call = control_call(asking, 10, 'd');
+
+	drained.n = 0;
+	ck_assert_msg(session_drain(asking, name, fd, call, on_done, &c.error) == 0, "%s",
+		      c.error.text);
+}
+
+TEST(idle_files_are_closed_and_used_ones_reported)
+{
+	fill();
+	drain("", dup(dir_fd));
+	CONTROL_UNTIL(drained.n);
+	ck_assert_int_eq(drained.result, 0);
+	ck_assert_uint_eq(drained.closed, 1);
+	ck_assert_uint_eq(drained.closing, 0);
+	ck_assert_uint_eq(drained.files, 1);
+	ck_assert_uint_eq(drained.n_clients, 1);
+	ck_assert_uint_eq(drained.client, session->id);
+	ck_assert_ptr_null(file_of(ids[0]));
+	ck_assert_ptr_nonnull(file_of(ids[1]));
+	file_board_set_idle(session->board, ids[1]);
+	drain(file_of(ids[1])->store->name, -1);
+	CONTROL_UNTIL(drained.n);
+	ck_assert_uint_eq(drained.closed, 1);
+	ck_assert_uint_eq(drained.files, 0);
+	ck_assert_uint_eq(drained.n_clients, 0);
+}
+
+TEST(an_idle_file_with_a_reference_is_waited_for)
+{
+	struct file *file;
+
+	fill();
+	file = file_of(ids[0]);
+	file_ref(file); /* a look has it, or the client lies about an op */
+	drain(file->store->name, -1);
+	control_settle();
+	ck_assert_uint_eq(drained.n, 0);
+	file_unref(file);
+	CONTROL_UNTIL(drained.n);
+	ck_assert_uint_eq(drained.closed, 1);
+	ck_assert_uint_eq(drained.files, 1);
+}
+
+TEST(the_end_of_the_asking_client_ends_its_drain)
+{
+	struct file *file;
+
+	fill();
+	file = file_of(ids[0]);
+	file_ref(file);
+	drain(file->store->name, -1);
+	session_end(asking, false);
+	CONTROL_UNTIL(c.n_gone == 1);
+	ck_assert_uint_eq(drained.n, 1);
+	ck_assert_int_eq(drained.result, -ECANCELED);
+	ck_assert(file_board_idle(session->board, ids[0]));
+	file_unref(file);
+}
+
+FIXTURE(control_setup, teardown)
+TEST_MAIN
