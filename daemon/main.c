@@ -17,6 +17,7 @@
 #include "daemon/config/keys.h"
 #include "daemon/control/listen_socket.h"
 #include "daemon/control/server.h"
+#include "daemon/engine/fault.h"
 #include "daemon/engine/gds.h"
 #include "daemon/engine/gpu_probe.h"
 #include "proto/build.h"
@@ -47,7 +48,7 @@ static const char help[] =
 	"dsaiod - serve tensors to and from NVMe for all programs of this host\n"
 	"\n"
 	"usage: dsaiod [--user] [--config FILE] [--socket PATH] [--store NAME=DIR]...\n"
-	"              [--check-config]\n"
+	"              [--check-config] [--fault-plan FILE]\n"
 	"\n"
 	"It stays in the foreground, logs to stderr, logs \"ready\" when it serves, and stops\n"
 	"in order on SIGTERM or SIGINT.\n"
@@ -68,6 +69,7 @@ static const char help[] =
 	"  --socket PATH      where to listen (" SOCKET_SYSTEM ")\n"
 	"  --store NAME=DIR   serve files on DIR's file system, or a block device; repeatable\n"
 	"  --check-config     check configuration, socket and stores, then exit\n"
+	"  --fault-plan FILE  for tests: makes I/O fail as FILE says, which only root may write\n"
 	"  --sample-config    print a configuration file that shows all keys, with --user that of\n"
 	"                     a user's own daemon\n"
 	"  --help             print this\n"
@@ -86,6 +88,7 @@ static const char help[] =
 /* The options that are not settings. */
 struct options {
 	const char *config_path; /* NULL: the default path */
+	const char *fault_path;	 /* NULL: no faults */
 	bool is_user, has_socket;
 	bool only_check, wants_sample;
 	bool is_done; /* --help, --version or --sample-config: nothing remains to do */
@@ -115,6 +118,7 @@ static int options_pass(int argc, char **argv, struct options *options, struct c
 					       { "config", required_argument, NULL, 'c' },
 					       { "socket", required_argument, NULL, 's' },
 					       { "store", required_argument, NULL, 'd' },
+					       { "fault-plan", required_argument, NULL, 'f' },
 					       { "check-config", no_argument, NULL, 'k' },
 					       { "sample-config", no_argument, NULL, 'p' },
 					       { "help", no_argument, NULL, 'h' },
@@ -139,6 +143,9 @@ static int options_pass(int argc, char **argv, struct options *options, struct c
 			break;
 		case 'd':
 			r = config ? config_add_store(config, optarg, &error) : 0;
+			break;
+		case 'f':
+			options->fault_path = optarg;
 			break;
 		case 'k':
 			options->only_check = true;
@@ -471,6 +478,10 @@ static int run(int argc, char **argv)
 	if (!config.socket_path && socket_usual(&config, &error) < 0) {
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
+	}
+	if (options.fault_path && fault_start(options.fault_path, config.is_user, &error) < 0) {
+		log_mistake("dsaiod: --fault-plan: %s", error.text);
+		return STATUS_USAGE;
 	}
 	if (!config.is_user)
 		privileges_change_user(config.socket_path, config.state_dir);

@@ -1,5 +1,6 @@
 #include "daemon/engine/engine.h"
 
+#include "daemon/engine/fault.h"
 #include "daemon/engine/libaio.h"
 #include "daemon/engine/threads.h"
 
@@ -10,5 +11,7 @@ static const struct engine_ops *const all_ops[N_ENGINE_KINDS] = {
 
 const struct engine_ops *engine_ops_get(enum engine_kind kind)
 {
-	return all_ops[kind];
+	const struct engine_ops *with_faults = fault_ops(kind);
+
+	return with_faults ? with_faults : all_ops[kind];
 }

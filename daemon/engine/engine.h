@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 struct extend_step;
+struct fault;
 struct hung_call;
 struct op;
 
@@ -124,6 +125,7 @@ struct engine {
 	uint32_t room;	/* of them: in the kernel; of the thread that calls grow() */
 	uint32_t n_in_flight;
 	struct hung_call *call; /* its lane's record of calls that may hang; NULL: none */
+	struct fault *fault;	/* of tests; NULL: none */
 	bool is_at_once; /* lately blocks were complete when submit returned, as those of a disk in memory */
 };
 

@@ -183,7 +183,7 @@ TEST(many, "thousands of idle files of some clients are drained, and those of ot
 {
 	enum { N = 3000, N_CLIENTS = 3 };
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE, others = ANSWER_NONE;
 	struct dsaio_client *clients[N_CLIENTS];
 	struct dsaio_file *file;
 	struct store store;
@@ -192,8 +192,6 @@ TEST(many, "thousands of idle files of some clients are drained, and those of ot
 	store_make(&store, STORE_EXT4, STORE_BYTES);
 	count_opens();
 	rig_open(&rig, NULL);
-	other = daemon_path(rig.daemon, "other");
-	dsaio_file_close(open_file(&rig, other, O_RDWR | O_CREAT));
 	for (unsigned i = 0; i < N; i++)
 		file_make_sparse(store_path(&store, test_text("%u", i)), 4096);
 	for (unsigned c = 0; c < N_CLIENTS; c++)
@@ -204,11 +202,15 @@ TEST(many, "thousands of idle files of some clients are drained, and those of ot
 				      &file));
 		dsaio_file_close(file);
 	}
+	other = daemon_path(rig.daemon, "other"); /* at last: it is not 10 s old at the drain */
+	dsaio_file_close(open_file(&rig, other, O_RDWR | O_CREAT));
 	drain_path(rig.daemon, store.path, &answer);
 	test_note("%u of %u files were still there", answer.reply->store_drain->closed, N);
 	CHECK_EQ(answer.reply->store_drain->files, 0);
 	CHECK_EQ(answer.reply->store_drain->n_clients, 0);
 	CHECK_SYS(umount(store.path));
+	drain_path(rig.daemon, test_dir(), &others);
+	CHECK_EQ(others.reply->store_drain->closed, 1);
 	for (unsigned c = 0; c < N_CLIENTS; c++)
 		CHECK_CALL(dsaio_disconnect(clients[c]));
 }

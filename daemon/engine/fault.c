@@ -1,0 +1,378 @@
+#include "daemon/engine/fault.h"
+
+#include "daemon/base/log.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Requests of an engine that are held: more than a test holds.  Those beyond pass without a fault. */
+#define HELD_MAX 64u
+
+struct held {
+	struct block *block;
+	uint64_t due_nsec;
+	uint32_t serial, n_back;
+	uint8_t kind;
+	bool is_back; /* returned when it is due; else the engine gets it then */
+};
+
+struct fault {
+	const struct engine_ops *ops; /* of the engine itself */
+	enum engine_kind kind;
+	uint32_t n_back; /* requests that the engine has returned */
+	uint32_t serial; /* of the plan that the newest request was compared with */
+	unsigned n_held;
+	struct held held[HELD_MAX];
+};
+
+static struct {
+	const struct fault_plan *plan; /* NULL: none */
+	struct engine_ops ops[N_ENGINE_KINDS];
+	const struct engine_ops *inner[N_ENGINE_KINDS];
+	pthread_mutex_t lock;
+	uint32_t serial, n_seen; /* under the lock */
+} faults = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static uint32_t plan_serial(void)
+{
+	/* acquire: the rest of the plan was written before */
+	return atomic_load_explicit(&faults.plan->serial, memory_order_acquire);
+}
+
+static bool is_planned(const struct fault *fault, const struct block *block, bool at_completion)
+{
+	const struct fault_plan *plan = faults.plan;
+
+	return plan->kind != FAULT_NONE && plan->operations & 1u << block->operation &&
+	       plan->engines & 1u << fault->kind && at_completion == (plan->at_completion != 0) &&
+	       fault->n_held < HELD_MAX;
+}
+
+/* Whether the request gets the plan's fault there.  It counts then, unless the engine has no room for it. */
+static bool is_hit(struct fault *fault, const struct block *block, bool at_completion)
+{
+	const struct fault_plan *plan = faults.plan;
+	const uint32_t serial = plan_serial();
+	bool hits;
+
+	if (!is_planned(fault, block, at_completion))
+		return false;
+	(void)pthread_mutex_lock(&faults.lock);
+	if (faults.serial != serial) {
+		faults.serial = serial;
+		faults.n_seen = 0;
+	}
+	fault->serial = serial;
+	hits = faults.n_seen >= plan->skip && faults.n_seen - plan->skip < plan->n;
+	faults.n_seen++;
+	(void)pthread_mutex_unlock(&faults.lock);
+	return hits;
+}
+
+/* There was no room for the request: it comes again. */
+static void count_back(const struct fault *fault, const struct block *block)
+{
+	if (!is_planned(fault, block, false))
+		return;
+	(void)pthread_mutex_lock(&faults.lock);
+	if (faults.n_seen)
+		faults.n_seen--;
+	(void)pthread_mutex_unlock(&faults.lock);
+}
+
+static void note(const struct fault *fault, const struct block *block, bool at_completion)
+{
+	static const char *const names[N_FAULT_KINDS] = {
+		[FAULT_ERROR] = "error", [FAULT_SHORT] = "short",
+		[FAULT_SCANT] = "scant", [FAULT_DELAY] = "delayed",
+		[FAULT_NEVER] = "held",	 [FAULT_REORDER] = "out of order",
+	};
+	const uint32_t kind = faults.plan->kind;
+
+	log_notice("fault plan: %s at the %s by %s of operation %u, %" PRIu32 " bytes at %" PRIu64
+		   " of %s",
+		   kind == FAULT_ERROR	  ? strerrorname_np((int)faults.plan->error)
+		   : kind < N_FAULT_KINDS ? names[kind]
+					  : "?",
+		   at_completion ? "completion" : "submission", fault->ops->name, block->operation,
+		   block->len, block->off, block->target->about.file);
+}
+
+/* ---- the delay ---- */
+
+struct alarm {
+	int fd;
+	uint32_t usec;
+};
+
+static void *ring(void *arg)
+{
+	struct alarm *alarm = arg;
+	const struct timespec time = { .tv_sec = alarm->usec / 1000000,
+				       .tv_nsec = (long)(alarm->usec % 1000000) * 1000 };
+
+	(void)nanosleep(&time, NULL);
+	(void)eventfd_write(alarm->fd, 1);
+	closep(&alarm->fd);
+	free(alarm);
+	return NULL;
+}
+
+/* Wakes the lane, which would sleep beyond the delay.  The descriptor is its own: the engine may be gone by then. */
+static void alarm_set(const struct fault *fault, const struct engine *engine)
+{
+	struct alarm *alarm = malloc(sizeof(*alarm));
+	pthread_t thread;
+
+	if (!alarm)
+		return;
+	alarm->usec = faults.plan->delay_usec;
+	alarm->fd = fcntl(fault->ops->event_fd(engine), F_DUPFD_CLOEXEC, 0);
+	if (alarm->fd >= 0 && pthread_create(&thread, NULL, ring, alarm) == 0) {
+		(void)pthread_detach(thread);
+		return;
+	}
+	closep(&alarm->fd);
+	free(alarm);
+}
+
+static void hold(struct engine *engine, struct block *block, enum fault_kind kind, bool is_back)
+{
+	struct fault *fault = engine->fault;
+
+	fault->held[fault->n_held++] = (struct held){
+		.block = block,
+		.due_nsec = clock_nsec() + UINT64_C(1000) * faults.plan->delay_usec,
+		.serial = fault->serial,
+		.n_back = fault->n_back,
+		.kind = (uint8_t)kind,
+		.is_back = is_back
+	};
+	engine->n_in_flight++;
+	if (kind == FAULT_DELAY)
+		alarm_set(fault, engine);
+}
+
+static bool is_due(const struct engine *engine, const struct held *held)
+{
+	const struct fault *fault = engine->fault;
+
+	if (held->serial != plan_serial())
+		return true;
+	switch ((enum fault_kind)held->kind) {
+	case FAULT_DELAY:
+		return clock_nsec() >= held->due_nsec;
+	case FAULT_NEVER:
+		return false;
+	case FAULT_REORDER:
+		return held->n_back != fault->n_back || engine->n_in_flight == fault->n_held;
+	default:
+		return true;
+	}
+}
+
+/* ---- the engine ---- */
+
+/* So many bytes of the request stay: for the engine before it has it, or of its result. */
+static uint32_t cut(const struct block *block, uint32_t unit)
+{
+	const bool is_scant = faults.plan->kind == FAULT_SCANT;
+
+	if (block->len <= unit)
+		return block->len;
+	return is_scant ? unit : (block->len - 1) / unit * unit;
+}
+
+static int fault_submit(struct engine *engine, struct block **blocks, int n)
+{
+	struct fault *fault = engine->fault;
+
+	for (int i = 0; i < n; i++) {
+		struct block *block = blocks[i];
+		const enum fault_kind kind = (enum fault_kind)faults.plan->kind;
+		const bool hits = is_hit(fault, block, false);
+		const uint32_t len = block->len;
+
+		if (hits && kind != FAULT_SHORT && kind != FAULT_SCANT) {
+			note(fault, block, false);
+			if (kind == FAULT_ERROR)
+				block->result = -(int64_t)faults.plan->error;
+			hold(engine, block, kind, kind == FAULT_ERROR);
+			continue;
+		}
+		if (hits && block->operation <= BLOCK_WRITE) {
+			note(fault, block, false);
+			block->len = cut(block, target_align(block->target));
+		}
+		if (fault->ops->submit(engine, &blocks[i], 1) == 1)
+			continue;
+		count_back(fault, block);
+		block->len = len;
+		return i;
+	}
+	return n;
+}
+
+/* The request is back.  Returns whether it stays here for now. */
+static bool hit_back(struct engine *engine, struct block *block)
+{
+	const enum fault_kind kind = (enum fault_kind)faults.plan->kind;
+	struct fault *fault = engine->fault;
+
+	if (!is_hit(fault, block, true))
+		return false;
+	note(fault, block, true);
+	switch (kind) {
+	case FAULT_ERROR:
+		block->result = -(int64_t)faults.plan->error;
+		break;
+	case FAULT_SHORT:
+	case FAULT_SCANT:
+		if (block->result > 0)
+			block->result = cut(block, 1);
+		break;
+	default:
+		hold(engine, block, kind, true);
+		return true;
+	}
+	/* Threads, and libaio on tmpfs, have counted what is taken away here.  Those of threads are at their end. */
+	block->best = block->before;
+	if (fault->kind == ENGINE_THREADS && block->result > 0)
+		block->best += (uint32_t)block->result;
+	return false;
+}
+
+static int fault_reap(struct engine *engine, struct block **blocks, int n)
+{
+	struct fault *fault = engine->fault;
+	int n_done = 0, n_kept = 0, n_back;
+
+	for (unsigned i = 0; i < fault->n_held && n_done < n;) {
+		struct held *held = &fault->held[i];
+
+		if (!is_due(engine, held) ||
+		    (!held->is_back && fault->ops->submit(engine, &held->block, 1) < 1)) {
+			i++;
+			continue;
+		}
+		if (held->is_back)
+			blocks[n_done++] = held->block;
+		engine->n_in_flight--;
+		fault->n_held--;
+		memmove(held, held + 1, (fault->n_held - i) * sizeof(*held));
+	}
+	n_back = fault->ops->reap(engine, blocks + n_done, n - n_done);
+	for (int i = 0; i < n_back; i++) {
+		struct block *block = blocks[n_done + i];
+
+		if (!hit_back(engine, block)) {
+			fault->n_back++;
+			blocks[n_done + n_kept++] = block;
+		}
+	}
+	return n_done + n_kept;
+}
+
+static bool fault_is_ready(const struct engine *engine)
+{
+	const struct fault *fault = engine->fault;
+
+	for (unsigned i = 0; i < fault->n_held; i++)
+		if (is_due(engine, &fault->held[i]))
+			return true;
+	return fault->ops->is_ready(engine);
+}
+
+static void fault_close(struct engine *engine)
+{
+	struct fault *fault = engine ? engine->fault : NULL;
+
+	if (!fault)
+		return;
+	fault->ops->close(engine);
+	free(fault);
+}
+
+static int fault_open(enum engine_kind kind, uint32_t depth, uint32_t room,
+		      struct engine **ret_engine, struct error *error)
+{
+	struct fault *fault = calloc(1, sizeof(*fault));
+	int r;
+
+	if (!fault)
+		return error_set(error, -ENOMEM, "fault plan: engine");
+	fault->ops = faults.inner[kind];
+	fault->kind = kind;
+	r = fault->ops->open(depth, room, ret_engine, error);
+	if (r < 0) {
+		free(fault);
+		return r;
+	}
+	(*ret_engine)->ops = &faults.ops[kind];
+	(*ret_engine)->fault = fault;
+	return 0;
+}
+
+static int open_libaio(uint32_t depth, uint32_t room, struct engine **ret_engine,
+		       struct error *error)
+{
+	return fault_open(ENGINE_LIBAIO, depth, room, ret_engine, error);
+}
+
+static int open_threads(uint32_t depth, uint32_t room, struct engine **ret_engine,
+			struct error *error)
+{
+	return fault_open(ENGINE_THREADS, depth, room, ret_engine, error);
+}
+
+/* ---- the start ---- */
+
+const struct engine_ops *fault_ops(enum engine_kind kind)
+{
+	return faults.plan ? &faults.ops[kind] : NULL;
+}
+
+int fault_start(const char *path, bool is_user, struct error *error)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+	void *plan;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_set(error, -errno, "%s", path);
+	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(struct fault_plan))
+		return error_set_plain(error, -EINVAL, "%s: no regular file of at least %zu bytes",
+				       path, sizeof(struct fault_plan));
+	if ((st.st_uid != 0 && !(is_user && st.st_uid == geteuid())) || st.st_mode & 022)
+		return error_set_plain(error, -EPERM,
+				       "%s: others than root may change it: chown "
+				       "root and chmod go-w it",
+				       path);
+	plan = mmap(NULL, sizeof(struct fault_plan), PROT_READ, MAP_SHARED, fd, 0);
+	if (plan == MAP_FAILED)
+		return error_set(error, -errno, "%s: mmap", path);
+	for (unsigned i = 0; i < N_ENGINE_KINDS; i++) {
+		faults.inner[i] = engine_ops_get((enum engine_kind)i);
+		faults.ops[i] = *faults.inner[i];
+		faults.ops[i].submit = fault_submit;
+		faults.ops[i].reap = fault_reap;
+		faults.ops[i].is_ready = fault_is_ready;
+		faults.ops[i].close = fault_close;
+	}
+	faults.ops[ENGINE_LIBAIO].open = open_libaio;
+	faults.ops[ENGINE_THREADS].open = open_threads;
+	faults.plan = plan;
+	log_notice("fault plan: %s: makes I/O fail, as it says: for tests only", path);
+	return 0;
+}
