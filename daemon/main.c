@@ -17,7 +17,7 @@
 #include "daemon/config/keys.h"
 #include "daemon/control/listen_socket.h"
 #include "daemon/control/server.h"
-#include "daemon/engine/fault.h"
+#include "daemon/engine/engine.h"
 #include "daemon/engine/gds.h"
 #include "daemon/engine/gpu_probe.h"
 #include "proto/build.h"
@@ -479,7 +479,8 @@ static int run(int argc, char **argv)
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
 	}
-	if (options.fault_path && fault_start(options.fault_path, config.is_user, &error) < 0) {
+	if (options.fault_path &&
+	    engines_make_fail(options.fault_path, config.is_user, &error) < 0) {
 		log_mistake("dsaiod: --fault-plan: %s", error.text);
 		return STATUS_USAGE;
 	}

@@ -15,3 +15,8 @@ const struct engine_ops *engine_ops_get(enum engine_kind kind)
 
 	return with_faults ? with_faults : all_ops[kind];
 }
+
+int engines_make_fail(const char *plan_path, bool is_user, struct error *error)
+{
+	return fault_start(all_ops, plan_path, is_user, error);
+}

@@ -133,6 +133,9 @@ enum engine_kind { ENGINE_LIBAIO, ENGINE_THREADS, N_ENGINE_KINDS };
 
 const struct engine_ops *engine_ops_get(enum engine_kind kind);
 
+/* For tests, before the first engine is opened: fault.h.  Main thread.  Returns 0 or an error. */
+int engines_make_fail(const char *plan_path, bool is_user, struct error *error);
+
 /* Whether the engine does such blocks.  region: NULL: of no bytes. */
 static inline bool engine_takes(const struct engine_ops *ops, enum block_operation operation,
 				const struct target *target, const struct region *region)

@@ -343,7 +343,8 @@ const struct engine_ops *fault_ops(enum engine_kind kind)
 	return faults.plan ? &faults.ops[kind] : NULL;
 }
 
-int fault_start(const char *path, bool is_user, struct error *error)
+int fault_start(const struct engine_ops *const engines[N_ENGINE_KINDS], const char *path,
+		bool is_user, struct error *error)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
@@ -363,7 +364,7 @@ int fault_start(const char *path, bool is_user, struct error *error)
 	if (plan == MAP_FAILED)
 		return error_set(error, -errno, "%s: mmap", path);
 	for (unsigned i = 0; i < N_ENGINE_KINDS; i++) {
-		faults.inner[i] = engine_ops_get((enum engine_kind)i);
+		faults.inner[i] = engines[i];
 		faults.ops[i] = *faults.inner[i];
 		faults.ops[i].submit = fault_submit;
 		faults.ops[i].reap = fault_reap;

@@ -39,8 +39,9 @@ struct fault_plan {
 	uint32_t delay_usec;
 };
 
-/* Before the first engine is opened; main thread.  Returns 0 or an error. */
-int fault_start(const char *path, bool is_user, struct error *error);
+/* Stacks on these engines.  Before the first is opened; main thread.  Returns 0 or an error. */
+int fault_start(const struct engine_ops *const engines[N_ENGINE_KINDS], const char *path,
+		bool is_user, struct error *error);
 
 /* The engine with faults, or NULL without a plan. */
 const struct engine_ops *fault_ops(enum engine_kind kind);

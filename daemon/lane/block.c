@@ -260,6 +260,29 @@ uint64_t blocks_hung_nsec(const struct transfer *transfer)
 	return oldest ? hung_nsec(oldest) : 0;
 }
 
+bool block_is_at_engine(const struct block *block, uint64_t started_nsec)
+{
+	const struct lane_block *lane_block = container_of(block, const struct lane_block,
+							   at_worker.block);
+
+	return lane_block->state == BLOCK_AT_ENGINE && block->started_nsec == started_nsec;
+}
+
+const struct block *blocks_oldest(const struct transfer *transfer)
+{
+	const struct block_pool *pool = &transfer->blocks;
+	const struct block *oldest = NULL;
+
+	for (uint32_t i = 0; i < pool->n_fresh; i++) {
+		const struct block *block = &pool->blocks[i].at_worker.block;
+
+		if (pool->blocks[i].state == BLOCK_AT_ENGINE &&
+		    (!oldest || block->started_nsec < oldest->started_nsec))
+			oldest = block;
+	}
+	return oldest;
+}
+
 /* ---- reservations ---- */
 
 struct lane_block *block_take(struct block_pool *pool)

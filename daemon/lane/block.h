@@ -92,6 +92,11 @@ void blocks_give_up_hung(struct transfer *transfer);
 /* When the next of them leaves it, unless it ends; 0: none is in flight. */
 uint64_t blocks_hung_nsec(const struct transfer *transfer);
 
+/* Whether the engine has had the block since then. */
+bool block_is_at_engine(const struct block *block, uint64_t started_nsec);
+/* The block that the engine has had for the longest time, or NULL.  Looks at all: for a rare look. */
+const struct block *blocks_oldest(const struct transfer *transfer);
+
 /* ---- reservations ---- */
 
 /* A reservation.  The owner allocates and frees the array. */

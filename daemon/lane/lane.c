@@ -45,6 +45,9 @@ struct lane {
 	struct message stop_message;
 	struct log_limit log_limit; /* of lines that clients cause */
 	struct hung_call call;	    /* of its engine */
+	struct hung_call device;    /* a block that the device has not answered */
+	const struct block *hung;   /* that block; NULL: none is known */
+	uint64_t look_nsec;	    /* when it looks for one again */
 
 	struct lane_turn turn;
 	struct poller poller;
@@ -147,13 +150,32 @@ static uint64_t first_of(uint64_t a, uint64_t b)
 	return !a || (b && b < a) ? b : a;
 }
 
+/* Reports the oldest block at the engine, if it is old: its device may never answer. */
+static void look_for_hung(struct lane *lane)
+{
+	const uint64_t now_nsec = lane->turn.now_nsec;
+
+	if (lane->hung ? block_is_at_engine(lane->hung, lane->device.since_nsec)
+		       : now_nsec < lane->look_nsec)
+		return;
+	if (lane->hung)
+		hung_leave(&lane->device);
+	lane->hung = blocks_oldest(&lane->transfer);
+	lane->look_nsec = now_nsec + HUNG_NSEC;
+	if (lane->hung && lane->hung->started_nsec + HUNG_NSEC > now_nsec)
+		lane->hung = NULL;
+	if (lane->hung)
+		hung_enter(&lane->device, &lane->hung->target->about.who, lane->hung->started_nsec);
+}
+
 /* When the lane has something to do though nothing wakes it; 0: not known. */
 static uint64_t until_nsec(const struct lane *lane)
 {
 	if (transfer_has_waiting(&lane->transfer))
 		return lane->turn.now_nsec + RETRY_NSEC;
 	return first_of(first_of(lane->intake.next_deadline_nsec, lane->transfer.until_nsec),
-			blocks_hung_nsec(&lane->transfer));
+			first_of(blocks_hung_nsec(&lane->transfer),
+				 lane->engine->n_in_flight && !lane->hung ? lane->look_nsec : 0));
 }
 
 static void *lane_main(void *arg)
@@ -168,6 +190,7 @@ static void *lane_main(void *arg)
 		lane->turn.now_nsec = clock_nsec();
 		activity.did = run_turn(lane, &activity) > 0;
 		activity.is_device_busy |= lane->engine->n_in_flight > 0;
+		look_for_hung(lane);
 		if (!poller_may_spin(&lane->poller, &activity))
 			poller_sleep(&lane->poller, until_nsec(lane));
 		else if (lane->intake.n_parked && poller_must_poll(&lane->poller, activity.did))
@@ -296,6 +319,11 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 							 .file = name,
 							 .dev = lane->store->dev,
 							 .is_block = true });
+	(void)snprintf(name, sizeof(name), "store %s", lane->store->name);
+	hung_add_lane(&lane->device, &(struct hung_about){ .what = "block",
+							   .file = name,
+							   .dev = lane->store->dev,
+							   .is_block = true });
 	lane->store->lane = lane;
 	lane->store->depth = lane->engine->depth;
 	*ret_lane = TAKE_PTR(lane);
@@ -308,6 +336,7 @@ void lane_stop(struct lane *lane)
 	mailbox_post(&lane->mailbox, &lane->stop_message);
 	(void)pthread_join(lane->thread, NULL); /* it was started: cannot fail */
 	hung_remove_lane(&lane->call);
+	hung_remove_lane(&lane->device);
 	assert(!lane->intake.n_channels && !lane->admit.n_in_flight);
 }
 

@@ -54,6 +54,7 @@ static const struct row {
 	{ "threads, extension, completion", STORE_EXT4, AT_THREADS, BLOCK_EXTEND, true },
 };
 
+enum { KIND_HELD = 9 };
 static const struct {
 	const char *name;
 	enum fault_kind kind;
@@ -380,6 +381,37 @@ TEST_TABLE(table, rows, "a fault at one block")
 		for (unsigned k = 0; k < (moves_bytes(&scene) ? ARRAY_SIZE(blocks) : 1); k++)
 			cell(&scene, kind, blocks[k]);
 	daemon_usage_back(scene.rig.daemon, &before);
+}
+
+TEST(hung,
+     "a block that the device does not answer is reported with its store and age, until it returns")
+{
+	_cleanup_(scene_deinit) struct scene scene;
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	const Wire__StatusReply *status;
+	struct dsaio_op *op;
+
+	scene_init(&scene, &rows[0]);
+	scene.cell = "hung";
+	file_reset(&scene);
+	plan_set(&scene, KIND_HELD, 0);
+	op_start(&scene, &op);
+	daemon_log_wait(scene.rig.daemon, ": block has not come back for ");
+	CHECK(daemon_log_has(scene.rig.daemon, "store t: block has not") ||
+	      daemon_log_has(scene.rig.daemon, "store faulty: block has not"));
+	daemon_status(scene.rig.daemon, &answer);
+	status = answer.reply->status;
+	CHECK_EQ(status->n_hung, 1);
+	CHECK(strcmp(status->hung[0]->what, "block") == 0);
+	CHECK_EQ(status->hung[0]->uid, geteuid());
+	CHECK(status->hung[0]->usec >= 5000000);
+	poke(&scene); /* others are served */
+	CHECK(!op_is_done(op));
+	plan_end(&scene);
+	poke(&scene);
+	op_check(&scene, op, 0, LEN);
+	daemon_log_wait(scene.rig.daemon, ": block came back after ");
+	CHECK_EQ(daemon_log_count(scene.rig.daemon, ": block has not come back for "), 1);
 }
 
 static const struct {

@@ -304,6 +304,34 @@ TEST_LOOP(a_block_of_gpu_memory_counts_in_the_window_until_it_hangs, 2)
 	teardown();
 }
 
+TEST(the_oldest_block_at_the_engine_is_found)
+{
+	struct block request = setup(RING_OP_READ);
+	struct lane_block array[3] = { 0 }, *blocks[3];
+	const uint64_t started[] = { 30, 10, 20 };
+
+	p.transfer.blocks = (struct block_pool){ .blocks = array, .n_max = 3 };
+	ck_assert_ptr_null(blocks_oldest(&p.transfer));
+	for (unsigned i = 0; i < 3; i++) {
+		blocks[i] = block_take(&p.transfer.blocks);
+		request.started_nsec = started[i];
+		block_prepare(blocks[i], BLOCK_OF_ENGINE, &request);
+		block_move(&p.transfer, blocks[i], BLOCK_AT_ENGINE);
+	}
+	ready_end(&p.ready, op);
+	ck_assert_ptr_eq(blocks_oldest(&p.transfer), &blocks[1]->at_worker.block);
+	ck_assert(block_is_at_engine(&blocks[1]->at_worker.block, 10));
+	ck_assert(!block_is_at_engine(&blocks[1]->at_worker.block, 11)); /* it was used again */
+	block_move(&p.transfer, blocks[1], BLOCK_FREE);
+	ck_assert(!block_is_at_engine(&blocks[1]->at_worker.block, 10));
+	ck_assert_ptr_eq(blocks_oldest(&p.transfer), &blocks[2]->at_worker.block);
+	block_move(&p.transfer, blocks[2], BLOCK_FREE);
+	block_move(&p.transfer, blocks[0], BLOCK_FREE);
+	ck_assert_ptr_null(blocks_oldest(&p.transfer));
+	p.transfer.blocks.blocks = NULL;
+	teardown();
+}
+
 TEST(blocks_are_used_again_before_fresh_ones)
 {
 	struct lane_block array[3] = { 0 };

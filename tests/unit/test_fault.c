@@ -50,7 +50,7 @@ static void setup(void)
 	plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ck_assert_ptr_ne(plan, MAP_FAILED);
 	ck_assert_ptr_null(fault_ops(ENGINE_LIBAIO));
-	ck_assert_int_eq(fault_start(path, true, &error), 0);
+	ck_assert_int_eq(engines_make_fail(path, true, &error), 0);
 	(void)unlink(path);
 	(void)close(fd);
 	ck_assert_ptr_eq(engine_ops_get(ENGINE_LIBAIO), fault_ops(ENGINE_LIBAIO));
