@@ -30,17 +30,12 @@ unsigned copiers_wanted(void)
 
 void copiers_init(struct copiers *copiers, unsigned n_max, uint64_t idle_nsec)
 {
-	pthread_condattr_t attr;
-
 	*copiers = (struct copiers){
 		.n_max = n_max < COPIERS_MAX ? n_max : COPIERS_MAX,
 		.idle_nsec = idle_nsec,
 	};
-	(void)pthread_mutex_init(&copiers->lock, NULL); /* none of these can fail on Linux */
-	(void)pthread_condattr_init(&attr);
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&copiers->posted, &attr);
-	(void)pthread_condattr_destroy(&attr);
+	(void)pthread_mutex_init(&copiers->lock, NULL); /* default attributes: cannot fail */
+	(void)pthread_cond_init(&copiers->posted, NULL);
 	(void)pthread_cond_init(&copiers->done, NULL);
 }
 
@@ -61,30 +56,21 @@ static void make(struct copiers *copiers, struct copy *copy)
 /* Sleeps for a copy; false: none has come for so long. */
 static bool await_posted(struct copiers *copiers)
 {
-	uint64_t until = clock_nsec() + copiers->idle_nsec;
-	struct timespec ts = timespec_of(until);
+	const struct timespec until = timespec_of(clock_nsec() + copiers->idle_nsec);
 	int r = 0;
 
 	while (!copiers->n_queued && !copiers->is_stopping && r != ETIMEDOUT)
-		r = pthread_cond_timedwait(&copiers->posted, &copiers->lock, &ts);
+		r = pthread_cond_clockwait(&copiers->posted, &copiers->lock, CLOCK_MONOTONIC,
+					   &until);
 	return copiers->n_queued;
 }
 
 /* ---- the threads ---- */
 
-/* Which of the threads this is: nobody else changes its place while it lives. */
-static struct copier *find_self(struct copiers *copiers)
-{
-	struct copier *self = copiers->threads;
-
-	while (self->state != COPIER_LIVES || !pthread_equal(self->thread, pthread_self()))
-		self++;
-	return self;
-}
-
 static void *copier_main(void *arg)
 {
-	struct copiers *copiers = arg;
+	struct copier *self = arg;
+	struct copiers *copiers = self->copiers;
 
 	(void)pthread_mutex_lock(&copiers->lock); /* a plain mutex: cannot fail */
 	while (await_posted(copiers)) {
@@ -95,12 +81,13 @@ static void *copier_main(void *arg)
 	}
 	copiers->n_idle--;
 	copiers->n_threads--;
-	find_self(copiers)->state = COPIER_ENDED;
+	self->state = COPIER_ENDED;
+	(void)pthread_cond_broadcast(&copiers->done); /* for copiers_deinit() */
 	(void)pthread_mutex_unlock(&copiers->lock);
 	return NULL;
 }
 
-/* Under the lock, which a thread that has ended does not take any more. */
+/* A thread that has ended does not take the lock any more. */
 static void join_ended(struct copier *copier)
 {
 	if (copier->state != COPIER_ENDED)
@@ -121,7 +108,8 @@ static void start_one(struct copiers *copiers)
 	while (copier->state == COPIER_LIVES) /* there is a place */
 		copier++;
 	join_ended(copier);
-	r = thread_start("dsaio-copy", copier_main, copiers, &copier->thread);
+	copier->copiers = copiers;
+	r = thread_start("dsaio-copy", copier_main, copier, &copier->thread);
 	copiers->refused_nsec = r < 0 ? clock_nsec() : 0;
 	if (r < 0) {
 		debug_log("private memory: no further thread to copy: %s", strerror(-r));
@@ -140,16 +128,11 @@ void copiers_deinit(struct copiers *copiers)
 	(void)pthread_mutex_lock(&copiers->lock);
 	copiers->is_stopping = true;
 	(void)pthread_cond_broadcast(&copiers->posted);
+	while (copiers->n_threads)
+		(void)pthread_cond_wait(&copiers->done, &copiers->lock);
 	(void)pthread_mutex_unlock(&copiers->lock);
-	for (unsigned i = 0; i < COPIERS_MAX; i++) {
-		bool is_there;
-
-		(void)pthread_mutex_lock(&copiers->lock);
-		is_there = copiers->threads[i].state != COPIER_NONE;
-		(void)pthread_mutex_unlock(&copiers->lock);
-		if (is_there)
-			(void)pthread_join(copiers->threads[i].thread, NULL);
-	}
+	for (unsigned i = 0; i < COPIERS_MAX; i++)
+		join_ended(&copiers->threads[i]);
 	(void)pthread_cond_destroy(&copiers->posted);
 	(void)pthread_cond_destroy(&copiers->done);
 	(void)pthread_mutex_destroy(&copiers->lock);

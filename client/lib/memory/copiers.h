@@ -38,6 +38,7 @@ struct copy {
 };
 
 struct copier {
+	struct copiers *copiers;
 	pthread_t thread;
 	enum copier_state {
 		COPIER_NONE,
