@@ -100,7 +100,7 @@ static void job_setup(void)
 					      .n_units = 64 };
 	ck_assert_int_eq(ftruncate(slots.slabs[0].fd, SLOTS_SLAB_BYTES), 0);
 	slots.n_slabs = 1;
-	slots.n_units = slots.n_free = 64;
+	slots.n_free = 64;
 	slots.is_growing = true; /* as if another thread asked for more */
 	file.inode = &inode;
 	file.session.offset_align = 512;

@@ -51,7 +51,7 @@ static void slots_setup(void)
 	ck_assert_int_ge(slots.slabs[0].fd, 0);
 	ck_assert_int_eq(ftruncate(slots.slabs[0].fd, SLOTS_SLAB_BYTES), 0);
 	slots.n_slabs = 1;
-	slots.n_units = slots.n_free = 64;
+	slots.n_free = 64;
 	slots.is_growing = true; /* as if another thread asked for more */
 	share = slots_share_get(&slots, 0);
 	ck_assert_ptr_nonnull(share);

@@ -89,13 +89,12 @@ static int gpu_get(struct gpus *gpus, int number, struct gpu **ret_gpu, char **r
 /* Where the bytes of the slot are.  Its GPU's context is current. */
 static char *place_of(const struct slot *slot, uint64_t off)
 {
-	bool is_new;
-	char *map = slot_map(slot, &is_new);
+	char *map = slot_map(slot);
 	CUresult result;
 
 	if (!map)
 		return NULL;
-	if (is_new) {
+	if (!atomic_exchange_explicit(&slot->slab->is_registered, true, memory_order_relaxed)) {
 		result = cuda_get()->cuMemHostRegister_v2(map, slot_map_bytes(slot),
 							  CU_MEMHOSTREGISTER_PORTABLE);
 		if (result != CUDA_SUCCESS)

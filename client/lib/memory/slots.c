@@ -51,13 +51,16 @@ void slots_deinit(struct slots *slots)
 	(void)pthread_mutex_destroy(&slots->lock);
 }
 
+static uint64_t bits(unsigned n)
+{
+	return n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
+}
+
 int slots_take_bits(uint64_t *used, unsigned n)
 {
-	uint64_t mask = n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
-
 	for (unsigned i = 0; i < 64; i += n)
-		if (!(*used & mask << i)) {
-			*used |= mask << i;
+		if (!(*used & bits(n) << i)) {
+			*used |= bits(n) << i;
 			return (int)i;
 		}
 	return -1;
@@ -184,20 +187,14 @@ static int grow(struct slots *slots, bool may_be_small)
 	slots->full_nsec = 0;
 	while (slab->n_units) /* there is a place */
 		slab++;
-	slab->slab.id = id;
-	slab->fd = fd;
-	slab->n_units = (unsigned)(bytes / SLOT_UNIT);
-	slab->used = slab->n_units < 64 ? ~((UINT64_C(1) << slab->n_units) - 1) : 0;
+	*slab = (struct slots_slab){ .slab.id = id,
+				     .fd = fd,
+				     .n_units = (unsigned)(bytes / SLOT_UNIT),
+				     .used = ~bits((unsigned)(bytes / SLOT_UNIT)) };
 	slots->n_slabs++;
-	slots->n_units += slab->n_units;
 	slots->n_free += slab->n_units;
 	debug_log("private memory: a slab of %s to copy through", SIZE_TEXT(bytes));
 	return 0;
-}
-
-static struct slots_waiter *first_waiter(const struct slots_share *share)
-{
-	return container_of(share->waiters.first, struct slots_waiter, node);
 }
 
 /* Wakes the first waiter of each store, and the bounce thread.  Under the lock. */
@@ -205,7 +202,8 @@ static void wake_next(struct slots *slots)
 {
 	for (struct slots_share *share = slots->shares; share; share = share->next)
 		if (share->waiters.first)
-			(void)pthread_cond_signal(&first_waiter(share)->cond);
+			(void)pthread_cond_signal(
+				&list_entry(share->waiters.first, struct slots_waiter, node)->cond);
 	if (slots->is_thread_short) {
 		slots->is_thread_short = false;
 		slots->on_room(slots);
@@ -253,54 +251,35 @@ int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struc
 	return r;
 }
 
-static void queue_add(struct slots_share *share, struct slots_waiter *waiter)
-{
-	pthread_condattr_t attr;
-
-	(void)pthread_condattr_init(&attr); /* none of these can fail on Linux */
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&waiter->cond, &attr);
-	(void)pthread_condattr_destroy(&attr);
-	list_push(&share->waiters, &waiter->node);
-}
-
-static void queue_remove(struct slots_share *share, struct slots_waiter *waiter)
-{
-	list_remove(&share->waiters, &waiter->node);
-	(void)pthread_cond_destroy(&waiter->cond);
-	wake_next(share->slots);
-}
-
 int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nsec,
 		struct slot *ret_slot)
 {
 	struct slots *slots = share->slots;
-	struct slots_waiter waiter;
+	struct slots_waiter waiter = { .cond = PTHREAD_COND_INITIALIZER };
 	int r = -EAGAIN;
 
 	(void)pthread_mutex_lock(&slots->lock);
 	if (!share->waiters.first)
 		r = take(share, bytes, false, ret_slot);
 	if (r == -EAGAIN) {
-		queue_add(share, &waiter);
+		list_push(&share->waiters, &waiter.node);
 		while (r == -EAGAIN) {
-			uint64_t now = clock_nsec(), until = now + LOOK_NSEC;
-			struct timespec ts;
+			const uint64_t look = clock_nsec() + LOOK_NSEC;
+			const struct timespec until = timespec_of(
+				look < deadline_nsec ? look : deadline_nsec);
 
-			if (now >= deadline_nsec) {
-				r = -ETIMEDOUT;
-				break;
-			}
-			if (until > deadline_nsec)
-				until = deadline_nsec;
-			ts = timespec_of(until);
-			(void)pthread_cond_timedwait(&waiter.cond, &slots->lock, &ts);
+			(void)pthread_cond_clockwait(&waiter.cond, &slots->lock, CLOCK_MONOTONIC,
+						     &until);
 			if (conn_is_gone(slots->buffers->conn))
 				r = -ECONNRESET;
 			else if (share->waiters.first == &waiter.node)
 				r = take(share, bytes, false, ret_slot);
+			if (r == -EAGAIN && deadline_is_over(deadline_nsec))
+				r = -ETIMEDOUT;
 		}
-		queue_remove(share, &waiter);
+		list_remove(&share->waiters, &waiter.node);
+		(void)pthread_cond_destroy(&waiter.cond);
+		wake_next(slots);
 	}
 	(void)pthread_mutex_unlock(&slots->lock);
 	return r;
@@ -315,7 +294,7 @@ void slots_release(struct slot *slot)
 		return;
 	slots = share->slots;
 	(void)pthread_mutex_lock(&slots->lock);
-	slot->slab->used &= ~(((UINT64_C(1) << slot->n_units) - 1) << slot->unit);
+	slot->slab->used &= ~(bits(slot->n_units) << slot->unit);
 	slots->n_free += slot->n_units;
 	share->n_units -= slot->n_units;
 	slot->slab = NULL;
@@ -331,18 +310,15 @@ bool slots_trim(struct slots *slots)
 	(void)pthread_mutex_lock(&slots->lock);
 	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++) {
 		struct slots_slab *slab = &slots->slabs[i];
-		uint64_t none = slab->n_units < 64 ? ~((UINT64_C(1) << slab->n_units) - 1) : 0;
 
-		if (!slab->n_units || slab->used != none)
+		if (!slab->n_units || slab->used != ~bits(slab->n_units))
 			continue;
 		if (slots->n_slabs == 1 && slots->shares)
 			break;
-		slots->n_units -= slab->n_units;
 		slots->n_free -= slab->n_units;
 		slots->n_slabs--;
 		spare[n++] = *slab;
 		slab->n_units = 0;
-		slab->map = NULL;
 	}
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (unsigned i = 0; i < n; i++) {
@@ -350,6 +326,24 @@ bool slots_trim(struct slots *slots)
 		slab_release(slots->buffers->conn, spare[i].slab.id);
 	}
 	return n;
+}
+
+char *slot_map(const struct slot *slot)
+{
+	struct slots *slots = slot->share->slots;
+	struct slots_slab *slab = slot->slab;
+	char *map;
+
+	(void)pthread_mutex_lock(&slots->lock);
+	if (!slab->map) {
+		map = mmap(NULL, slot_map_bytes(slot), PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
+			   0);
+		if (map != MAP_FAILED)
+			slab->map = map;
+	}
+	map = slab->map;
+	(void)pthread_mutex_unlock(&slots->lock);
+	return map;
 }
 
 /* pwrite(2) to more than the program's RLIMIT_FSIZE, which it may change, is a signal. */
@@ -360,31 +354,24 @@ static bool is_beyond_limit(uint64_t end)
 	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur;
 }
 
-/*
- * Copies through a mapping of the whole slab, made for this copy: a part of it could not be mapped
- * where its pages are huge.  A wrong address of the program's is -EFAULT here, too.
- */
+/* Copies through the mapping of the slab.  A wrong address of the program's is -EFAULT here, too. */
 static int fill_mapped(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
 		       uint64_t *ret_done)
 {
-	uint64_t map_bytes = (uint64_t)slot->slab->n_units * SLOT_UNIT;
-	char *map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, slot->slab->fd, 0);
-	int r = 0;
+	char *map = slot_map(slot);
 
-	if (map == MAP_FAILED)
+	if (!map)
 		return -errno;
-	while (r == 0 && *ret_done < len) {
+	while (*ret_done < len) {
 		struct iovec to = { map + slot_off(slot) + off + *ret_done, len - *ret_done };
 		struct iovec source = { (char *)(uintptr_t)from + *ret_done, to.iov_len };
 		ssize_t n = process_vm_readv(getpid(), &to, 1, &source, 1, 0);
 
-		if (n > 0)
-			*ret_done += (uint64_t)n;
-		else
-			r = n < 0 ? -errno : -EFAULT;
+		if (n <= 0)
+			return n < 0 ? -errno : -EFAULT;
+		*ret_done += (uint64_t)n;
 	}
-	(void)munmap(map, map_bytes); /* our own: cannot fail */
-	return r;
+	return 0;
 }
 
 int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
@@ -422,23 +409,4 @@ int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, ui
 		*ret_done += (uint64_t)n;
 	}
 	return 0;
-}
-
-char *slot_map(const struct slot *slot, bool *ret_is_new)
-{
-	struct slots *slots = slot->share->slots;
-	struct slots_slab *slab = slot->slab;
-	char *map;
-
-	(void)pthread_mutex_lock(&slots->lock);
-	*ret_is_new = !slab->map;
-	if (!slab->map) {
-		map = mmap(NULL, slot_map_bytes(slot), PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
-			   0);
-		if (map != MAP_FAILED)
-			slab->map = map;
-	}
-	map = slab->map;
-	(void)pthread_mutex_unlock(&slots->lock);
-	return map;
 }

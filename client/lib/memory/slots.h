@@ -9,8 +9,8 @@
  * so that a wrong address of the program's is -EFAULT and never a signal.  (Copies of 4 KiB took
  * half the time of process_vm_readv() and writev() where this was measured, those of 1 MiB 0.6 to
  * 0.9 of it.)  Where pwrite(2) would exceed the program's RLIMIT_FSIZE, and so raise a signal, and
- * on hugetlbfs, which has no write(2), the slab is mapped for that copy, and the slot is filled by
- * process_vm_readv().  A slab through which GPU memory was copied stays mapped (gpu_copy.h).
+ * on hugetlbfs, which has no write(2), the slab is mapped, and the slot is filled by
+ * process_vm_readv().  A slab that was mapped for that or for a copy of GPU memory (gpu_copy.h) stays so.
  *
  * Shares.  The slots in use are counted for each store.  With an op's further pieces a store may use as
  * much as remains free, with an op's first piece twice as much.  A store that uses nothing gets the
@@ -35,9 +35,10 @@
 struct slots_slab {
 	struct slab_name slab;
 	int fd;
-	char *map;	  /* slots.lock; NULL: not mapped */
-	unsigned n_units; /* 0: there is no slab here */
-	uint64_t used;	  /* a bit for each unit */
+	char *map;		    /* slots.lock; NULL: not mapped */
+	_Atomic bool is_registered; /* gpu_copy.c's, relaxed: with libcuda, or refused there */
+	unsigned n_units;	    /* 0: there is no slab here */
+	uint64_t used;		    /* a bit for each unit */
 };
 
 /* A store's part of the slots; it exists while ops use it. */
@@ -61,9 +62,9 @@ struct slots {
 	void (*on_unmap)(struct slots *slots, void *map); /* before a slab is unmapped */
 	pthread_mutex_t lock;				  /* of all below */
 	struct slots_slab slabs[SLOTS_SLABS_MAX];
-	unsigned n_slabs, n_units, n_free; /* slabs may lie anywhere among the places */
-	bool is_growing;		   /* a thread asks for a slab, without the lock */
-	uint64_t full_nsec;		   /* when the pool last refused a slab; 0: it did not */
+	unsigned n_slabs, n_free; /* slabs may lie anywhere among the places */
+	bool is_growing;	  /* a thread asks for a slab, without the lock */
+	uint64_t full_nsec;	  /* when the pool last refused a slab; 0: it did not */
 	struct slots_share *shares;
 	bool is_thread_short; /* a thread that does not wait wants on_room() */
 };
@@ -116,9 +117,8 @@ int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t 
 	      uint64_t *ret_done);
 int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, uint64_t *ret_done);
 
-/* The mapping of the slot's slab, which lasts until the slab is released.  *ret_is_new: this call has
-   made it.  NULL: errno says why. */
-char *slot_map(const struct slot *slot, bool *ret_is_new);
+/* The mapping of the slot's slab, which lasts until the slab is released.  NULL: errno says why. */
+char *slot_map(const struct slot *slot);
 
 /* Takes n (a power of two) free bits at a multiple of n; returns the first one's number, or -1. */
 int slots_take_bits(uint64_t *used, unsigned n);
