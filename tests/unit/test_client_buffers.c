@@ -14,6 +14,7 @@ static _Alignas(4096) char low[BYTES], high[BYTES];
 static void buffers_setup(void)
 {
 	buffers_init(&buffers, &conn, NULL);
+	atomic_store(&conn.is_broken, true); /* no daemon is asked */
 	ck_assert_int_eq(buffers_import(&buffers, high, BYTES, 7), 0);
 	ck_assert_int_eq(buffers_import(&buffers, low, BYTES, 8), 0);
 }
@@ -49,16 +50,16 @@ TEST(a_range_that_leaves_its_piece_is_not_referenced)
 TEST(memory_that_an_op_uses_is_not_forgotten)
 {
 	struct buffer_place place;
-	uint32_t slab = 0;
 	bool is_last;
 
 	ck_assert(buffers_ref(&buffers, low, 1, &place));
-	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab, &is_last), -EBUSY);
+	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), -EBUSY);
 	buffer_unref(place.piece);
-	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab, &is_last), 0);
-	ck_assert_uint_eq(slab, 8);
-	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab, &is_last), -EINVAL);
-	ck_assert(!buffers_overlap(&buffers, low, BYTES));
+	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), 0);
+	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), -EINVAL);
+	ck_assert_int_eq(buffers_import(&buffers, low, BYTES - 1, 9), 0);
+	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), 0);
+	ck_assert(!is_last);
 }
 
 TEST(memory_is_imported_once)
@@ -66,21 +67,20 @@ TEST(memory_is_imported_once)
 	bool is_last;
 
 	ck_assert_int_eq(buffers_import(&buffers, low + CUT_PAGE, CUT_PAGE, 9), -EEXIST);
-	ck_assert(buffers_overlap(&buffers, low + BYTES - 1, 1));
-	ck_assert_int_eq(buffers_free(&buffers, low, &is_last),
+	ck_assert_int_eq(buffers_import(&buffers, low + BYTES - 1, 1, 9), -EEXIST);
+	ck_assert_int_eq(buffers_free(&buffers, low, false, &is_last),
 			 -EINVAL); /* not from dsaio_alloc() */
 }
 
 TEST(memory_stays_until_it_is_freed_after_the_session)
 {
-	uint32_t slab;
 	bool is_last = false;
 
 	ck_assert(buffers_leave(&buffers));
 	ck_assert(buffers_have(&buffers, low, BYTES, NULL));
-	ck_assert_int_eq(buffers_unimport(&buffers, low, &slab, &is_last), 0);
+	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), 0);
 	ck_assert(!is_last);
-	ck_assert_int_eq(buffers_unimport(&buffers, high, &slab, &is_last), 0);
+	ck_assert_int_eq(buffers_free(&buffers, high, true, &is_last), 0);
 	ck_assert(is_last);
 	ck_assert(!buffers_leave(&buffers));
 }

@@ -145,7 +145,7 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 	if (!memory || client_is_forked(client))
 		return 0;
 	client_hold(client);
-	r = buffers_free(&client->buffers, memory, &is_last);
+	r = buffers_free(&client->buffers, memory, false, &is_last);
 	if (is_last)
 		client_left(client);
 	client_left(client);
@@ -242,12 +242,6 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 			bytes, memory, fd_off);
 	if (r < 0)
 		return error_fail_errno(r, "memory_register: /proc/self/maps");
-	if (buffers_overlap(&client->buffers, memory, bytes))
-		return error_fail(
-			-EEXIST,
-			"memory_register: %zu bytes at %p: part of it is registered, or of "
-			"dsaio_alloc(), already",
-			bytes, memory);
 	copy = fd_duplicate(fd);
 	if (copy < 0)
 		return error_fail_errno(-errno, "memory_register: file descriptor %d", fd);
@@ -255,10 +249,15 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 	if (r < 0)
 		return r;
 	r = buffers_import(&client->buffers, memory, bytes, slab);
-	if (r < 0) {
+	if (r < 0)
 		slab_release(client->conn, slab);
+	if (r == -EEXIST)
+		return error_fail(r,
+				  "memory_register: %zu bytes at %p: part of it is registered, or "
+				  "of dsaio_alloc(), already",
+				  bytes, memory);
+	if (r < 0)
 		return error_fail_errno(r, "memory_register: %zu bytes at %p", bytes, memory);
-	}
 	debug_log("memory_register: slab %u: %zu bytes of the program's own", slab, bytes);
 	return 0;
 }
@@ -314,7 +313,6 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 {
 	CANCEL_DISABLE();
-	uint32_t slab = 0;
 	bool is_last;
 	int r;
 
@@ -323,9 +321,7 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 	if (!memory || client_is_forked(client))
 		return 0;
 	client_hold(client);
-	r = buffers_unimport(&client->buffers, memory, &slab, &is_last);
-	if (r == 0 && !client->is_disconnected)
-		slab_release(client->conn, slab);
+	r = buffers_free(&client->buffers, memory, true, &is_last);
 	if (r == -EINVAL)
 		r = gpu_memory_unregister(&client->gpu, memory, &is_last);
 	if (is_last)

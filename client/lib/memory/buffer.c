@@ -81,6 +81,15 @@ static void slab_freep(struct mapped_slab **slab)
 	slab_free(*slab);
 }
 
+/* A slab that is in no list any more.  Unmapped first: the pool punches it quicker. */
+static void slab_return(struct dsaio_conn *conn, struct mapped_slab *slab)
+{
+	const uint32_t id = slab->slab.id;
+
+	slab_free(slab);
+	slab_release(conn, id);
+}
+
 static int slab_map(struct mapped_slab *slab, int fd)
 {
 	struct stat st;
@@ -312,14 +321,13 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place
 	return 0;
 }
 
-/* Is this entirely free slab one too many?  One that is small is kept.  Under the lock. */
+/* Is this entirely free slab one too many?  A small one of the pool is kept.  Under the lock. */
 static bool buffers_spare(const struct buffers *buffers, size_t index)
 {
-	if (buffers->is_left)
-		return true;
-	if (buffers->slabs[index]->bytes > BUFFER_SLAB_FIRST ||
-	    buffers->slabs[index]->cut.retired_bytes ||
-	    !slab_placement_is(&buffers->slabs[index]->place, &SLAB_ANYWHERE))
+	const struct mapped_slab *slab = buffers->slabs[index];
+
+	if (buffers->is_left || slab->slab.is_imported || slab->bytes > BUFFER_SLAB_FIRST ||
+	    slab->cut.retired_bytes || !slab_placement_is(&slab->place, &SLAB_ANYWHERE))
 		return true;
 	for (size_t i = 0; i < buffers->n; i++)
 		if (i != index && !buffers->slabs[i]->cut.used_bytes)
@@ -343,31 +351,26 @@ bool buffers_leave(struct buffers *buffers)
 	return n;
 }
 
-int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last)
+int buffers_free(struct buffers *buffers, void *memory, bool is_imported, bool *ret_is_last)
 {
-	_cleanup_(slab_freep) struct mapped_slab *spare = NULL;
-	struct mapped_slab *slab = NULL;
+	struct mapped_slab *slab, *spare = NULL;
 	struct cut_piece *piece;
 	size_t i, p;
-	uint32_t id;
-	int r = 0;
+	int r = -EINVAL;
 
 	*ret_is_last = false;
 	(void)pthread_rwlock_wrlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
-	if (i == buffers->n) {
-		r = -EINVAL;
-	} else {
+	if (i < buffers->n && buffers->slabs[i]->slab.is_imported == is_imported) {
 		slab = buffers->slabs[i];
 		p = cut_find(&slab->cut, (size_t)((char *)memory - slab->memory));
 		piece = slab->cut.pieces[p];
-		if (slab->slab.is_imported || piece->is_free ||
-		    slab->memory + piece->off != (char *)memory)
-			r = -EINVAL;
-		else if (!buffers->is_left && /* else it was given up */
-			 atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* unref */
+		if (!piece->is_free && slab->memory + piece->off == (char *)memory)
+			r = 0;
+		if (r == 0 && !buffers->is_left && /* else it was given up */
+		    atomic_load_explicit(&piece->n_ops, memory_order_acquire)) /* unref */
 			r = -EBUSY;
-		else
+		if (r == 0)
 			cut_release(&slab->cut, p,
 				    piece->n_forks != atomic_load_explicit(&n_forks_begun,
 									   memory_order_relaxed));
@@ -378,19 +381,16 @@ int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last)
 		}
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
-	if (!spare)
-		return r;
-	id = spare->slab.id;
-	slab_free(TAKE_PTR(spare)); /* unmapped first: the pool punches it quicker */
-	if (!buffers->is_left)
-		slab_release(buffers->conn, id);
-	return 0;
+	if (spare && buffers->is_left)
+		slab_free(spare);
+	else if (spare)
+		slab_return(buffers->conn, spare);
+	return r;
 }
 
 bool buffers_trim(struct buffers *buffers)
 {
 	struct mapped_slab *spare = NULL;
-	uint32_t id;
 
 	(void)pthread_rwlock_wrlock(&buffers->lock);
 	for (size_t i = 0; i < buffers->n && !spare; i++) {
@@ -400,43 +400,17 @@ bool buffers_trim(struct buffers *buffers)
 		buffers_remove(buffers, i);
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
-	if (!spare)
-		return false;
-	id = spare->slab.id;
-	slab_free(spare);
-	slab_release(buffers->conn, id);
-	return true;
+	if (spare)
+		slab_return(buffers->conn, spare);
+	return spare;
 }
 
 /* ---- imported memory ---- */
 
-/* Under the lock. */
-static bool buffers_touch(const struct buffers *buffers, const void *memory, size_t bytes)
-{
-	uintptr_t start = (uintptr_t)memory;
-
-	for (size_t i = 0; i < buffers->n; i++) {
-		uintptr_t other = (uintptr_t)buffers->slabs[i]->memory;
-
-		if (start < other + buffers->slabs[i]->bytes && other < start + bytes)
-			return true;
-	}
-	return false;
-}
-
-bool buffers_overlap(struct buffers *buffers, const void *memory, size_t bytes)
-{
-	bool is_known;
-
-	(void)pthread_rwlock_rdlock(&buffers->lock);
-	is_known = buffers_touch(buffers, memory, bytes);
-	(void)pthread_rwlock_unlock(&buffers->lock);
-	return is_known;
-}
-
 int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t id)
 {
 	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
+	const uintptr_t start = (uintptr_t)memory;
 	struct cut_piece *piece;
 	int r;
 
@@ -451,38 +425,20 @@ int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t
 		r = cut_take(&slab->cut, bytes, &piece);
 	if (r < 0)
 		return r;
-	piece->len = bytes; /* not to the page's end: the daemon takes no more */
+	/* Not to the page's end: the daemon takes no more. */
+	piece->len = slab->cut.used_bytes = bytes;
 	(void)pthread_rwlock_wrlock(&buffers->lock);
-	r = buffers_touch(buffers, memory, bytes) ? -EEXIST : buffers_add(buffers, slab);
+	for (size_t i = 0; i < buffers->n; i++) {
+		uintptr_t other = (uintptr_t)buffers->slabs[i]->memory;
+
+		if (start < other + buffers->slabs[i]->bytes && other < start + bytes)
+			r = -EEXIST;
+	}
+	if (r == 0)
+		r = buffers_add(buffers, slab);
 	(void)pthread_rwlock_unlock(&buffers->lock);
 	if (r == 0)
 		(void)TAKE_PTR(slab); /* the list has it */
-	return r;
-}
-
-int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_slab,
-		     bool *ret_is_last)
-{
-	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
-	int r = -EINVAL;
-	size_t i;
-
-	(void)pthread_rwlock_wrlock(&buffers->lock);
-	i = buffers_find(buffers, memory);
-	if (i < buffers->n && buffers->slabs[i]->slab.is_imported &&
-	    buffers->slabs[i]->memory == memory) {
-		r = 0;
-		if (atomic_load_explicit(&buffers->slabs[i]->cut.pieces[0]->n_ops,
-					 memory_order_acquire)) /* drop */
-			r = -EBUSY;
-	}
-	if (r == 0) {
-		slab = buffers->slabs[i];
-		*ret_slab = slab->slab.id;
-		buffers_remove(buffers, i);
-	}
-	*ret_is_last = r == 0 && buffers->is_left && !buffers->n;
-	(void)pthread_rwlock_unlock(&buffers->lock);
 	return r;
 }
 

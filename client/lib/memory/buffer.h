@@ -69,10 +69,10 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place
 bool buffers_leave(struct buffers *buffers);
 
 /*
- * dsaio_free().  Returns 0, -EINVAL (no buffer starts there) or -EBUSY (an op uses it).  *ret_is_last:
- * it was the last one that buffers_leave() has left.
+ * dsaio_free() or, is_imported, dsaio_memory_unregister().  Returns 0, -EINVAL (no such memory starts there) or
+ * -EBUSY (an op uses it).  *ret_is_last: it was the last one that buffers_leave() has left.
  */
-int buffers_free(struct buffers *buffers, void *memory, bool *ret_is_last);
+int buffers_free(struct buffers *buffers, void *memory, bool is_imported, bool *ret_is_last);
 
 /* Releases slabs without buffers, also the one that is kept.  Returns whether there was one. */
 bool buffers_trim(struct buffers *buffers);
@@ -82,13 +82,6 @@ bool buffers_trim(struct buffers *buffers);
  * Returns 0, -EEXIST if part of it is in another slab, or -ENOMEM.
  */
 int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t slab);
-
-/* Forgets imported memory.  Returns 0 and the slab's number, -EINVAL or -EBUSY. */
-int buffers_unimport(struct buffers *buffers, const void *memory, uint32_t *ret_slab,
-		     bool *ret_is_last);
-
-/* Is part of the range in a slab? */
-bool buffers_overlap(struct buffers *buffers, const void *memory, size_t bytes);
 
 /* Is the whole range in buffers?  *ret_is_imported (not NULL) says of which kind. */
 bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes, bool *ret_is_imported);

@@ -6,16 +6,13 @@
 
 static struct cut_piece *piece_new(size_t off, size_t len)
 {
-	struct cut_piece *piece = malloc(sizeof(*piece));
+	struct cut_piece *piece = calloc(1, sizeof(*piece));
 
 	if (!piece)
 		return NULL;
 	piece->off = off;
 	piece->len = len;
 	piece->is_free = true;
-	piece->is_dirty = false;
-	piece->is_retired = false;
-	atomic_init(&piece->n_ops, 0);
 	return piece;
 }
 
