@@ -102,7 +102,7 @@ TEST(a_copy_is_over_when_the_gpu_has_made_it)
 	bytes = gpu.look.standin_bytes((uintptr_t)memory);
 	gpu.look.standin_let(0);
 	memset(bytes, 'a', 4096);
-	ck_assert_int_eq(gpus_fill(&all_gpus, 0, &slot, 10, memory, 100, &fill, &why), 0);
+	ck_assert_int_eq(gpus_copy(&all_gpus, 0, true, &slot, 10, memory, 100, &fill, &why), 0);
 	ck_assert_int_eq(gpu_copy_look(&fill, &why), -EAGAIN);
 	gpu.look.standin_let(1);
 	ck_assert_int_eq(gpu_copy_look(&fill, &why), 0);
@@ -112,7 +112,8 @@ TEST(a_copy_is_over_when_the_gpu_has_made_it)
 	ck_assert_int_eq(slab.map[110], 0);
 	memset(bytes, 'b', 4096);
 	gpu.look.standin_let(2);
-	ck_assert_int_eq(gpus_empty(&all_gpus, 0, &slot, 10, memory + 5, 50, &empty, &why), 0);
+	ck_assert_int_eq(gpus_copy(&all_gpus, 0, false, &slot, 10, memory + 5, 50, &empty, &why),
+			 0);
 	ck_assert_int_eq(copy_end(&empty, &why), 0);
 	ck_assert_int_eq(memcmp(bytes, "bbbbba", 6), 0);
 	ck_assert_int_eq(memcmp(bytes + 54, "abb", 3), 0);
@@ -129,16 +130,16 @@ TEST(events_are_used_again)
 	copies_setup();
 	gpu.look.standin_let(0);
 	for (int i = 0; i < N; i++)
-		ck_assert_int_eq(
-			gpus_fill(&all_gpus, 0, &slot, (uint64_t)i, memory, 1, &copies[i], &why),
-			0);
+		ck_assert_int_eq(gpus_copy(&all_gpus, 0, true, &slot, (uint64_t)i, memory, 1,
+					   &copies[i], &why),
+				 0);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_ahead, N);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_events, N);
 	gpu.look.standin_let(UINT64_MAX);
 	for (int i = 0; i < N; i++)
 		ck_assert_int_eq(copy_end(&copies[i], &why), 0);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_events, GPU_EVENTS_MAX);
-	ck_assert_int_eq(gpus_fill(&all_gpus, 0, &slot, 0, memory, 1, &copies[0], &why), 0);
+	ck_assert_int_eq(gpus_copy(&all_gpus, 0, true, &slot, 0, memory, 1, &copies[0], &why), 0);
 	ck_assert_int_eq(copy_end(&copies[0], &why), 0);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_events, GPU_EVENTS_MAX);
 	copies_teardown();

@@ -98,13 +98,13 @@ static int job_has_no_copy(struct bounce_job *job, int r, const char *memory, ui
 }
 
 /* Queues the copy from the buffer to the slot.  Returns 0 or a negative errno. */
-static int piece_start_fill(struct job_piece *piece, const char *from)
+static int piece_start_fill(struct job_piece *piece, char *from)
 {
 	const struct slice *slice = &piece->slice;
 	struct bounce_job *job = piece->job;
 	char *why = NULL;
-	int r = gpus_fill(job->gpus, job->gpu, &piece->slot, slice->slot_off, from, slice->len,
-			  &piece->gpu_copy, &why);
+	int r = gpus_copy(job->gpus, job->gpu, true, &piece->slot, slice->slot_off, from,
+			  slice->len, &piece->gpu_copy, &why);
 
 	if (r < 0)
 		return job_has_no_copy(job, r, from, slice->len, why);
@@ -162,7 +162,7 @@ int job_start_piece(struct bounce_job *job, bool is_blocking, bool is_further)
 	uint64_t wish = is_queued ? slice_wish_queued(op->len)
 				  : slice_wish(op->off, job->next, job->end, is_write);
 	uint64_t done;
-	const char *from = job->buf + (job->next - op->off);
+	char *from = job->buf + (job->next - op->off);
 	int r;
 
 	job_look_at_op(job);
@@ -283,8 +283,8 @@ static void piece_start_empty(struct job_piece *piece)
 	char *to = piece_buf(piece), *why = NULL;
 
 	if (!job->is_over && done) {
-		piece->error = gpus_empty(job->gpus, job->gpu, &piece->slot, piece->slice.slot_off,
-					  to, done, &piece->gpu_copy, &why);
+		piece->error = gpus_copy(job->gpus, job->gpu, false, &piece->slot,
+					 piece->slice.slot_off, to, done, &piece->gpu_copy, &why);
 		(void)job_has_no_copy(job, piece->error, to, done, why);
 		piece->n_copied = piece->error < 0 ? 0 : done;
 	}

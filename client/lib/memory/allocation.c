@@ -13,29 +13,13 @@ static int fail(const char *call, CUresult result, char **ret_why)
 	return -EOPNOTSUPP;
 }
 
-/* The primary context of the GPU is current in this thread, until context_leave(). */
 static int context_enter(int number, CUdevice *ret_device, char **ret_why)
 {
-	const struct cuda *cuda = cuda_get();
+	const char *call;
 	CUcontext context;
-	CUresult result = cuda->cuDeviceGet(ret_device, number);
+	CUresult result = cuda_enter(number, ret_device, &context, &call);
 
-	if (result != CUDA_SUCCESS)
-		return fail("cuDeviceGet()", result, ret_why);
-	result = cuda->cuDevicePrimaryCtxRetain(&context, *ret_device);
-	if (result != CUDA_SUCCESS)
-		return fail("cuDevicePrimaryCtxRetain()", result, ret_why);
-	result = cuda->cuCtxPushCurrent_v2(context);
-	if (result == CUDA_SUCCESS)
-		return 0;
-	(void)cuda->cuDevicePrimaryCtxRelease_v2(*ret_device); /* just retained */
-	return fail("cuCtxPushCurrent()", result, ret_why);
-}
-
-static void context_leave(CUdevice device)
-{
-	(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
-	(void)cuda_get()->cuDevicePrimaryCtxRelease_v2(device);
+	return result == CUDA_SUCCESS ? 0 : fail(call, result, ret_why);
 }
 
 /* ---- one allocation ---- */
@@ -83,7 +67,7 @@ int allocation_find(const void *memory, struct allocation *ret_allocation, char 
 	if (r < 0)
 		return r;
 	result = cuda->cuMemGetAddressRange_v2(&base, &bytes, cuda_address(memory));
-	context_leave(device);
+	cuda_leave(device);
 	if (result != CUDA_SUCCESS)
 		return fail("cuMemGetAddressRange()", result, ret_why);
 	allocation.base = (uintptr_t)base;
@@ -138,7 +122,7 @@ int allocation_export(const struct allocation *allocation, struct allocation_han
 		if (result != CUDA_SUCCESS)
 			r = fail("cuIpcGetMemHandle()", result, ret_why);
 	}
-	context_leave(device);
+	cuda_leave(device);
 	if (r == 0)
 		*ret_handle = handle;
 	return r;

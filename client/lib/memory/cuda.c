@@ -119,3 +119,28 @@ char *cuda_why(const char *call, CUresult result)
 
 	return asprintf(&why, "%s: %s (%d)", call, name, (int)result) < 0 ? NULL : why;
 }
+
+CUresult cuda_enter(int number, CUdevice *ret_device, CUcontext *ret_context, const char **ret_call)
+{
+	const struct cuda *cuda = cuda_get();
+	CUresult result = cuda->cuDeviceGet(ret_device, number);
+
+	*ret_call = "cuDeviceGet()";
+	if (result != CUDA_SUCCESS)
+		return result;
+	*ret_call = "cuDevicePrimaryCtxRetain()";
+	result = cuda->cuDevicePrimaryCtxRetain(ret_context, *ret_device);
+	if (result != CUDA_SUCCESS)
+		return result;
+	*ret_call = "cuCtxPushCurrent()";
+	result = cuda->cuCtxPushCurrent_v2(*ret_context);
+	if (result != CUDA_SUCCESS)
+		(void)cuda->cuDevicePrimaryCtxRelease_v2(*ret_device); /* just retained */
+	return result;
+}
+
+void cuda_leave(CUdevice device)
+{
+	(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
+	(void)cuda_get()->cuDevicePrimaryCtxRelease_v2(device);
+}

@@ -32,6 +32,14 @@ const struct cuda *cuda_get(void);
    memory.  libcuda has been found. */
 char *cuda_why(const char *call, CUresult result);
 
+/*
+ * The primary context of the GPU is retained, and current in this thread, until cuda_leave().  *ret_call: what
+ * failed.  libcuda has been found, here and below.
+ */
+CUresult cuda_enter(int number, CUdevice *ret_device, CUcontext *ret_context,
+		    const char **ret_call);
+void cuda_leave(CUdevice device);
+
 static inline CUdeviceptr cuda_address(const void *memory)
 {
 	return (CUdeviceptr)(uintptr_t)memory;

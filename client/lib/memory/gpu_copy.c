@@ -37,38 +37,33 @@ static int fail(const char *call, CUresult result, char **ret_why)
 
 static CUresult streams_create(struct gpu *gpu)
 {
-	CUresult result = cuda_get()->cuCtxPushCurrent_v2(gpu->context);
+	CUresult result = cuda_get()->cuStreamCreate(&gpu->fill.stream, CU_STREAM_NON_BLOCKING);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda_get()->cuStreamCreate(&gpu->fill.stream, CU_STREAM_NON_BLOCKING);
 	if (result == CUDA_SUCCESS) {
 		result = cuda_get()->cuStreamCreate(&gpu->empty.stream, CU_STREAM_NON_BLOCKING);
 		if (result != CUDA_SUCCESS) /* just made */
 			(void)cuda_get()->cuStreamDestroy_v2(gpu->fill.stream);
 	}
-	(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
 	return result;
 }
 
 static int gpu_open(int number, struct gpu **ret_gpu, char **ret_why)
 {
 	_cleanup_(freep) struct gpu *gpu = calloc(1, sizeof(*gpu));
+	const char *call;
 	CUresult result;
 
 	if (!gpu)
 		return -ENOMEM;
-	result = cuda_get()->cuDeviceGet(&gpu->device, number);
+	result = cuda_enter(number, &gpu->device, &gpu->context, &call);
 	if (result != CUDA_SUCCESS)
-		return fail("cuDeviceGet()", result, ret_why);
-	result = cuda_get()->cuDevicePrimaryCtxRetain(&gpu->context, gpu->device);
-	if (result != CUDA_SUCCESS)
-		return fail("cuDevicePrimaryCtxRetain()", result, ret_why);
+		return fail(call, result, ret_why);
 	result = streams_create(gpu);
 	if (result != CUDA_SUCCESS) {
-		(void)cuda_get()->cuDevicePrimaryCtxRelease_v2(gpu->device); /* just retained */
+		cuda_leave(gpu->device);
 		return fail("cuStreamCreate()", result, ret_why);
 	}
+	(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* it stays retained */
 	(void)pthread_mutex_init(&gpu->lock, NULL); /* default attributes: cannot fail */
 	*ret_gpu = TAKE_PTR(gpu);
 	return 0;
@@ -134,8 +129,8 @@ static void event_release(struct gpu *gpu, CUevent event)
 		(void)cuda_get()->cuEventDestroy_v2(event); /* ours */
 }
 
-static int queue(const struct gpu_copy *copy, const struct slot *slot, uint64_t off,
-		 CUdeviceptr memory, uint64_t len, char **ret_why)
+static int queue(const struct gpu_copy *copy, const struct slot *slot, uint64_t off, void *memory,
+		 uint64_t len, char **ret_why)
 {
 	const bool is_fill = copy->stream == &copy->gpu->fill;
 	CUstream stream = copy->stream->stream;
@@ -145,9 +140,9 @@ static int queue(const struct gpu_copy *copy, const struct slot *slot, uint64_t 
 	if (!place)
 		return -errno;
 	if (is_fill)
-		result = cuda_get()->cuMemcpyDtoHAsync_v2(place, memory, len, stream);
+		result = cuda_get()->cuMemcpyDtoHAsync_v2(place, cuda_address(memory), len, stream);
 	else
-		result = cuda_get()->cuMemcpyHtoDAsync_v2(memory, place, len, stream);
+		result = cuda_get()->cuMemcpyHtoDAsync_v2(cuda_address(memory), place, len, stream);
 	if (result != CUDA_SUCCESS)
 		return fail(is_fill ? "cuMemcpyDtoHAsync()" : "cuMemcpyHtoDAsync()", result,
 			    ret_why);
@@ -160,9 +155,8 @@ static int queue(const struct gpu_copy *copy, const struct slot *slot, uint64_t 
 	return fail("cuEventRecord()", result, ret_why);
 }
 
-static int copy_start(struct gpus *gpus, int number, bool is_fill, const struct slot *slot,
-		      uint64_t off, CUdeviceptr memory, uint64_t len, struct gpu_copy *ret_copy,
-		      char **ret_why)
+int gpus_copy(struct gpus *gpus, int number, bool is_fill, const struct slot *slot, uint64_t off,
+	      void *memory, uint64_t len, struct gpu_copy *ret_copy, char **ret_why)
 {
 	struct gpu *gpu;
 	CUresult result;
@@ -184,19 +178,6 @@ static int copy_start(struct gpus *gpus, int number, bool is_fill, const struct 
 	}
 	(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL }); /* the one pushed above */
 	return r;
-}
-
-int gpus_fill(struct gpus *gpus, int number, const struct slot *slot, uint64_t off,
-	      const void *from, uint64_t len, struct gpu_copy *ret_copy, char **ret_why)
-{
-	return copy_start(gpus, number, true, slot, off, cuda_address(from), len, ret_copy,
-			  ret_why);
-}
-
-int gpus_empty(struct gpus *gpus, int number, const struct slot *slot, uint64_t off, void *to,
-	       uint64_t len, struct gpu_copy *ret_copy, char **ret_why)
-{
-	return copy_start(gpus, number, false, slot, off, cuda_address(to), len, ret_copy, ret_why);
 }
 
 int gpu_copy_look(struct gpu_copy *copy, char **ret_why)
@@ -237,8 +218,7 @@ static void gpu_close(struct gpu *gpu)
 			(void)cuda_get()->cuEventDestroy_v2(gpu->events[--gpu->n_events]);
 		(void)cuda_get()->cuStreamDestroy_v2(gpu->fill.stream);
 		(void)cuda_get()->cuStreamDestroy_v2(gpu->empty.stream);
-		(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
-		(void)cuda_get()->cuDevicePrimaryCtxRelease_v2(gpu->device);
+		cuda_leave(gpu->device);
 	}
 	(void)pthread_mutex_destroy(&gpu->lock);
 	free(gpu);

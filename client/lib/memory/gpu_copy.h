@@ -1,7 +1,7 @@
 /*
  * GPU memory: which addresses are a GPU's, and copies between it and slots.
  *
- *     gpus_fill(), _empty() -> queued -> gpu_copy_look() -> over
+ *     gpus_copy() -> queued -> gpu_copy_look() -> over
  *
  * Copies are calls of the program's libcuda (cuda.h).  They run on the primary context of the memory's
  * GPU, as those of PyTorch and CuPy do, and on streams of the library's own, which do not wait for the
@@ -64,14 +64,12 @@ void gpus_deinit(struct gpus *gpus);
 int gpus_find(const void *memory);
 
 /*
- * Queues a copy of len bytes between the GPU's memory and off of the slot.  Returns 0; or -EFAULT (the
- * range is not within an allocation), -ENOMEM or -EIO, and the failed call in *ret_why, which is the
- * caller's to free; NULL: no memory.  After an error nothing is queued.
+ * Queues a copy of len bytes between the GPU's memory and off of the slot.  is_fill: to the slot.  Returns 0;
+ * or -EFAULT (the range is not within an allocation), -ENOMEM or -EIO, and the failed call in *ret_why, which
+ * is the caller's to free; NULL: no memory.  After an error nothing is queued.
  */
-int gpus_fill(struct gpus *gpus, int number, const struct slot *slot, uint64_t off,
-	      const void *from, uint64_t len, struct gpu_copy *ret_copy, char **ret_why);
-int gpus_empty(struct gpus *gpus, int number, const struct slot *slot, uint64_t off, void *to,
-	       uint64_t len, struct gpu_copy *ret_copy, char **ret_why);
+int gpus_copy(struct gpus *gpus, int number, bool is_fill, const struct slot *slot, uint64_t off,
+	      void *memory, uint64_t len, struct gpu_copy *ret_copy, char **ret_why);
 
 /* Looks at a queued copy.  Returns -EAGAIN: it goes on.  Else it is over: 0, or an error as above. */
 int gpu_copy_look(struct gpu_copy *copy, char **ret_why);
