@@ -250,7 +250,7 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 		return r;
 	r = buffers_import(&client->buffers, memory, bytes, slab);
 	if (r < 0)
-		slab_release(client->conn, slab);
+		slab_release(client->conn, slab, true);
 	if (r == -EEXIST)
 		return error_fail(r,
 				  "memory_register: %zu bytes at %p: part of it is registered, or "

@@ -87,7 +87,7 @@ static void slab_return(struct dsaio_conn *conn, struct mapped_slab *slab)
 	const uint32_t id = slab->slab.id;
 
 	slab_free(slab);
-	slab_release(conn, id);
+	slab_release(conn, id, true);
 }
 
 static int slab_map(struct mapped_slab *slab, int fd)
@@ -129,7 +129,7 @@ static int slab_new(struct dsaio_conn *conn, size_t bytes, const struct slab_pla
 	if (r == 0)
 		r = cut_init(&slab->cut, bytes);
 	if (r < 0) {
-		slab_release(conn, slab->slab.id);
+		slab_release(conn, slab->slab.id, true);
 		return error_fail_errno(r, "alloc: a slab of %s was made, but cannot be mapped",
 					SIZE_TEXT(bytes));
 	}
@@ -264,7 +264,7 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab
 		(void)pthread_rwlock_unlock(&buffers->lock);
 	}
 	if (r < 0) {
-		slab_release(conn, id);
+		slab_release(conn, id, true);
 		return error_fail_errno(r, "alloc of %s", SIZE_TEXT(bytes));
 	}
 	debug_log("alloc: slab %u of %s", id, SIZE_TEXT(slab->bytes));

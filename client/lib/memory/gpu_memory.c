@@ -31,12 +31,10 @@ struct gpu_region {
 	struct allocation allocation;
 	CUuuid uuid; /* of its GPU; IMPORTED */
 	enum region_state state;
-	bool has_slab;
 	struct slab_name slab;	/* what ops name */
 	struct cut_piece piece; /* for its n_ops */
-	unsigned n_registered;
 	uint64_t used_nsec;
-	int error;	     /* REFUSED */
+	int error;	     /* REFUSED, and STALE from there: why there is no slab; else 0 */
 	char *why;	     /* REFUSED; NULL: no memory for it */
 	uint64_t retry_nsec; /* REFUSED: when to ask again */
 };
@@ -81,11 +79,6 @@ void gpu_memory_deinit(struct gpu_memory *gpu)
 	(void)pthread_mutex_destroy(&gpu->lock);
 }
 
-static bool allocation_is_there(const struct allocation *allocation)
-{
-	return allocation_is_current(allocation, (const void *)allocation->base);
-}
-
 void gpu_memory_await_room(struct gpu_memory *gpu)
 {
 	const struct timespec until = timespec_of(clock_nsec() + REPEAT_NSEC);
@@ -109,6 +102,15 @@ static bool region_is_used(const struct gpu_region *region)
 	return atomic_load_explicit(&region->piece.n_ops, memory_order_acquire); /* unref */
 }
 
+static bool region_is_registered(const struct gpu_memory *gpu, const struct gpu_region *region)
+{
+	LIST_EACH(const struct gpu_range, range, &gpu->ranges, node)
+		if (range->allocation.id == region->allocation.id &&
+		    range->allocation.base == region->allocation.base)
+			return true;
+	return false;
+}
+
 static void region_retire(struct gpu_memory *gpu, struct gpu_region *region)
 {
 	region->state = REGION_STALE;
@@ -126,7 +128,9 @@ static void regions_look(struct gpu_memory *gpu)
 {
 	gpu->looked_nsec = clock_nsec();
 	LIST_EACH(struct gpu_region, region, &gpu->regions, node)
-		if (region_may_go(region) && !allocation_is_there(&region->allocation))
+		if (region_may_go(region) &&
+		    !allocation_is_current(&region->allocation,
+					   (const void *)region->allocation.base))
 			region_retire(gpu, region);
 }
 
@@ -142,8 +146,8 @@ static bool regions_spare(struct gpu_memory *gpu)
 	struct gpu_region *oldest = NULL;
 
 	LIST_EACH(struct gpu_region, region, &gpu->regions, node)
-		if (region_may_go(region) && !region->n_registered && !region_is_used(region) &&
-		    now_nsec - region->used_nsec >= unused_nsec)
+		if (region_may_go(region) && !region_is_registered(gpu, region) &&
+		    !region_is_used(region) && now_nsec - region->used_nsec >= unused_nsec)
 			oldest = region;
 	if (oldest)
 		region_retire(gpu, oldest);
@@ -168,9 +172,9 @@ static void stale_take(struct gpu_memory *gpu, struct list *gone)
 static void release(struct gpu_memory *gpu, const struct list *gone, bool waits)
 {
 	LIST_EACH(struct gpu_region, region, gone, node) {
-		if (region->has_slab) {
+		if (!region->error) {
 			debug_log("GPU memory: slab %u is released", region->slab.id);
-			(waits ? slab_release : slab_leave)(gpu->conn, region->slab.id);
+			slab_release(gpu->conn, region->slab.id, waits);
 		}
 		region_free(region);
 	}
@@ -268,7 +272,6 @@ static void region_import(struct gpu_memory *gpu, struct gpu_region *region)
 		r = import(gpu, region, &why);
 		(void)pthread_mutex_lock(&gpu->lock);
 	} while (may_retry(gpu, r, &before));
-	region->has_slab = r == 0;
 	region->state = r == 0 ? REGION_IMPORTED : REGION_REFUSED;
 	region->error = r;
 	free(region->why);
@@ -531,20 +534,17 @@ static bool range_remove(struct gpu_memory *gpu, const void *start,
 	return false;
 }
 
-/* Under the lock, which is released meanwhile.  A range that was added, and its region.  As gpu_memory_ref(). */
+/* Under the lock, which is released meanwhile.  A range that was added.  As gpu_memory_ref(). */
 static int range_import(struct gpu_memory *gpu, const struct gpu_range *range)
 {
-	struct gpu_region *region = NULL;
+	struct gpu_region *region;
 	struct allocation allocation;
 	int r;
 
 	if (!gpu->can_import && !gpu->must_import)
 		return 0;
 	r = region_find(gpu, "memory_register", (const void *)range->start, range->bytes, &region);
-	/* Also of a region that is refused: its unregistration counts, and a later try may import it. */
-	if (r >= 0 && region)
-		region->n_registered++;
-	else if (r < 0)
+	if (r < 0)
 		(void)range_remove(gpu, (const void *)range->start, &allocation); /* just added */
 	return r < 0 ? r : 0;
 }
@@ -592,8 +592,8 @@ static void region_unregister(struct gpu_memory *gpu, const struct allocation *a
 	struct gpu_region *region = region_at(gpu, (const void *)allocation->base);
 	struct list gone = { .first = NULL };
 
-	if (region && region->allocation.id == allocation->id && region->n_registered &&
-	    !--region->n_registered && region->state == REGION_IMPORTED && !region_is_used(region))
+	if (region && region->allocation.id == allocation->id && region->state == REGION_IMPORTED &&
+	    !region_is_registered(gpu, region) && !region_is_used(region))
 		region_retire(gpu, region);
 	stale_take(gpu, &gone);
 	gpu->n_releasing++;

@@ -86,30 +86,16 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 	return r;
 }
 
-static void slab_free_request(uint32_t id, Wire__SlabFree *ret_body, Wire__Request *ret_request)
+void slab_release(struct dsaio_conn *conn, uint32_t id, bool waits)
 {
-	*ret_body = (Wire__SlabFree)WIRE__SLAB_FREE__INIT;
-	ret_body->slab = id;
-	*ret_request = (Wire__Request)WIRE__REQUEST__INIT;
-	ret_request->body_case = WIRE__REQUEST__BODY_SLAB_FREE;
-	ret_request->slab_free = ret_body;
-}
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
 
-void slab_leave(struct dsaio_conn *conn, uint32_t id)
-{
-	Wire__Request request;
-	Wire__SlabFree body;
-
-	slab_free_request(id, &body, &request);
-	conn_post(conn, &request);
-}
-
-void slab_release(struct dsaio_conn *conn, uint32_t id)
-{
-	Wire__Request request;
-	Wire__SlabFree body;
-
-	slab_free_request(id, &body, &request);
-	/* fails only if the daemon is gone, and its pool with it */
-	(void)conn_call(conn, "free", &request, NULL, 0, NULL, NULL, NULL);
+	body.slab = id;
+	request.body_case = WIRE__REQUEST__BODY_SLAB_FREE;
+	request.slab_free = &body;
+	if (!waits)
+		conn_post(conn, &request);
+	else /* fails only if the daemon is gone, and its pool with it */
+		(void)conn_call(conn, "free", &request, NULL, 0, NULL, NULL, NULL);
 }

@@ -52,10 +52,7 @@ int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes
 int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *handle, uint64_t bytes,
 		    bool must_import, uint32_t *ret_id);
 
-/* The same as below, but does not wait until it is done. */
-void slab_leave(struct dsaio_conn *conn, uint32_t id);
-
-/* Releases a slab that no op uses. */
-void slab_release(struct dsaio_conn *conn, uint32_t id);
+/* Releases a slab that no op uses.  waits: until it is done. */
+void slab_release(struct dsaio_conn *conn, uint32_t id, bool waits);
 
 #endif

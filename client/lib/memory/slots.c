@@ -323,7 +323,7 @@ bool slots_trim(struct slots *slots)
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (unsigned i = 0; i < n; i++) {
 		slab_unmap(slots, &spare[i]);
-		slab_release(slots->buffers->conn, spare[i].slab.id);
+		slab_release(slots->buffers->conn, spare[i].slab.id, true);
 	}
 	return n;
 }
