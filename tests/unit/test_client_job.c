@@ -117,7 +117,7 @@ static void job_teardown(void)
 	free(text);
 	ck_assert_uint_eq(handle.pool.n_used, 0);
 	ck_assert_uint_eq(slots.n_free, 64);
-	ck_assert_ptr_null(slots.shares);
+	ck_assert_ptr_null(slots.shares.first);
 	op_pool_deinit(&handle.pool);
 	slots_deinit(&slots);
 	if (slots.on_unmap)

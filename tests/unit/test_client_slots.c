@@ -60,7 +60,7 @@ static void slots_setup(void)
 static void slots_teardown(void)
 {
 	slots_share_drop(share);
-	ck_assert_ptr_null(slots.shares);
+	ck_assert_ptr_null(slots.shares.first);
 	slots_deinit(&slots);
 }
 

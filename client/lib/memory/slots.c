@@ -2,24 +2,20 @@
 
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
-#include "client/lib/memory/slab.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/util/size.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <time.h>
 
-#define UNITS_PER_SLAB (SLOTS_SLAB_BYTES / SLOT_UNIT)
-#define SLAB_BYTES_MIN SLOT_UNIT
 #define ASK_AGAIN_NSEC 1000000000u /* after the pool was empty */
 #define LOOK_NSEC 100000000u	   /* interval of looks whether the daemon is gone */
 
-_Static_assert(UNITS_PER_SLAB == 64, "a word of bits");
+_Static_assert(SLOTS_SLAB_BYTES / SLOT_UNIT == 64, "a word of bits");
 
 /* A thread without a slot that sleeps for one. */
 struct slots_waiter {
@@ -78,18 +74,18 @@ static unsigned units_for(uint64_t bytes)
 
 struct slots_share *slots_share_get(struct slots *slots, uint32_t store)
 {
-	struct slots_share *share;
+	struct slots_share *share = NULL;
 
 	(void)pthread_mutex_lock(&slots->lock); /* a plain mutex: cannot fail */
-	for (share = slots->shares; share && share->store != store; share = share->next)
-		;
+	LIST_EACH(struct slots_share, other, &slots->shares, node)
+		if (other->store == store)
+			share = other;
 	if (!share) {
 		share = calloc(1, sizeof(*share));
 		if (share) {
 			share->slots = slots;
 			share->store = store;
-			share->next = slots->shares;
-			slots->shares = share;
+			list_push(&slots->shares, &share->node);
 		}
 	}
 	if (share)
@@ -101,16 +97,13 @@ struct slots_share *slots_share_get(struct slots *slots, uint32_t store)
 void slots_share_drop(struct slots_share *share)
 {
 	struct slots *slots;
-	struct slots_share **link;
 
 	if (!share)
 		return;
 	slots = share->slots;
 	(void)pthread_mutex_lock(&slots->lock);
 	if (--share->n_refs == 0) {
-		for (link = &slots->shares; *link != share; link = &(*link)->next)
-			;
-		*link = share->next;
+		list_remove(&slots->shares, &share->node);
 		free(share);
 	}
 	(void)pthread_mutex_unlock(&slots->lock);
@@ -149,11 +142,12 @@ static bool take_units(struct slots_share *share, unsigned n, bool is_further,
 	return false;
 }
 
-/* Under the lock. */
+/* A client without any slab asks each time.  Under the lock. */
 static bool may_grow(const struct slots *slots)
 {
 	return !slots->is_growing && slots->n_slabs < SLOTS_SLABS_MAX &&
-	       (!slots->full_nsec || clock_nsec() - slots->full_nsec >= ASK_AGAIN_NSEC);
+	       (!slots->full_nsec || !slots->n_slabs ||
+		clock_nsec() - slots->full_nsec >= ASK_AGAIN_NSEC);
 }
 
 /*
@@ -173,7 +167,7 @@ static int grow(struct slots *slots, bool may_be_small)
 			     &fd);
 		if (r != -ENOMEM || !may_be_small)
 			break;
-		if (bytes > SLAB_BYTES_MIN)
+		if (bytes > SLOT_UNIT)
 			bytes /= 4; /* 4 MiB, 1 MiB, 256 KiB, 64 KiB */
 		else if (!buffers_trim(slots->buffers))
 			break;
@@ -200,7 +194,7 @@ static int grow(struct slots *slots, bool may_be_small)
 /* Wakes the first waiter of each store, and the bounce thread.  Under the lock. */
 static void wake_next(struct slots *slots)
 {
-	for (struct slots_share *share = slots->shares; share; share = share->next)
+	LIST_EACH(struct slots_share, share, &slots->shares, node)
 		if (share->waiters.first)
 			(void)pthread_cond_signal(
 				&list_entry(share->waiters.first, struct slots_waiter, node)->cond);
@@ -216,26 +210,21 @@ static int take(struct slots_share *share, uint64_t bytes, bool is_further, stru
 	struct slots *slots = share->slots;
 	unsigned n = units_for(bytes);
 
-	for (;;) {
-		if (take_units(share, n, is_further, ret_slot))
-			return 0;
-		if (may_grow(slots)) {
-			int r = grow(slots, !share->n_units && !slots->n_free);
+	while (!take_units(share, n, is_further, ret_slot)) {
+		int r = -ENOMEM;
 
+		if (may_grow(slots)) {
+			r = grow(slots, !share->n_units && !slots->n_free);
 			wake_next(slots); /* whether it grew or not */
 			if (r < 0 && (r != -ENOMEM || !slots->n_slabs))
 				return is_further ? -EAGAIN : r;
-			if (r == 0)
-				continue;
 		}
-		for (unsigned less = n / 2; less; less /= 2)
-			if (take_units(share, less, is_further, ret_slot))
-				return 0;
-		if (!slots->n_slabs && !slots->is_growing && slots->full_nsec)
-			slots->full_nsec = 0; /* a client without any slot asks each time */
-		else
+		if (r < 0)
+			n /= 2; /* less, where memory is short */
+		if (!n)
 			return -EAGAIN;
 	}
+	return 0;
 }
 
 int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot)
@@ -313,7 +302,7 @@ bool slots_trim(struct slots *slots)
 
 		if (!slab->n_units || slab->used != ~bits(slab->n_units))
 			continue;
-		if (slots->n_slabs == 1 && slots->shares)
+		if (slots->n_slabs == 1 && slots->shares.first)
 			break;
 		slots->n_free -= slab->n_units;
 		slots->n_slabs--;

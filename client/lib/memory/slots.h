@@ -49,7 +49,7 @@ struct slots_share {
 	/* slots.lock */
 	unsigned n_refs, n_units; /* in use */
 	struct list waiters;
-	struct slots_share *next;
+	struct list_node node;
 
 	/* the library's thread's */
 	unsigned n_pieces; /* its own, with slots */
@@ -65,7 +65,7 @@ struct slots {
 	unsigned n_slabs, n_free; /* slabs may lie anywhere among the places */
 	bool is_growing;	  /* a thread asks for a slab, without the lock */
 	uint64_t full_nsec;	  /* when the pool last refused a slab; 0: it did not */
-	struct slots_share *shares;
+	struct list shares;
 	bool is_thread_short; /* a thread that does not wait wants on_room() */
 };
 
