@@ -41,10 +41,11 @@ TEST(a_reference_names_slab_and_offset)
 TEST(a_range_that_leaves_its_piece_is_not_referenced)
 {
 	struct buffer_place place;
+	bool is_imported;
 
 	ck_assert(!buffers_ref(&buffers, low + 1, BYTES, &place));
-	ck_assert(buffers_have(&buffers, low, BYTES, NULL));
-	ck_assert(!buffers_have(&buffers, low + 1, BYTES, NULL));
+	ck_assert(buffers_have(&buffers, low, BYTES, &is_imported));
+	ck_assert(!buffers_have(&buffers, low + 1, BYTES, &is_imported));
 }
 
 TEST(memory_that_an_op_uses_is_not_forgotten)
@@ -74,10 +75,11 @@ TEST(memory_is_imported_once)
 
 TEST(memory_stays_until_it_is_freed_after_the_session)
 {
-	bool is_last = false;
+	bool is_last = false, is_imported = false;
 
 	ck_assert(buffers_leave(&buffers));
-	ck_assert(buffers_have(&buffers, low, BYTES, NULL));
+	ck_assert(buffers_have(&buffers, low, BYTES, &is_imported));
+	ck_assert(is_imported);
 	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), 0);
 	ck_assert(!is_last);
 	ck_assert_int_eq(buffers_free(&buffers, high, true, &is_last), 0);

@@ -163,7 +163,7 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 int dsaio_memory_kind(struct dsaio_client *client, const void *memory, size_t bytes)
 {
 	CANCEL_DISABLE();
-	bool is_imported = false;
+	bool is_imported;
 	int r = client_check(client, "memory_kind");
 
 	if (r < 0)

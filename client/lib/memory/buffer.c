@@ -2,12 +2,10 @@
 
 #include "client/lib/base/debug.h"
 #include "client/lib/base/error.h"
-#include "client/lib/memory/slab.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/map.h"
 #include "proto/util/size.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -444,24 +442,22 @@ int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t
 
 bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes, bool *ret_is_imported)
 {
-	size_t i, p, off;
 	bool is_there = false;
+	size_t i;
 
 	(void)pthread_rwlock_rdlock(&buffers->lock);
 	i = buffers_find(buffers, memory);
 	if (i < buffers->n) {
 		const struct mapped_slab *slab = buffers->slabs[i];
+		const size_t off = (size_t)((const char *)memory - slab->memory);
+		size_t p = cut_find(&slab->cut, off);
 
-		off = (size_t)((const char *)memory - slab->memory);
-		p = cut_find(&slab->cut, off);
-		if (bytes <= slab->bytes - off) {
-			while (p < slab->cut.n && !slab->cut.pieces[p]->is_free &&
-			       slab->cut.pieces[p]->off + slab->cut.pieces[p]->len < off + bytes)
-				p++;
-			is_there = p < slab->cut.n && !slab->cut.pieces[p]->is_free;
-			if (ret_is_imported && is_there)
-				*ret_is_imported = slab->slab.is_imported;
-		}
+		while (p < slab->cut.n && !slab->cut.pieces[p]->is_free &&
+		       slab->cut.pieces[p]->off + slab->cut.pieces[p]->len < off + bytes)
+			p++;
+		is_there = bytes <= slab->bytes - off && p < slab->cut.n &&
+			   !slab->cut.pieces[p]->is_free;
+		*ret_is_imported = slab->slab.is_imported;
 	}
 	(void)pthread_rwlock_unlock(&buffers->lock);
 	return is_there;

@@ -83,7 +83,7 @@ bool buffers_trim(struct buffers *buffers);
  */
 int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t slab);
 
-/* Is the whole range in buffers?  *ret_is_imported (not NULL) says of which kind. */
+/* Is the whole range in buffers?  *ret_is_imported says of which kind. */
 bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes, bool *ret_is_imported);
 
 /* References the piece that holds the whole range; false if there is none. */

@@ -145,10 +145,10 @@ bool cut_revive(struct cut *cut)
 	if (!cut->retired_bytes)
 		return false;
 	cut->retired_bytes = 0;
-	for (size_t i = 0; i < cut->n; i++)
-		cut->pieces[i]->is_retired = false;
-	for (size_t i = cut->n; i > 0; i--)
+	for (size_t i = cut->n; i > 0; i--) {
+		cut->pieces[i - 1]->is_retired = false;
 		if (cut->pieces[i - 1]->is_free)
 			cut_merge(cut, i - 1);
+	}
 	return true;
 }
