@@ -519,33 +519,29 @@ static int range_add(struct gpu_memory *gpu, const struct gpu_range *new)
 	return 0;
 }
 
-/* Under the lock.  Returns false: no range starts there. */
-static bool range_remove(struct gpu_memory *gpu, const void *start,
-			 struct allocation *ret_allocation)
+/* Under the lock.  The range that starts there, taken out and the caller's to free; or NULL. */
+static struct gpu_range *range_take(struct gpu_memory *gpu, const void *start)
 {
 	LIST_EACH(struct gpu_range, range, &gpu->ranges, node) {
 		if (range->start != (uintptr_t)start)
 			continue;
-		*ret_allocation = range->allocation;
 		list_remove(&gpu->ranges, &range->node);
-		free(range);
-		return true;
+		return range;
 	}
-	return false;
+	return NULL;
 }
 
 /* Under the lock, which is released meanwhile.  A range that was added.  As gpu_memory_ref(). */
 static int range_import(struct gpu_memory *gpu, const struct gpu_range *range)
 {
 	struct gpu_region *region;
-	struct allocation allocation;
 	int r;
 
 	if (!gpu->can_import && !gpu->must_import)
 		return 0;
 	r = region_find(gpu, "memory_register", (const void *)range->start, range->bytes, &region);
 	if (r < 0)
-		(void)range_remove(gpu, (const void *)range->start, &allocation); /* just added */
+		free(range_take(gpu, (const void *)range->start)); /* just added */
 	return r < 0 ? r : 0;
 }
 
@@ -607,18 +603,17 @@ static void region_unregister(struct gpu_memory *gpu, const struct allocation *a
 
 int gpu_memory_unregister(struct gpu_memory *gpu, const void *start, bool *ret_is_last)
 {
-	struct allocation allocation;
-	int r = -EINVAL;
+	_cleanup_(freep) struct gpu_range *range = NULL;
 
 	(void)pthread_mutex_lock(&gpu->lock);
-	if (range_remove(gpu, start, &allocation)) {
+	range = range_take(gpu, start);
+	if (range) {
 		*ret_is_last = gpu->is_left && !gpu->ranges.first;
 		if (!gpu->is_left)
-			region_unregister(gpu, &allocation);
-		r = 0;
+			region_unregister(gpu, &range->allocation);
 	}
 	(void)pthread_mutex_unlock(&gpu->lock);
-	return r;
+	return range ? 0 : -EINVAL;
 }
 
 bool gpu_memory_has(struct gpu_memory *gpu, const void *memory, size_t bytes)
