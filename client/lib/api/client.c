@@ -64,24 +64,18 @@ static void client_freep(struct dsaio_client **client)
 
 static int check_connect_options(const struct dsaio_connect_options *o)
 {
+	const uint64_t known = DSAIO_GPU_DIRECT | DSAIO_NO_RECONNECT;
+
 	if (o->name && !*o->name)
 		return error_fail(-EINVAL,
 				  "connect: the name is \"\": give one, or NULL for the program's");
-	if (o->reconnect_timeout_usec < 0)
-		return error_fail(-EINVAL,
-				  "connect: reconnect_timeout_usec %" PRId64
-				  ": must not be negative",
-				  o->reconnect_timeout_usec);
 	if (o->reconnect_timeout_usec)
-		return error_fail(-EOPNOTSUPP,
+		return error_fail(o->reconnect_timeout_usec < 0 ? -EINVAL : -EOPNOTSUPP,
 				  "connect: reconnect_timeout_usec %" PRId64
 				  ": this library (version %s) cannot reconnect: set it to 0",
 				  o->reconnect_timeout_usec, DSAIO_VERSION);
-	if (o->flags & ~(DSAIO_GPU_DIRECT | DSAIO_NO_RECONNECT))
-		return error_fail(-E2BIG,
-				  "connect: flags %#" PRIx64
-				  ": only DSAIO_GPU_DIRECT and DSAIO_NO_RECONNECT are possible",
-				  o->flags);
+	if (o->flags & ~known)
+		return fail_unknown("connect", "flags", o->flags & ~known);
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 /*
  * Public calls on files: they check the arguments.  file_open.c opens, file.c closes.
  */
+#include "client/lib/api/sized.h"
 #include "client/lib/base/cancel.h"
 #include "client/lib/io/file_fd.h"
 #include "client/lib/io/file_open.h"
@@ -122,10 +123,7 @@ int dsaio_file_allocate(struct dsaio_file *file, uint64_t off, uint64_t len, uns
 	int r, fd;
 
 	if (flags)
-		return error_fail(-E2BIG,
-				  "file_allocate: flags %#x are not known to this library (version "
-				  "%s): leave them out, or install a newer library",
-				  flags, dsaio_version());
+		return fail_unknown("file_allocate", "flags", flags);
 	if (__builtin_add_overflow(off, len, &end))
 		end = UINT64_MAX;
 	fd = file_change(file, "file_allocate", end);

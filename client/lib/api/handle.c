@@ -18,10 +18,7 @@ static int read_options(const struct dsaio_client *client, const struct dsaio_ha
 			struct handle_settings *ret)
 {
 	if (o->flags)
-		return error_fail(-E2BIG,
-				  "handle_open: flags %#x are not known to this library (version "
-				  "%s): leave them out, or install a newer library",
-				  o->flags, dsaio_version());
+		return fail_unknown("handle_open", "flags", o->flags);
 	if (o->io_class > DSAIO_CLASS_BACKGROUND)
 		return error_fail(-EINVAL, "handle_open: io_class %u: must be from 0 to %d",
 				  o->io_class, DSAIO_CLASS_BACKGROUND);

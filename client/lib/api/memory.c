@@ -28,11 +28,7 @@ static int check_alloc_options(const struct dsaio_alloc_options *o)
 			       DSAIO_ALLOC_NODE;
 
 	if (o->flags & ~known)
-		return error_fail(
-			-E2BIG,
-			"alloc: flags %#x are not known to this library (version %s): leave "
-			"them out, or install a newer library",
-			o->flags & ~known, dsaio_version());
+		return fail_unknown("alloc", "flags", o->flags & ~known);
 	if ((o->flags & DSAIO_ALLOC_HUGE) && (o->flags & DSAIO_ALLOC_SMALL))
 		return error_fail(-EINVAL, "alloc: DSAIO_ALLOC_HUGE and DSAIO_ALLOC_SMALL exclude "
 					   "each other: set one, or neither");

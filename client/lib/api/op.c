@@ -77,25 +77,24 @@ int64_t dsaio_pwrite(struct dsaio_handle *handle, struct dsaio_file *file, const
 	return op_run(request("pwrite", handle, file, RING_OP_WRITE, buf, len, off));
 }
 
-static int sync_check(const char *function, unsigned flags)
-{
-	if (!(flags & ~DSAIO_DATASYNC))
-		return 0;
-	return error_fail(-E2BIG, "%s: flags %#x: must be 0 or DSAIO_DATASYNC (%#x)", function,
-			  flags, DSAIO_DATASYNC);
-}
-
 static uint8_t sync_opcode(unsigned flags)
 {
 	return flags & DSAIO_DATASYNC ? RING_OP_FDATASYNC : RING_OP_FSYNC;
 }
 
+static int sync_op(const char *function, struct dsaio_handle *handle, struct dsaio_file *file,
+		   unsigned flags, bool is_async, struct dsaio_op **ret_op)
+{
+	struct op_request q = request(function, handle, file, sync_opcode(flags), NULL, 0, 0);
+
+	if (flags & ~DSAIO_DATASYNC)
+		return fail_unknown(function, "flags", flags & ~DSAIO_DATASYNC);
+	return is_async ? op_start(q, ret_op) : (int)op_run(q);
+}
+
 int dsaio_fsync(struct dsaio_handle *handle, struct dsaio_file *file, unsigned flags)
 {
-	int r = sync_check("fsync", flags);
-
-	return r < 0 ? r
-		     : (int)op_run(request("fsync", handle, file, sync_opcode(flags), NULL, 0, 0));
+	return sync_op("fsync", handle, file, flags, false, NULL);
 }
 
 int dsaio_pread_async(struct dsaio_handle *handle, struct dsaio_file *file, void *buf, size_t len,
@@ -114,12 +113,7 @@ int dsaio_pwrite_async(struct dsaio_handle *handle, struct dsaio_file *file, con
 int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file, unsigned flags,
 		      struct dsaio_op **ret_op)
 {
-	int r = sync_check("fsync_async", flags);
-
-	return r < 0 ? r
-		     : op_start(
-			       request("fsync_async", handle, file, sync_opcode(flags), NULL, 0, 0),
-			       ret_op);
+	return sync_op("fsync_async", handle, file, flags, true, ret_op);
 }
 
 /* ---- starting, by path ---- */
@@ -201,13 +195,12 @@ static_assert((int)DSAIO_READ == RING_OP_READ && (int)DSAIO_WRITE == RING_OP_WRI
 static int io_check_flags(const struct dsaio_io *io)
 {
 	const uint32_t of_sync = DSAIO_DATASYNC | DSAIO_LINKED;
+	const uint32_t unknown = io->flags & ~(of_sync | DSAIO_DETACHED | DSAIO_DSYNC);
 
-	if ((io->flags & ~(of_sync | DSAIO_DETACHED | DSAIO_DSYNC)) || io->zero)
-		return error_fail(-E2BIG,
-				  "submit: flags %#x, or a field of struct dsaio_io, are set that "
-				  "this library (version %s) does not know: leave them zero, or "
-				  "install a newer library",
-				  io->flags, dsaio_version());
+	if (unknown)
+		return fail_unknown("submit", "flags of an op", unknown);
+	if (io->zero)
+		return fail_unknown("submit", "field zero of struct dsaio_io", io->zero);
 	if ((io->flags & of_sync) && io->opcode != DSAIO_FSYNC)
 		return error_fail(-EINVAL,
 				  "submit: flags %#x with opcode %u: DSAIO_DATASYNC and "
@@ -350,8 +343,7 @@ int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, size_t
 	if (n < 0)
 		return error_fail(-EINVAL, "submit: %d ops: must not be negative", n);
 	if (flags & ~DSAIO_NOWAIT)
-		return error_fail(-E2BIG, "submit: flags %#x: only DSAIO_NOWAIT is possible",
-				  flags);
+		return fail_unknown("submit", "flags of the call", flags & ~DSAIO_NOWAIT);
 	r = sized_check("submit", &SIZED_IO, io_size);
 	if (r < 0)
 		return r;

@@ -14,10 +14,7 @@
 static int check_open_options(const char *name, const struct dsaio_open_options *o)
 {
 	if (o->flags & ~DSAIO_OPEN_URI)
-		return error_fail(-E2BIG,
-				  "open %s: the options' flags %#x are not known to this library "
-				  "(version %s): leave them out, or install a newer library",
-				  name, o->flags & ~DSAIO_OPEN_URI, dsaio_version());
+		return fail_unknown("open", "flags of the options", o->flags & ~DSAIO_OPEN_URI);
 	if (o->mode & ~MODE_BITS)
 		return error_fail(-EINVAL, "open %s: mode 0%o: must be at most 0%o", name, o->mode,
 				  MODE_BITS);

@@ -47,10 +47,7 @@ int asked_profile_read(const char *function, const struct dsaio_profile *given,
 	if (given)
 		r = sized_read(function, &SIZED_PROFILE, given, &p);
 	if (r == 0 && p.zero)
-		r = error_fail(-E2BIG,
-			       "%s: a field of struct dsaio_profile is set that this library "
-			       "(version %s) does not know: leave it zero",
-			       function, dsaio_version());
+		r = fail_unknown(function, "field zero of struct dsaio_profile", p.zero);
 	if (r == 0)
 		r = choice_read(function, "single_submit", p.single_submit, PROFILE_SINGLE_SUBMIT,
 				&values->single_submit, &partial.given);

@@ -5,75 +5,31 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
 
 /* No version's structs are larger: a guess.  A size that was not set must not be believed. */
 #define SIZED_MAX_BYTES 4096u
 
+/*
+ * The first version's last field and size never change.  Its layout had no holes.  Where a later version adds a
+ * field, the assertion of sizeof needs that version's.
+ */
 #define BYTES_UP_TO(type, last) (offsetof(type, last) + sizeof(((type *)NULL)->last))
-
-/* The second number never changes: it names the first version's last field. */
-const struct sized SIZED_PROFILE = {
-	"struct dsaio_profile",
-	sizeof(struct dsaio_profile),
-	BYTES_UP_TO(struct dsaio_profile, zero),
-};
-const struct sized SIZED_GRANTED = {
-	"struct dsaio_granted",
-	sizeof(struct dsaio_granted),
-	BYTES_UP_TO(struct dsaio_granted, queue_depth),
-};
-const struct sized SIZED_CONNECT_OPTIONS = {
-	"struct dsaio_connect_options",
-	sizeof(struct dsaio_connect_options),
-	BYTES_UP_TO(struct dsaio_connect_options, flags),
-};
-const struct sized SIZED_OPEN_OPTIONS = {
-	"struct dsaio_open_options",
-	sizeof(struct dsaio_open_options),
-	BYTES_UP_TO(struct dsaio_open_options, mode),
-};
-const struct sized SIZED_MEMORY = {
-	"struct dsaio_memory",
-	sizeof(struct dsaio_memory),
-	BYTES_UP_TO(struct dsaio_memory, fd_off),
-};
-const struct sized SIZED_ALLOC_OPTIONS = {
-	"struct dsaio_alloc_options",
-	sizeof(struct dsaio_alloc_options),
-	BYTES_UP_TO(struct dsaio_alloc_options, wait_usec),
-};
-const struct sized SIZED_HANDLE_OPTIONS = {
-	"struct dsaio_handle_options",
-	sizeof(struct dsaio_handle_options),
-	BYTES_UP_TO(struct dsaio_handle_options, spin_usec),
-};
-
-const struct sized SIZED_IO = {
-	"struct dsaio_io",
-	sizeof(struct dsaio_io),
-	BYTES_UP_TO(struct dsaio_io, zero),
-};
-const struct sized SIZED_COMPLETION = {
-	"struct dsaio_completion",
-	sizeof(struct dsaio_completion),
-	BYTES_UP_TO(struct dsaio_completion, zero),
-};
-
-/* The layouts of the first version, without holes: a field that is added changes the first number alone. */
-#define LAYOUT(type, bytes, last)                                                                  \
+#define SIZED(kind, type, last, bytes)                                                             \
 	static_assert(sizeof(struct type) == (bytes) && BYTES_UP_TO(struct type, last) == (bytes), \
-		      #type)
-LAYOUT(dsaio_connect_options, 40, flags);
-LAYOUT(dsaio_profile, 32, zero);
-LAYOUT(dsaio_handle_options, 48, spin_usec);
-LAYOUT(dsaio_granted, 16, queue_depth);
-LAYOUT(dsaio_alloc_options, 24, wait_usec);
-LAYOUT(dsaio_memory, 40, fd_off);
-LAYOUT(dsaio_open_options, 16, mode);
-LAYOUT(dsaio_io, 80, zero);
-LAYOUT(dsaio_completion, 40, zero);
+		      #type);                                                                      \
+	const struct sized kind = { "struct " #type, sizeof(struct type), (bytes) }
+SIZED(SIZED_CONNECT_OPTIONS, dsaio_connect_options, flags, 40);
+SIZED(SIZED_PROFILE, dsaio_profile, zero, 32);
+SIZED(SIZED_HANDLE_OPTIONS, dsaio_handle_options, spin_usec, 48);
+SIZED(SIZED_GRANTED, dsaio_granted, queue_depth, 16);
+SIZED(SIZED_ALLOC_OPTIONS, dsaio_alloc_options, wait_usec, 24);
+SIZED(SIZED_MEMORY, dsaio_memory, fd_off, 40);
+SIZED(SIZED_OPEN_OPTIONS, dsaio_open_options, mode, 16);
+SIZED(SIZED_IO, dsaio_io, zero, 80);
+SIZED(SIZED_COMPLETION, dsaio_completion, zero, 40);
 
 int sized_check(const char *function, const struct sized *kind, size_t bytes)
 {
@@ -149,4 +105,12 @@ int sized_write(const char *function, const struct sized *kind, const void *ours
 	element_write(kind, ours, ret_given, bytes);
 	memcpy(ret_given, &bytes, sizeof(bytes)); /* its own stays */
 	return 0;
+}
+
+int fail_unknown(const char *function, const char *field, uint64_t bits)
+{
+	return error_fail(-E2BIG,
+			  "%s: %s: %#" PRIx64 " is not known to this library (version %s): leave "
+			  "it out, or install a newer library",
+			  function, field, bits, DSAIO_VERSION);
 }

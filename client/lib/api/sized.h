@@ -14,6 +14,7 @@
 #define DSAIO_CLIENT_LIB_API_SIZED_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct sized {
 	const char *name;   /* for messages: "struct dsaio_profile" */
@@ -42,5 +43,8 @@ int sized_check(const char *function, const struct sized *kind, size_t bytes);
 int element_read(const char *function, const struct sized *kind, const void *given, size_t bytes,
 		 void *ret);
 void element_write(const struct sized *kind, const void *ours, void *ret_given, size_t bytes);
+
+/* These bits of an argument or field are of a later version: sets the message and returns -E2BIG. */
+int fail_unknown(const char *function, const char *field, uint64_t bits);
 
 #endif
