@@ -118,72 +118,53 @@ int dsaio_fsync_async(struct dsaio_handle *handle, struct dsaio_file *file, unsi
 
 /* ---- starting, by path ---- */
 
-/* Opens the path for the op, for the caller to close. */
-static int path_open(const struct dsaio_handle *handle, const char *path, unsigned opcode,
-		     struct dsaio_file **ret_file)
-{
-	return file_open_for(handle->client, path, opcode == DSAIO_WRITE, ret_file);
-}
-
-static int path_request(struct op_request *q, const char *path)
-{
-	int r = handle_check(q->handle, q->function);
-
-	if (r < 0)
-		return r;
-	return path ? path_open(q->handle, path, q->opcode, &q->file)
-		    : client_null(q->function, "path");
-}
-
-static int64_t path_run(struct op_request q, const char *path)
+/* Opens the path for the op. */
+static int64_t path_op(struct op_request q, const char *path, bool is_async,
+		       struct dsaio_op **ret_op)
 {
 	CANCEL_DISABLE();
 	int64_t result;
-	int r = path_request(&q, path);
+	int r = handle_check(q.handle, q.function);
 
 	if (r < 0)
 		return r;
-	result = op_run(q);
-	dsaio_file_close(q.file);
+	if (!path)
+		return client_null(q.function, "path");
+	r = file_open_for(q.handle->client, path, q.opcode == RING_OP_WRITE, &q.file);
+	if (r < 0)
+		return r;
+	result = is_async ? op_start(q, ret_op) : op_run(q);
+	dsaio_file_close(q.file); /* an async op goes on */
 	return result;
-}
-
-static int path_start(struct op_request q, const char *path, struct dsaio_op **ret_op)
-{
-	CANCEL_DISABLE();
-	int r = path_request(&q, path);
-
-	if (r < 0)
-		return r;
-	r = op_start(q, ret_op);
-	dsaio_file_close(q.file); /* the op goes on */
-	return r;
 }
 
 int64_t dsaio_pread_path(struct dsaio_handle *handle, const char *path, void *buf, size_t len,
 			 uint64_t off)
 {
-	return path_run(request("pread_path", handle, NULL, RING_OP_READ, buf, len, off), path);
+	return path_op(request("pread_path", handle, NULL, RING_OP_READ, buf, len, off), path,
+		       false, NULL);
 }
 
 int64_t dsaio_pwrite_path(struct dsaio_handle *handle, const char *path, const void *buf,
 			  size_t len, uint64_t off)
 {
-	return path_run(request("pwrite_path", handle, NULL, RING_OP_WRITE, buf, len, off), path);
+	return path_op(request("pwrite_path", handle, NULL, RING_OP_WRITE, buf, len, off), path,
+		       false, NULL);
 }
 
 int dsaio_pread_path_async(struct dsaio_handle *handle, const char *path, void *buf, size_t len,
 			   uint64_t off, struct dsaio_op **ret_op)
 {
-	return path_start(request("pread_path_async", handle, NULL, RING_OP_READ, buf, len, off),
-			  path, ret_op);
+	return (int)path_op(request("pread_path_async", handle, NULL, RING_OP_READ, buf, len, off),
+			    path, true, ret_op);
 }
 
 int dsaio_pwrite_path_async(struct dsaio_handle *handle, const char *path, const void *buf,
 			    size_t len, uint64_t off, struct dsaio_op **ret_op)
 {
-	return path_start(request("pwrite_path_async", handle, NULL, RING_OP_WRITE, buf, len, off),
-			  path, ret_op);
+	return (int)path_op(
+		request("pwrite_path_async", handle, NULL, RING_OP_WRITE, buf, len, off), path,
+		true, ret_op);
 }
 
 /* ---- starting, many at once ---- */
@@ -248,35 +229,18 @@ static int io_check(const struct dsaio_io *io)
 	return 0;
 }
 
-static uint32_t io_timeout_msec(const struct dsaio_io *io)
-{
-	return io->timeout_usec < 0 ? 0 : (uint32_t)((io->timeout_usec + 999) / 1000);
-}
-
-/* Bytes of all buffers; false: more than there can be. */
-static bool io_len(const struct dsaio_io *io, uint64_t *ret_len)
-{
-	uint64_t len = io->len;
-
-	for (uint32_t i = 0; io->iov && i < io->n_iov; i++)
-		if (__builtin_add_overflow(len, io->iov[i].iov_len, &len))
-			return false;
-	*ret_len = len;
-	return true;
-}
-
 /* Fills the request in; a path is opened, for the caller to close. */
 static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, unsigned flags,
 		      uint64_t n_failed, struct op_request *q)
 {
-	uint64_t len = 0;
+	uint64_t len = io->len;
 	int r = io_check(io);
 
 	if (r < 0)
 		return r;
-	if (!io_len(io, &len))
-		return error_fail(-EINVAL, "submit: the buffers of %u iov pass 2^64 bytes",
-				  io->n_iov);
+	for (uint32_t i = 0; i < io->n_iov; i++)
+		if (__builtin_add_overflow(len, io->iov[i].iov_len, &len))
+			len = UINT64_MAX; /* which no file can have: submit_ops() refuses it */
 	*q = (struct op_request){
 		.function = "submit",
 		.handle = handle,
@@ -293,24 +257,25 @@ static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, un
 		.is_linked = io->flags & DSAIO_LINKED,
 		.n_failed = n_failed,
 		.has_timeout = io->timeout_usec,
-		.timeout_msec = io_timeout_msec(io),
+		.timeout_msec = io->timeout_usec < 0 ? 0
+						     : (uint32_t)((io->timeout_usec + 999) / 1000),
 		.data = io->user_data,
 	};
 	if (io->path)
-		r = path_open(handle, io->path, io->opcode, &q->file);
+		r = file_open_for(handle->client, io->path, io->opcode == DSAIO_WRITE, &q->file);
 	return r;
 }
 
-/* The n ios from ios on, each of io_size bytes.  As submit_ops(). */
-static int submit_some(struct dsaio_handle *handle, const char *ios, size_t io_size, unsigned n,
+/* The first of the n ios, each of io_size bytes, up to SUBMIT_MAX.  As submit_ops(). */
+static int submit_some(struct dsaio_handle *handle, const char *ios, size_t io_size, int n,
 		       unsigned flags, uint64_t n_failed, struct dsaio_op **ret_ops)
 {
 	struct op_request requests[SUBMIT_MAX];
 	struct dsaio_file *opened[SUBMIT_MAX];
 	unsigned n_requests = 0;
-	int done = 0, r = 0;
+	int r = 0;
 
-	while (n_requests < n && r == 0) {
+	for (; n_requests < SUBMIT_MAX && n_requests < (unsigned)n; n_requests++) {
 		struct dsaio_io io;
 
 		r = element_read("submit", &SIZED_IO, ios + n_requests * io_size, io_size, &io);
@@ -319,21 +284,20 @@ static int submit_some(struct dsaio_handle *handle, const char *ios, size_t io_s
 		if (r < 0)
 			break;
 		opened[n_requests] = io.path ? requests[n_requests].file : NULL;
-		n_requests++;
 	}
 	if (n_requests)
-		done = submit_ops(requests, n_requests, ret_ops);
+		r = submit_ops(requests, n_requests, ret_ops);
 	for (unsigned i = 0; i < n_requests; i++)
 		if (opened[i])
 			dsaio_file_close(opened[i]); /* the op goes on */
-	return n_requests ? done : r;
+	return r;
 }
 
 int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, size_t io_size, int n,
 		 unsigned flags, struct dsaio_op **ret_ops)
 {
 	CANCEL_DISABLE();
-	int done = 0, want, r = handle_check(handle, "submit");
+	int done = 0, r = handle_check(handle, "submit");
 	uint64_t n_failed;
 
 	if (r < 0)
@@ -349,11 +313,8 @@ int dsaio_submit(struct dsaio_handle *handle, const struct dsaio_io *ios, size_t
 		return r;
 	n_failed = client_n_failed(handle->client);
 	do {
-		want = n - done < (int)SUBMIT_MAX ? n - done : (int)SUBMIT_MAX;
-		r = want ? submit_some(handle, (const char *)ios + (size_t)done * io_size, io_size,
-				       (unsigned)want, flags, n_failed,
-				       ret_ops ? ret_ops + done : NULL)
-			 : 0;
+		r = submit_some(handle, (const char *)ios + (size_t)done * io_size, io_size,
+				n - done, flags, n_failed, ret_ops ? ret_ops + done : NULL);
 		if (r > 0)
 			done += r;
 	} while (r == (int)SUBMIT_MAX);
@@ -380,27 +341,47 @@ static int op_object_check(const struct dsaio_op *op, const char *function)
 	return client_check(op->handle->client, function);
 }
 
+/* The deadline counts from the first sleep on. */
+static int ops_wait(const char *function, struct dsaio_op *const *ops, int n, int64_t timeout_usec,
+		    int64_t *ret_results)
+{
+	uint64_t deadline = 0;
+	int r = timeout_check(timeout_usec, function);
+
+	/* The last one first: the others have probably ended when it has. */
+	for (int i = n - 1; i >= 0 && r == 0; i--) {
+		struct wait_for end = { .what = WAIT_OP, .op = ops[i] };
+
+		r = op_object_check(ops[i], function);
+		if (r < 0)
+			break;
+		if (!op_has_ended(ops[i])) {
+			if (!deadline)
+				deadline = deadline_in_usec(timeout_usec);
+			r = wait_until(ops[i]->handle, &end, deadline);
+		}
+		if (r < 0)
+			return error_fail(r,
+					  "%s: the op on %" PRIu64 " bytes at %" PRIu64
+					  " has not ended after %" PRId64 " us: it goes on, wait "
+					  "again",
+					  function, ops[i]->len, ops[i]->off, timeout_usec);
+		if (ret_results) {
+			ret_results[i] = ops[i]->result;
+			op_set_taken(ops[i]);
+		}
+	}
+	return r;
+}
+
 int dsaio_op_wait(struct dsaio_op *op, int64_t timeout_usec, int64_t *ret_result)
 {
 	CANCEL_DISABLE();
 	int64_t result;
-	int r = op_object_check(op, "op_wait");
+	int r = ops_wait("op_wait", &op, 1, timeout_usec, NULL);
 
-	if (r == 0)
-		r = timeout_check(timeout_usec, "op_wait");
 	if (r < 0)
 		return r;
-	if (!op_has_ended(op)) {
-		struct wait_for end = { .what = WAIT_OP, .op = op };
-
-		r = wait_until(op->handle, &end, deadline_in_usec(timeout_usec));
-		if (r < 0)
-			return error_fail(r,
-					  "op_wait: the op on %" PRIu64 " bytes at %" PRIu64
-					  " has not ended after %" PRId64 " us: it goes on, wait "
-					  "again",
-					  op->len, op->off, timeout_usec);
-	}
 	result = op_result(op);
 	if (ret_result)
 		*ret_result = result;
@@ -411,33 +392,11 @@ int dsaio_op_wait_many(struct dsaio_op *const *ops, int n, int64_t timeout_usec,
 		       int64_t *ret_results)
 {
 	CANCEL_DISABLE();
-	uint64_t deadline = deadline_in_usec(timeout_usec);
-	int r = timeout_check(timeout_usec, "op_wait_many");
-
-	if (r == 0 && n < 0)
-		r = error_fail(-EINVAL, "op_wait_many: %d ops: must not be negative", n);
-	if (r == 0 && n && !ops)
-		r = client_null("op_wait_many", "array ops");
-	/* The last one first: the others have probably ended when it has. */
-	for (int i = n - 1; i >= 0 && r == 0; i--) {
-		struct wait_for end = { .what = WAIT_OP, .op = ops[i] };
-
-		r = op_object_check(ops[i], "op_wait_many");
-		if (r < 0)
-			break;
-		if (!op_has_ended(ops[i]))
-			r = wait_until(ops[i]->handle, &end, deadline);
-		if (r < 0)
-			return error_fail(r,
-					  "op_wait_many: some of %d ops have not ended after "
-					  "%" PRId64 " us: they go on, wait again",
-					  n, timeout_usec);
-		if (ret_results) {
-			ret_results[i] = ops[i]->result;
-			op_set_taken(ops[i]);
-		}
-	}
-	return r;
+	if (n < 0)
+		return error_fail(-EINVAL, "op_wait_many: %d ops: must not be negative", n);
+	if (n && !ops)
+		return client_null("op_wait_many", "array ops");
+	return ops_wait("op_wait_many", ops, n, timeout_usec, ret_results);
 }
 
 int64_t dsaio_op_result(const struct dsaio_op *op)
@@ -562,7 +521,7 @@ int dsaio_handle_reap(struct dsaio_handle *handle, struct dsaio_completion *comp
 	struct wait_for ended = { .what = WAIT_REAP };
 	uint64_t deadline = deadline_in_usec(timeout_usec);
 	char *to = (char *)completions;
-	bool has_open = true;
+	bool has_open;
 	int got = 0, n, r = handle_check(handle, "handle_reap");
 
 	if (r < 0)
