@@ -45,37 +45,29 @@ static int check_alloc_options(const struct dsaio_alloc_options *o)
 	return 0;
 }
 
-static struct slab_placement get_place(const struct dsaio_alloc_options *o)
-{
-	struct slab_placement place = SLAB_ANYWHERE;
-
-	if (o->flags & DSAIO_ALLOC_HUGE)
-		place.pages = WIRE__PAGES__PAGES_HUGE;
-	if (o->flags & DSAIO_ALLOC_SMALL)
-		place.pages = WIRE__PAGES__PAGES_SMALL;
-	place.has_node = o->flags & DSAIO_ALLOC_NODE;
-	place.node = o->numa_node;
-	return place;
-}
-
 /*
  * Repeats the request while the pool has no room.  The daemon has no queue for these, so other
  * clients may be served first.
  */
 static int alloc_wait(struct dsaio_client *client, size_t bytes,
-		      const struct dsaio_alloc_options *o, const struct slab_placement *place,
-		      void **ret_memory)
+		      const struct dsaio_alloc_options *o, void **ret_memory)
 {
+	struct slab_placement place = { .has_node = o->flags & DSAIO_ALLOC_NODE,
+					.node = o->numa_node };
 	uint64_t deadline = deadline_in_usec(o->wait_usec), pause_nsec = ALLOC_PAUSE_MIN_NSEC;
 	uint64_t client_max = conn_facts(client->conn).client_pool_max;
 	bool can_be = bytes <= client_max || !client_max;
 
+	if (o->flags & DSAIO_ALLOC_HUGE)
+		place.pages = WIRE__PAGES__PAGES_HUGE;
+	if (o->flags & DSAIO_ALLOC_SMALL)
+		place.pages = WIRE__PAGES__PAGES_SMALL;
 	for (;;) {
 		struct timespec pause = { .tv_nsec = (long)pause_nsec };
 		int r = client_check_alive(client, "alloc");
 
 		if (r == 0)
-			r = buffers_alloc(&client->buffers, bytes, place,
+			r = buffers_alloc(&client->buffers, bytes, &place,
 					  !(o->flags & DSAIO_ALLOC_NO_ZERO), ret_memory);
 		if (r != -ENOMEM || !can_be || !o->wait_usec || deadline_is_over(deadline))
 			return r;
@@ -90,7 +82,6 @@ int dsaio_alloc(struct dsaio_client *client, size_t bytes,
 {
 	CANCEL_DISABLE();
 	struct dsaio_alloc_options o = DSAIO_ALLOC_OPTIONS_INIT;
-	struct slab_placement place;
 	int r = client_check(client, "alloc");
 
 	if (r < 0)
@@ -103,10 +94,7 @@ int dsaio_alloc(struct dsaio_client *client, size_t bytes,
 		r = sized_read("alloc", &SIZED_ALLOC_OPTIONS, options, &o);
 	if (r == 0)
 		r = check_alloc_options(&o);
-	if (r < 0)
-		return r;
-	place = get_place(&o);
-	return alloc_wait(client, bytes, &o, &place, ret_memory);
+	return r < 0 ? r : alloc_wait(client, bytes, &o, ret_memory);
 }
 
 int64_t dsaio_client_pool_max(struct dsaio_client *client)
@@ -130,6 +118,27 @@ int dsaio_client_is_locked(struct dsaio_client *client)
 	return r < 0 ? r : !atomic_load_explicit(&client->conn->has_unlocked, memory_order_relaxed);
 }
 
+/*
+ * The end of a call that lets go of memory, after client_hold(): the result, with a message.  what: the
+ * memory that the call is for; is_last: as of buffers_free().
+ */
+static int let_go(struct dsaio_client *client, const char *function, const void *memory,
+		  const char *what, bool is_last, int r)
+{
+	if (is_last)
+		client_left(client);
+	client_left(client);
+	if (r == -EBUSY)
+		return error_fail(r, "%s: an open op uses the memory at %p: wait for its end",
+				  function, memory);
+	if (r < 0)
+		return error_fail(r,
+				  "%s: %p is not the start of %s, or was passed to this call "
+				  "before",
+				  function, memory, what);
+	return 0;
+}
+
 int dsaio_free(struct dsaio_client *client, void *memory)
 {
 	CANCEL_DISABLE();
@@ -142,18 +151,7 @@ int dsaio_free(struct dsaio_client *client, void *memory)
 		return 0;
 	client_hold(client);
 	r = buffers_free(&client->buffers, memory, false, &is_last);
-	if (is_last)
-		client_left(client);
-	client_left(client);
-	if (r == -EINVAL)
-		return error_fail(r,
-				  "free: %p is not the start of memory of dsaio_alloc(), or was "
-				  "freed before",
-				  memory);
-	if (r == -EBUSY)
-		return error_fail(r, "free: an open op uses the memory at %p: wait for its end",
-				  memory);
-	return r;
+	return let_go(client, "free", memory, "memory of dsaio_alloc()", is_last, r);
 }
 
 int dsaio_memory_kind(struct dsaio_client *client, const void *memory, size_t bytes)
@@ -187,26 +185,15 @@ int dsaio_memory_gpu(struct dsaio_client *client, const void *memory)
 	return number;
 }
 
-static int check_range(const void *memory, size_t bytes)
-{
-	if (!memory)
-		return client_null("memory_register", "memory");
-	if (!bytes)
-		return error_fail(-EINVAL, "memory_register: 0 bytes: there must be at least 1");
-	return 0;
-}
-
-/* The client was checked, here and below. */
+/* Memory of a descriptor: the client was checked, and that there are bytes. */
 static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory)
 {
 	struct import_range range = { .start = (uintptr_t)memory, .off = fd_off };
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint32_t slab = 0;
 	struct stat st;
-	int copy, r = check_range(memory, bytes);
+	int copy, r;
 
-	if (r < 0)
-		return r;
 	if (fd_off % page || range.start % page ||
 	    __builtin_add_overflow(range.start, bytes, &range.end))
 		return error_fail(-EINVAL,
@@ -214,9 +201,6 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 				  " in the file: both must be multiples of %" PRIu64
 				  ", as mmap(2) gives them",
 				  bytes, memory, fd_off, page);
-	r = client_check_alive(client, "memory_register");
-	if (r < 0)
-		return r;
 	if (fstat(fd, &st) < 0)
 		return error_fail_errno(-errno, "memory_register: file descriptor %d", fd);
 	if (st.st_size < 0 || fd_off > (uint64_t)st.st_size ||
@@ -258,15 +242,6 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 	return 0;
 }
 
-static int register_gpu(struct dsaio_client *client, void *memory, size_t bytes)
-{
-	int r = check_range(memory, bytes);
-
-	if (r == 0)
-		r = client_check_alive(client, "memory_register");
-	return r < 0 ? r : gpu_memory_register(&client->gpu, memory, bytes);
-}
-
 int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory *memory)
 {
 	CANCEL_DISABLE();
@@ -280,30 +255,28 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 	r = sized_read("memory_register", &SIZED_MEMORY, memory, &m);
 	if (r < 0)
 		return r;
-	switch (m.kind) {
-	case DSAIO_MEMORY_FD:
-		return import(client, m.fd, m.fd_off, m.bytes, m.start);
-	case DSAIO_MEMORY_PRIVATE:
+	if (m.kind == DSAIO_MEMORY_PRIVATE)
 		return error_fail(
 			-EOPNOTSUPP,
 			"memory_register: kind %u: private memory needs no registration: ops "
 			"take it as it is, and copy it; use dsaio_alloc() to spare the copy",
 			m.kind);
-	case DSAIO_MEMORY_CUDA:
-		return register_gpu(client, m.start, m.bytes);
-	case DSAIO_MEMORY_VIEW:
-		return error_fail(-EOPNOTSUPP,
-				  "memory_register: kind %u: this library (version %s) registers "
-				  "DSAIO_MEMORY_FD and DSAIO_MEMORY_CUDA alone",
-				  m.kind, dsaio_version());
-	default:
+	if (m.kind != DSAIO_MEMORY_FD && m.kind != DSAIO_MEMORY_CUDA)
 		return error_fail(
-			-EINVAL,
+			m.kind == DSAIO_MEMORY_VIEW ? -EOPNOTSUPP : -EINVAL,
 			"memory_register: kind %u: set DSAIO_MEMORY_FD (%d) or "
 			"DSAIO_MEMORY_CUDA (%d), the kinds that this library (version %s) "
 			"registers",
 			m.kind, DSAIO_MEMORY_FD, DSAIO_MEMORY_CUDA, dsaio_version());
-	}
+	if (!m.start)
+		return client_null("memory_register", "memory");
+	if (!m.bytes)
+		return error_fail(-EINVAL, "memory_register: 0 bytes: there must be at least 1");
+	r = client_check_alive(client, "memory_register");
+	if (r < 0)
+		return r;
+	return m.kind == DSAIO_MEMORY_FD ? import(client, m.fd, m.fd_off, m.bytes, m.start)
+					 : gpu_memory_register(&client->gpu, m.start, m.bytes);
 }
 
 int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
@@ -320,18 +293,5 @@ int dsaio_memory_unregister(struct dsaio_client *client, void *memory)
 	r = buffers_free(&client->buffers, memory, true, &is_last);
 	if (r == -EINVAL)
 		r = gpu_memory_unregister(&client->gpu, memory, &is_last);
-	if (is_last)
-		client_left(client);
-	client_left(client);
-	if (r == -EBUSY)
-		return error_fail(
-			r, "memory_unregister: an open op uses the memory at %p: wait for its end",
-			memory);
-	if (r < 0)
-		return error_fail(
-			r,
-			"memory_unregister: %p is not the start of registered memory, or was "
-			"unregistered before",
-			memory);
-	return 0;
+	return let_go(client, "memory_unregister", memory, "registered memory", is_last, r);
 }
