@@ -3,8 +3,7 @@
  *
  * A store has a whole profile.  A handle gives some fields, and uses those of each store for the rest.
  *
- * Both sides call profile_check(): the library to report a mistake at once, the daemon because a
- * client may use another library.
+ * The daemon checks the profiles of clients (profile_check()), dsaioctl those that it is given.
  */
 #ifndef DSAIO_PROTO_PROFILE_H
 #define DSAIO_PROTO_PROFILE_H

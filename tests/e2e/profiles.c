@@ -410,6 +410,30 @@ TEST(used_arguments, "what a store uses: either result alone, sizes, and another
 		    "different clients");
 }
 
+TEST(wrong_values, "a handle with a value out of range is refused, with the value and its limit")
+{
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
+	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
+	struct dsaio_handle *handle;
+
+	o.weight = 17;
+	CHECK_FAILS(dsaio_handle_open(rig.client, &o, &handle), -EINVAL,
+		    "handle_open;weight 17;from 1 to 16");
+	o.weight = 16;
+	o.profile = &profile;
+	profile.block_size = 12345;
+	CHECK_FAILS(dsaio_handle_open(rig.client, &o, &handle), -EINVAL,
+		    "handle_open;block_size 12345;512");
+	profile.block_size = 0;
+	profile.queue_depth = 5000;
+	CHECK_FAILS(dsaio_handle_open(rig.client, &o, &handle), -EINVAL,
+		    "handle_open;queue_depth 5000;from 1 to 4096");
+	profile.queue_depth = 4096;
+	CHECK_CALL(dsaio_handle_open(rig.client, &o, &handle));
+	(void)dsaio_handle_close(handle, -1);
+}
+
 /* A program that was built with a later version has larger structs. */
 struct later_profile {
 	struct dsaio_profile now;

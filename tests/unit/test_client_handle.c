@@ -21,14 +21,6 @@ static void handle_setup(void)
 	conn.fd = -1;
 }
 
-static struct dsaio_profile odd_profile(void)
-{
-	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
-
-	profile.block_size = 12345;
-	return profile;
-}
-
 static const struct {
 	const char *what;
 	enum dsaio_class io_class;
@@ -39,7 +31,6 @@ static const struct {
 } options[] = {
 	{ "the defaults", DSAIO_CLASS_NORMAL, 0, 0, 0, 0, -ENOTCONN, "test" },
 	{ "no such class", (enum dsaio_class)9, 1, 0, -1, -1, -EINVAL, "io_class 9" },
-	{ "too much weight", DSAIO_CLASS_DEMAND, 17, 0, -1, -1, -EINVAL, "weight 17" },
 	{ "too few entries", DSAIO_CLASS_NORMAL, 1, 1, -1, -1, -EINVAL, "entries 1" },
 	{ "too many entries", DSAIO_CLASS_NORMAL, 1, UINT32_MAX, -1, -1, -EINVAL, "entries" },
 	{ "time below never", DSAIO_CLASS_NORMAL, 1, 0, -2, -1, -EINVAL, "op_timeout_usec -2" },
@@ -49,7 +40,7 @@ static const struct {
 	{ "never", DSAIO_CLASS_BACKGROUND, 16, 64, -1, -1, -ENOTCONN, "test" },
 };
 
-TEST_TABLE(options_are_checked_before_the_daemon_is_asked, options)
+TEST_TABLE(options_that_the_daemon_does_not_check_are_checked_before_it_is_asked, options)
 {
 	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
 	struct dsaio_handle *handle = NULL;
@@ -65,17 +56,6 @@ TEST_TABLE(options_are_checked_before_the_daemon_is_asked, options)
 	ck_assert_msg(strstr(dsaio_error(), options[_i].words), "%s: %s", options[_i].what,
 		      dsaio_error());
 	ck_assert_ptr_null(handle);
-}
-
-TEST(a_profile_that_cannot_be_is_refused)
-{
-	struct dsaio_handle_options with = DSAIO_HANDLE_OPTIONS_INIT;
-	struct dsaio_profile profile = odd_profile();
-	struct dsaio_handle *handle;
-
-	with.profile = &profile;
-	ck_assert_int_eq(dsaio_handle_open(&client, &with, &handle), -EINVAL);
-	ck_assert_ptr_nonnull(strstr(dsaio_error(), "12345"));
 }
 
 TEST(null_arguments_and_forked_children_are_refused)

@@ -11,9 +11,8 @@
 #include <inttypes.h>
 
 #define ENTRIES_DEFAULT 1024u
-#define WEIGHT_MAX 16u
 
-/* Checks the options, and fills in the settings, which are zero. */
+/* Checks the options as far as the daemon does not, and fills in the settings, which are zero. */
 static int read_options(const struct dsaio_client *client, const struct dsaio_handle_options *o,
 			struct handle_settings *ret)
 {
@@ -22,9 +21,6 @@ static int read_options(const struct dsaio_client *client, const struct dsaio_ha
 	if (o->io_class > DSAIO_CLASS_BACKGROUND)
 		return error_fail(-EINVAL, "handle_open: io_class %u: must be from 0 to %d",
 				  o->io_class, DSAIO_CLASS_BACKGROUND);
-	if (o->weight > WEIGHT_MAX)
-		return error_fail(-EINVAL, "handle_open: weight %u: must be at most %u", o->weight,
-				  WEIGHT_MAX);
 	if (o->entries && (o->entries < RING_ENTRIES_MIN || o->entries > RING_ENTRIES_MAX))
 		return error_fail(-EINVAL, "handle_open: entries %u: must be 0 or from %u to %u",
 				  o->entries, RING_ENTRIES_MIN, RING_ENTRIES_MAX);

@@ -8,61 +8,36 @@
 #include "client/lib/io/file.h"
 #include "client/lib/io/handle.h"
 
-static int choice_read(const char *function, const char *name, uint32_t choice, unsigned field,
-		       bool *ret_value, unsigned *given)
-{
-	switch (choice) {
-	case DSAIO_INHERIT:
-		return 0;
-	case DSAIO_YES:
-	case DSAIO_NO:
-		*ret_value = choice == DSAIO_YES;
-		*given |= field;
-		return 0;
-	default:
-		return error_fail(-EINVAL,
-				  "%s: profile: %s %u: must be DSAIO_INHERIT (%d), DSAIO_YES (%d) "
-				  "or DSAIO_NO (%d)",
-				  function, name, choice, DSAIO_INHERIT, DSAIO_YES, DSAIO_NO);
-	}
-}
-
-static void number_read(uint32_t number, unsigned field, uint32_t *ret_value, unsigned *given)
-{
-	if (!number)
-		return;
-	*ret_value = number;
-	*given |= field;
-}
-
 int asked_profile_read(const char *function, const struct dsaio_profile *given,
 		       struct partial_profile *ret_profile)
 {
-	struct partial_profile partial = PARTIAL_PROFILE_NONE;
 	struct dsaio_profile p = DSAIO_PROFILE_INIT;
-	struct profile *values = &partial.profile;
-	char text[160];
-	int r = 0;
+	struct partial_profile partial;
+	int r = given ? sized_read(function, &SIZED_PROFILE, given, &p) : 0;
 
-	if (given)
-		r = sized_read(function, &SIZED_PROFILE, given, &p);
-	if (r == 0 && p.zero)
-		r = fail_unknown(function, "field zero of struct dsaio_profile", p.zero);
-	if (r == 0)
-		r = choice_read(function, "single_submit", p.single_submit, PROFILE_SINGLE_SUBMIT,
-				&values->single_submit, &partial.given);
-	if (r == 0)
-		r = choice_read(function, "overlap_events", p.overlap_events,
-				PROFILE_OVERLAP_EVENTS, &values->overlap_events, &partial.given);
 	if (r < 0)
 		return r;
-	number_read(p.block_size, PROFILE_BLOCK_SIZE, &values->block_size, &partial.given);
-	number_read(p.queue_depth, PROFILE_QUEUE_DEPTH, &values->queue_depth, &partial.given);
-	number_read(p.intra_op_parallelism, PROFILE_PARALLELISM, &values->intra_op_parallelism,
-		    &partial.given);
-	r = profile_check(values, text, sizeof(text));
-	if (r < 0)
-		return error_fail(r, "%s: %s", function, text);
+	if (p.zero)
+		return fail_unknown(function, "field zero of struct dsaio_profile", p.zero);
+	if (p.single_submit > DSAIO_NO || p.overlap_events > DSAIO_NO)
+		return error_fail(-EINVAL,
+				  "%s: profile: single_submit %u, overlap_events %u: each must be "
+				  "DSAIO_INHERIT (%d), DSAIO_YES (%d) or DSAIO_NO (%d)",
+				  function, p.single_submit, p.overlap_events, DSAIO_INHERIT,
+				  DSAIO_YES, DSAIO_NO);
+	partial.profile = (struct profile){
+		.block_size = p.block_size,
+		.queue_depth = p.queue_depth,
+		.single_submit = p.single_submit == DSAIO_YES,
+		.overlap_events = p.overlap_events == DSAIO_YES,
+		.intra_op_parallelism = p.intra_op_parallelism,
+	};
+	partial.given = (p.block_size ? PROFILE_BLOCK_SIZE : 0) |
+			(p.queue_depth ? PROFILE_QUEUE_DEPTH : 0) |
+			(p.single_submit ? PROFILE_SINGLE_SUBMIT : 0) |
+			(p.overlap_events ? PROFILE_OVERLAP_EVENTS : 0) |
+			(p.intra_op_parallelism ? PROFILE_PARALLELISM : 0);
+	partial.profile = profile_fill(&partial, &PROFILE_DEFAULT);
 	*ret_profile = partial;
 	return 0;
 }

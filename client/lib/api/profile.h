@@ -7,7 +7,7 @@
 #include "client/lib/dsaio.h"
 #include "proto/profile.h"
 
-/* given: NULL: all is inherited.  Returns 0, -EINVAL or -E2BIG, with a message. */
+/* given: NULL: all is inherited.  Numbers are checked by the daemon.  Returns 0, -EINVAL or -E2BIG, with a message. */
 int asked_profile_read(const char *function, const struct dsaio_profile *given,
 		       struct partial_profile *ret_profile);
 
