@@ -109,7 +109,8 @@ static void open_teardown(void)
 {
 	struct client_object *object;
 
-	while ((object = client_object_of(client.objects[CLIENT_FILE].first))) {
+	while ((object = list_entry(client.objects[CLIENT_FILE].first, struct client_object,
+				    node))) {
 		container_of(object, struct dsaio_file, object)->n_opens = 0;
 		file_on_disconnect(object);
 	}

@@ -54,7 +54,7 @@ static const struct {
 	{ "buf and iov",
 	  { .opcode = DSAIO_READ, .file = &file, .buf = memory, .iov = iov, .n_iov = 1 },
 	  -EINVAL,
-	  "with iov" },
+	  "set iov" },
 	{ "no buffer of iov", { .opcode = DSAIO_READ, .file = &file, .iov = iov }, -EINVAL, "iov" },
 	{ "iov of 2^64 bytes",
 	  { .opcode = DSAIO_READ, .file = &file, .iov = endless, .n_iov = 2 },

@@ -224,7 +224,7 @@ TEST(private_memory_needs_the_daemon_for_more_than_its_ring)
 	q.is_async = false; /* it is run here, and finds no slab */
 	ck_assert_int_eq(submit_op(&q, NULL), 0);
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
-	object = client_object_of(client.objects[CLIENT_BOUNCE].first);
+	object = list_entry(client.objects[CLIENT_BOUNCE].first, struct client_object, node);
 	object->on_disconnect(object);
 }
 

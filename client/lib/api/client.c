@@ -174,14 +174,9 @@ int dsaio_disconnect(struct dsaio_client *client)
 	debug_log("disconnect: the session on %s ends", client->conn->path);
 	client_collect(client);
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++) {
-		struct client_object *object, *next;
+		LIST_EACH(struct client_object, object, &client->objects[kind], node) {
+			int r = object->on_disconnect(object);
 
-		for (object = client_object_of(client->objects[kind].first); object;
-		     object = next) {
-			int r;
-
-			next = client_object_of(object->node.next);
-			r = object->on_disconnect(object);
 			if (r < 0 && !first) {
 				first = r;
 				text = strdup(dsaio_error());

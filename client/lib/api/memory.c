@@ -12,7 +12,6 @@
 #include "client/lib/memory/gpu_copy.h"
 #include "client/lib/memory/import.h"
 #include "client/lib/memory/slab.h"
-#include "proto/util/cleanup.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>

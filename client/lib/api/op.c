@@ -4,11 +4,9 @@
 #include "client/lib/api/sized.h"
 #include "client/lib/base/cancel.h"
 #include "client/lib/base/deadline.h"
-#include "client/lib/io/bounce.h"
 #include "client/lib/io/file_open.h"
 #include "client/lib/io/submit.h"
 #include "client/lib/io/wait.h"
-#include "proto/util/cleanup.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -207,15 +205,11 @@ static int io_check(const struct dsaio_io *io)
 	if (io->file && io->path)
 		return error_fail(-EINVAL, "submit: file and path %s: leave out one of them",
 				  io->path);
-	if (io->n_iov && !io->iov)
-		return error_fail(-EINVAL, "submit: n_iov %u without iov: set iov, or n_iov 0",
-				  io->n_iov);
-	if (io->iov && (io->buf || io->len || !io->n_iov || io->n_iov > IOV_MAX))
+	if (!io->iov != !io->n_iov || io->n_iov > IOV_MAX || (io->iov && (io->buf || io->len)))
 		return error_fail(-EINVAL,
-				  "submit: n_iov %u, len %" PRIu64
-				  " and buf %p: with iov, n_iov must be from "
-				  "1 to %d, and buf and len 0",
-				  io->n_iov, io->len, io->buf, IOV_MAX);
+				  "submit: n_iov %u, iov %p, len %" PRIu64 " and buf %p: set iov "
+				  "with n_iov from 1 to %d, and buf and len 0; or n_iov and iov 0",
+				  io->n_iov, (const void *)io->iov, io->len, io->buf, IOV_MAX);
 	if (io->opcode == DSAIO_FSYNC && (io->len || io->off || io->iov || io->buf))
 		return error_fail(-EINVAL,
 				  "submit: a sync of %" PRIu64 " bytes at %" PRIu64

@@ -7,8 +7,6 @@
 #include "client/lib/io/file_open.h"
 #include "proto/util/cleanup.h"
 
-#include <stdlib.h>
-
 #define MODE_BITS 07777u
 
 static int check_open_options(const char *name, const struct dsaio_open_options *o)

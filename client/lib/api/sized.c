@@ -41,15 +41,6 @@ int sized_check(const char *function, const struct sized *kind, size_t bytes)
 	return 0;
 }
 
-/* The size that the program has set: each begins with it. */
-static size_t size_get(const void *given)
-{
-	size_t bytes;
-
-	memcpy(&bytes, given, sizeof(bytes));
-	return bytes;
-}
-
 static bool is_zero(const void *bytes, size_t len)
 {
 	const unsigned char *b = bytes;
@@ -85,25 +76,25 @@ void element_write(const struct sized *kind, const void *ours, void *ret_given, 
 
 int sized_read(const char *function, const struct sized *kind, const void *given, void *ret)
 {
-	size_t bytes = size_get(given);
+	const size_t bytes = *(const size_t *)given; /* each begins with it */
 	int r = sized_check(function, kind, bytes);
 
 	if (r == 0)
 		r = element_read(function, kind, given, bytes, ret);
 	if (r == 0)
-		memcpy(ret, &kind->size_bytes, sizeof(kind->size_bytes));
+		*(size_t *)ret = kind->size_bytes;
 	return r;
 }
 
 int sized_write(const char *function, const struct sized *kind, const void *ours, void *ret_given)
 {
-	size_t bytes = size_get(ret_given);
+	const size_t bytes = *(const size_t *)ret_given;
 	int r = sized_check(function, kind, bytes);
 
 	if (r < 0)
 		return r;
 	element_write(kind, ours, ret_given, bytes);
-	memcpy(ret_given, &bytes, sizeof(bytes)); /* its own stays */
+	*(size_t *)ret_given = bytes; /* its own stays */
 	return 0;
 }
 

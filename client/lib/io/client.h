@@ -154,11 +154,6 @@ void client_left(struct dsaio_client *client);
 /* Frees it. NULL is fine. */
 void client_free(struct dsaio_client *client);
 
-static inline struct client_object *client_object_of(struct list_node *node)
-{
-	return node ? container_of(node, struct client_object, node) : NULL;
-}
-
 void client_add(struct dsaio_client *client, struct client_object *object);
 void client_remove(struct dsaio_client *client, struct client_object *object);
 void client_leave_garbage(struct dsaio_client *client, struct client_object *object);
