@@ -8,7 +8,6 @@
 #include "client/lib/io/file.h"
 #include "client/lib/io/inode.h"
 #include "client/lib/io/wait.h"
-#include "proto/util/cleanup.h"
 
 #include <stdlib.h>
 #include <string.h>

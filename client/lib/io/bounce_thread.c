@@ -4,9 +4,7 @@
 #include "client/lib/io/file.h"
 #include "client/lib/io/inode.h"
 #include "client/lib/io/wait.h"
-#include "proto/util/cleanup.h"
 
-#include <poll.h>
 #include <stdlib.h>
 
 #define LOOK_MIN_NSEC 50000u   /* first pause between two looks at a caller's ring */

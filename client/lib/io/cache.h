@@ -16,10 +16,6 @@
 
 #include "proto/util/list.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 struct statx;
 
 struct cache_key {

@@ -2,12 +2,10 @@
 
 #include "client/lib/base/debug.h"
 #include "client/lib/io/file.h"
-#include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/wire.h"
 
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #define BOARD_BYTES 4096u

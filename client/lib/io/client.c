@@ -1,7 +1,5 @@
 #include "client/lib/io/client.h"
 
-#include "proto/util/cleanup.h"
-
 #include <stdlib.h>
 #include <sys/mman.h>
 

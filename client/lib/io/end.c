@@ -1,13 +1,10 @@
 #include "client/lib/io/end.h"
 
 #include "client/lib/base/debug.h"
-#include "client/lib/io/file.h"
 #include "client/lib/io/file_fd.h"
-#include "client/lib/io/handle.h"
 #include "client/lib/io/inode.h"
 #include "client/lib/io/vector.h"
 #include "client/lib/io/wake.h"
-#include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
 #include <inttypes.h>

@@ -1,7 +1,5 @@
 #include "client/lib/io/ended.h"
 
-#include "proto/util/cleanup.h"
-
 #include <string.h>
 
 void ended_init(struct ended *ended, struct op_pool *pool)

@@ -2,22 +2,12 @@
 
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
-#include "client/lib/base/fd.h"
 #include "client/lib/io/file_fd.h"
 #include "client/lib/io/inode.h"
-#include "proto/util/cleanup.h"
 
-#include <inttypes.h>
-#include <limits.h>
-#include <linux/fs.h>
-#include <linux/magic.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 
 /* How long files_uncache() waits for the close of one file: local file systems need milliseconds. */
 #define UNCACHE_MSEC 10000u

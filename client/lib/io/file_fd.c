@@ -2,12 +2,10 @@
 
 #include "client/lib/base/fd.h"
 #include "client/lib/io/inode.h"
-#include "proto/util/cleanup.h"
 
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #define SPARED_MAX 64 /* descriptors closed at a time: a guess */
 

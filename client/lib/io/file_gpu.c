@@ -3,8 +3,6 @@
 #include "client/lib/base/debug.h"
 #include "proto/util/clock.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,14 +4,12 @@
 #include "client/lib/base/fd.h"
 #include "client/lib/io/file_fd.h"
 #include "client/lib/io/inode.h"
-#include "proto/util/cleanup.h"
 
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 
 static int check_kind(const char *name, mode_t mode)

@@ -3,15 +3,10 @@
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
 #include "client/lib/io/wait.h"
-#include "proto/util/cleanup.h"
-#include "proto/util/clock.h"
 #include "proto/wire.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 
 #define COMPANION_ENTRIES_MAX 512u /* pieces that can be in flight: one for each unit of slots.h */
 

@@ -14,7 +14,6 @@
 
 #include "client/lib/io/channel.h"
 #include "client/lib/io/ended.h"
-#include "proto/profile.h"
 
 /* The options of a handle, checked. */
 struct handle_settings {

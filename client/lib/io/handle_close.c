@@ -2,13 +2,8 @@
 
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
-#include "client/lib/base/fd.h"
 #include "client/lib/io/bounce.h"
 #include "client/lib/io/wait.h"
-#include "proto/util/cleanup.h"
-#include "proto/util/clock.h"
-
-#include <stdlib.h>
 
 /* Is an op open whose memory is the caller's own, for the daemon to use in place? */
 static bool has_op_on_import(const struct dsaio_handle *handle)

@@ -1,7 +1,5 @@
 #include "client/lib/io/inode.h"
 
-#include "proto/util/cleanup.h"
-
 #include <fcntl.h>
 #include <search.h>
 #include <stdlib.h>

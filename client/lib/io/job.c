@@ -5,7 +5,6 @@
 #include "client/lib/io/file.h"
 #include "client/lib/io/put.h"
 #include "client/lib/io/wait.h"
-#include "proto/util/cleanup.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -4,11 +4,9 @@
 #include "client/lib/io/file.h"
 #include "client/lib/io/handle.h"
 #include "client/lib/io/vector.h"
-#include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,7 @@
 #include "client/lib/io/route_gpu.h"
 
-#include "client/lib/io/file.h"
 #include "client/lib/io/file_gpu.h"
 #include "client/lib/memory/gpu_copy.h"
-#include "proto/util/cleanup.h"
 
 #include <string.h>
 

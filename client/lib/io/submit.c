@@ -4,7 +4,6 @@
 #include "client/lib/base/deadline.h"
 #include "client/lib/io/bounce.h"
 #include "client/lib/io/end.h"
-#include "client/lib/io/file.h"
 #include "client/lib/io/file_fd.h"
 #include "client/lib/io/file_open.h"
 #include "client/lib/io/inode.h"
@@ -12,7 +11,6 @@
 #include "client/lib/io/route_gpu.h"
 #include "client/lib/io/vector.h"
 #include "client/lib/io/wait.h"
-#include "proto/util/cleanup.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,21 +2,13 @@
 
 #include "client/lib/base/deadline.h"
 #include "client/lib/io/end.h"
-#include "client/lib/io/wake.h"
-#include "proto/util/cleanup.h"
-#include "proto/util/clock.h"
 #include "proto/util/cpu.h"
 #include "proto/util/spin.h"
 
-#include <inttypes.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #define LOOK_NSEC (100 * UINT64_C(1000000)) /* between two looks at the control socket's end */
 /* A wait counts as at most so many full spins, so that one long wait does not end all spinning. */

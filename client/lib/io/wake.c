@@ -1,7 +1,6 @@
 #include "client/lib/io/wake.h"
 
 #include <linux/futex.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
