@@ -31,7 +31,7 @@ static void rows_setup(void)
 
 static int put(struct dsaio_op *op)
 {
-	return channel_put(op);
+	return channel_put(op, false);
 }
 
 static unsigned consume(struct dsaio_op **ret_ops)
@@ -207,7 +207,7 @@ TEST(a_batch_is_seen_at_once_and_rings_once)
 
 	atomic_store(&b->lane_state, 1); /* it sleeps */
 	for (unsigned i = 0; i < 3; i++)
-		ck_assert_int_eq(channel_add(&ops[i]), 0);
+		ck_assert_int_eq(channel_put(&ops[i], true), 0);
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
 	ck_assert_int_lt(eventfd_read(channel.doorbell_fd, &n_rings), 0);
 	channel_publish(&channel);
@@ -225,9 +225,9 @@ TEST(a_full_ring_takes_no_more_of_a_batch)
 {
 	ck_assert_uint_eq(channel_room(&channel), ENTRIES);
 	for (unsigned i = 0; i < ENTRIES; i++)
-		ck_assert_int_eq(channel_add(&ops[i]), 0);
+		ck_assert_int_eq(channel_put(&ops[i], true), 0);
 	ck_assert_uint_eq(channel_room(&channel), 0);
-	ck_assert_int_eq(channel_add(&ops[ENTRIES]), -EAGAIN);
+	ck_assert_int_eq(channel_put(&ops[ENTRIES], true), -EAGAIN);
 	ck_assert_uint_eq(atomic_load(&ops[ENTRIES].ring_id), 0);
 }
 

@@ -143,35 +143,20 @@ static int add(struct dsaio_op *op)
 	return 0;
 }
 
-static void ring_doorbell(struct handle_channel *channel)
+int channel_put(struct dsaio_op *op, bool is_batched)
 {
-	(void)eventfd_write(channel->doorbell_fd, 1); /* full: it is readable all the more */
-}
-
-int channel_put(struct dsaio_op *op)
-{
-	struct handle_channel *channel = op->channel;
+	struct handle_channel *channel = op->channel; /* the op may end, and be used again */
 	bool must_ring = false;
 	int r;
 
 	(void)pthread_mutex_lock(&channel->submit_lock); /* a plain mutex: cannot fail */
 	r = add(op);
-	if (r == 0)
+	if (r == 0 && !is_batched)
 		must_ring = ring_client_submit(&channel->ring);
 	(void)pthread_mutex_unlock(&channel->submit_lock);
 	if (must_ring)
-		ring_doorbell(channel);
-	return r;
-}
-
-int channel_add(struct dsaio_op *op)
-{
-	struct handle_channel *channel = op->channel; /* the op may end, and be used again */
-	int r;
-
-	(void)pthread_mutex_lock(&channel->submit_lock);
-	r = add(op);
-	(void)pthread_mutex_unlock(&channel->submit_lock);
+		(void)eventfd_write(channel->doorbell_fd,
+				    1); /* full: it is readable all the more */
 	return r;
 }
 
@@ -183,7 +168,7 @@ void channel_publish(struct handle_channel *channel)
 	must_ring = ring_client_submit(&channel->ring);
 	(void)pthread_mutex_unlock(&channel->submit_lock);
 	if (must_ring)
-		ring_doorbell(channel);
+		(void)eventfd_write(channel->doorbell_fd, 1);
 }
 
 uint32_t channel_room(struct handle_channel *channel)

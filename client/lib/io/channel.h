@@ -73,15 +73,10 @@ static inline uint32_t channel_head(const struct handle_channel *channel)
 
 /*
  * Submits an op to its channel.  Returns 0, -EAGAIN if there is no room, or -ENOTCONN if the channel
- * is dead.
+ * is dead.  is_batched: the lane does not see the entry before channel_publish(), which has to follow
+ * before the caller sleeps, or another thread's channel_put() of an op that is not.
  */
-int channel_put(struct dsaio_op *op);
-
-/*
- * The same for one op of a batch: the lane does not see the entry before channel_publish(), which has
- * to follow before the caller sleeps, or before another thread's channel_put().
- */
-int channel_add(struct dsaio_op *op);
+int channel_put(struct dsaio_op *op, bool is_batched);
 /* Shows the lane what was added, and rings its doorbell at most once. */
 void channel_publish(struct handle_channel *channel);
 

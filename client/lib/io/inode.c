@@ -133,7 +133,7 @@ int inode_put(struct inode *inode, struct dsaio_op *op)
 	 * be freed, before this is done, since its end takes the lock.
 	 */
 	(void)pthread_mutex_lock(&inode->lock);
-	r = channel_put(op);
+	r = channel_put(op, false);
 	if (r == 0)
 		inode->n_off_ring--;
 	(void)pthread_mutex_unlock(&inode->lock);

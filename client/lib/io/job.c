@@ -3,7 +3,6 @@
 #include "client/lib/base/deadline.h"
 #include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
-#include "client/lib/io/put.h"
 #include "client/lib/io/wait.h"
 
 #include <assert.h>
@@ -127,7 +126,7 @@ static int piece_put(struct job_piece *piece, bool is_blocking)
 		  });
 	op_set_part(piece->op, piece, job->op);
 	piece->op->timeout_msec = deadline_left_msec(job->deadline_nsec);
-	r = is_blocking ? put_with_room(piece->op, false) : channel_put(piece->op);
+	r = is_blocking ? wait_put(piece->op, false) : channel_put(piece->op, false);
 	piece_move(piece, r == 0 ? PIECE_IN_FLIGHT : PIECE_ENDED);
 	if (r == 0)
 		return 0;

@@ -7,7 +7,6 @@
 #include "client/lib/io/file_fd.h"
 #include "client/lib/io/file_open.h"
 #include "client/lib/io/inode.h"
-#include "client/lib/io/put.h"
 #include "client/lib/io/route_gpu.h"
 #include "client/lib/io/vector.h"
 #include "client/lib/io/wait.h"
@@ -27,56 +26,6 @@
 static bool is_sync(uint8_t opcode)
 {
 	return opcode == RING_OP_FSYNC || opcode == RING_OP_FDATASYNC;
-}
-
-static int check_arguments(const struct op_request *q)
-{
-	uint64_t end;
-	int r = handle_check(q->handle, q->function);
-
-	if (r < 0)
-		return r;
-	if (!q->file)
-		return client_null(q->function, "file");
-	if (q->file->client != q->handle->client)
-		return error_fail(-EBADF,
-				  "%s: file %s and handle belong to different clients: open the "
-				  "file with the handle's",
-				  q->function, q->file->name);
-	if (q->opcode == RING_OP_READ && !q->file->can_read)
-		return error_fail(-EBADF,
-				  "%s: %s is not open for reading: open it with O_RDONLY or "
-				  "O_RDWR",
-				  q->function, q->file->name);
-	if (q->opcode == RING_OP_WRITE && !q->file->can_write)
-		return error_fail(-EBADF,
-				  "%s: %s is not open for writing: open it with O_WRONLY or "
-				  "O_RDWR",
-				  q->function, q->file->name);
-	if (__builtin_add_overflow(q->off, q->len, &end) || end > INT64_MAX)
-		return error_fail(-EINVAL,
-				  "%s of %" PRIu64 " bytes at %" PRIu64 " of %s: passes 2^63, the "
-				  "last byte that a file can have",
-				  q->function, q->len, q->off, q->file->name);
-	return client_check_alive(q->handle->client, q->function);
-}
-
-/* ---- where the bytes are ---- */
-
-static bool is_unaligned(const struct op_request *q, uint32_t align)
-{
-	return (q->off | q->len) & (align - 1);
-}
-
-/*
- * The memory lies at another distance from a page's start than the file's bytes.  The daemon cannot
- * serve that directly.  It uses a bounce page for a short read, and worker threads for the rest.  GPU
- * memory may lie anywhere.
- */
-static bool is_incongruent(const struct op_request *q, const struct buffer_place *place)
-{
-	return !place->slab->is_gpu &&
-	       (place->slab_off - q->off) & (q->file->session.memory_align - 1);
 }
 
 /*
@@ -108,31 +57,70 @@ static int cut_at_end(struct op_request *q)
 /* Checks a request, and cuts a read at the file's end. */
 static int check(struct op_request *q)
 {
-	int r = check_arguments(q);
+	uint64_t end;
+	int r = handle_check(q->handle, q->function);
 
-	if (r == 0 && q->opcode == RING_OP_READ && q->len)
-		r = cut_at_end(q);
-	return r;
+	if (r < 0)
+		return r;
+	if (!q->file)
+		return client_null(q->function, "file");
+	if (q->file->client != q->handle->client)
+		return error_fail(-EBADF,
+				  "%s: file %s and handle belong to different clients: open the "
+				  "file with the handle's",
+				  q->function, q->file->name);
+	if (q->opcode == RING_OP_READ && !q->file->can_read)
+		return error_fail(-EBADF,
+				  "%s: %s is not open for reading: open it with O_RDONLY or "
+				  "O_RDWR",
+				  q->function, q->file->name);
+	if (q->opcode == RING_OP_WRITE && !q->file->can_write)
+		return error_fail(-EBADF,
+				  "%s: %s is not open for writing: open it with O_WRONLY or "
+				  "O_RDWR",
+				  q->function, q->file->name);
+	if (__builtin_add_overflow(q->off, q->len, &end) || end > INT64_MAX)
+		return error_fail(-EINVAL,
+				  "%s of %" PRIu64 " bytes at %" PRIu64 " of %s: passes 2^63, the "
+				  "last byte that a file can have",
+				  q->function, q->len, q->off, q->file->name);
+	r = client_check_alive(q->handle->client, q->function);
+	return r == 0 && q->opcode == RING_OP_READ && q->len ? cut_at_end(q) : r;
+}
+
+/* ---- where the bytes are ---- */
+
+static bool is_unaligned(const struct op_request *q, uint32_t align)
+{
+	return (q->off | q->len) & (align - 1);
+}
+
+/*
+ * The memory lies at another distance from a page's start than the file's bytes.  The daemon cannot
+ * serve that directly.  It uses a bounce page for a short read, and worker threads for the rest.  GPU
+ * memory may lie anywhere.
+ */
+static bool is_incongruent(const struct op_request *q, const struct buffer_place *place)
+{
+	return !place->slab->is_gpu &&
+	       (place->slab_off - q->off) & (q->file->session.memory_align - 1);
 }
 
 /* ---- transports: how the bytes go ---- */
 
-struct op_plan;
-
-struct transport {
-	enum dsaio_path reported; /* to the program */
-	/* Makes channels and threads that the op needs.  Returns 0, or a negative errno with a message. */
-	int (*prepare)(struct op_plan *plan);
-	/* The op, which is among the open ones of its inode, goes.  A batch is seen by the lanes after
-	   put_publish_all(). */
-	void (*go)(const struct op_plan *plan, bool is_batched);
+enum transport {
+	AT_ONCE, /* there is nothing to do: no bytes, a read behind the end of the file, or an error */
+	BY_RING, /* of the file's store: a sync, memory of a slab, memory of a GPU that is imported */
+	COPIED,		  /* piece by piece, by the caller's thread */
+	COPIED_BY_THREAD, /* the same by the bounce thread */
+	IN_PARTS,	  /* a vectored op: each part has its own transport */
 };
 
 /* An op that is ready to go: all checks and questions to kernel and daemon are done. */
 struct op_plan {
 	struct dsaio_op *op;
 	const struct op_request *q;
-	const struct transport *transport;
+	enum transport transport;
 	struct buffer_place place; /* of one by a ring: its buffer, which is referenced */
 	struct job_memory memory;  /* of one that is copied */
 	char *why;		   /* the same, on GPU memory that could go by the ring; or NULL */
@@ -140,22 +128,59 @@ struct op_plan {
 	struct dsaio_handle *companion; /* with the bounce thread: whose channel that is */
 };
 
-static int prepare_nothing(struct op_plan *plan)
+/* Returns the transport, for a buffer that is looked up once; or a negative errno with a message: its memory is a
+   GPU's, and there is no path that the daemon allows. */
+static int resolve(struct op_plan *plan)
 {
-	(void)plan;
-	return 0;
+	const struct op_request *q = plan->q;
+	const uint32_t short_max = q->opcode == RING_OP_READ ? SHORT_READ_MAX : SHORT_WRITE_MAX;
+	int r;
+
+	if (is_sync(q->opcode))
+		return BY_RING;
+	if (!q->len)
+		return AT_ONCE;
+	if (q->iov)
+		return IN_PARTS;
+	if (buffers_ref(&q->handle->client->buffers, q->buf, q->len, &plan->place)) {
+		if (!is_incongruent(q, &plan->place) || q->len <= short_max)
+			return BY_RING;
+	} else {
+		r = route_gpu(q, &plan->place, &plan->memory.gpu, &plan->why);
+		if (r)
+			return r < 0 ? r : BY_RING;
+	}
+	return q->is_async || plan->memory.gpu >= 0 ? COPIED_BY_THREAD : COPIED;
 }
 
-/* Its result is there. */
-static void go_end(const struct op_plan *plan, bool is_batched)
+/* To the program. */
+static enum dsaio_path reported(const struct op_plan *plan)
 {
-	(void)is_batched;
-	end_op(plan->op, plan->op->result, 0);
+	if (plan->transport == COPIED || plan->transport == COPIED_BY_THREAD)
+		return DSAIO_PATH_COPIED;
+	if (!plan->place.slab)
+		return DSAIO_PATH_NONE;
+	return plan->place.slab->is_gpu ? DSAIO_PATH_GPU : DSAIO_PATH_SHARED;
 }
 
-static int prepare_channel(struct op_plan *plan)
+/* Makes channels and threads that the op needs.  Returns 0, or a negative errno with a message. */
+static int prepare(struct op_plan *plan)
 {
-	return handle_channel(plan->q->handle, plan->q->file->session.store, &plan->channel);
+	struct dsaio_handle *handle = plan->q->handle;
+	int r;
+
+	/* The channel of a vectored op is for the look at its room. */
+	if (plan->transport == AT_ONCE || (plan->transport == IN_PARTS && !plan->q->is_nowait))
+		return 0;
+	if (plan->transport == COPIED_BY_THREAD) {
+		r = bounce_start(handle->client);
+		if (r == 0)
+			r = handle_companion(handle, &plan->companion);
+		if (r < 0)
+			return r;
+		handle = plan->companion;
+	}
+	return handle_channel(handle, plan->q->file->session.store, &plan->channel);
 }
 
 /* Into the ring, behind earlier ops that the daemon cannot order. */
@@ -177,88 +202,24 @@ static void go_ring(const struct op_plan *plan, bool is_batched)
 		op->timeout_msec = deadline_left_msec(deadline);
 	}
 	if (r == 0)
-		r = plan->q->is_nowait ? put_op(op, is_batched) : put_with_room(op, is_batched);
+		r = plan->q->is_nowait ? channel_put(op, is_batched) : wait_put(op, is_batched);
 	if (r == -EAGAIN) /* there was room, but other threads took it */
 		bounce_defer(op);
 	else if (r < 0)
 		end_op(op, r == -ENOTCONN ? -ECONNRESET : r, 0);
 }
 
-static void go_copied(const struct op_plan *plan, bool is_batched)
+/* The op, which is among the open ones of its inode, goes.  A batch is seen by the lanes after handle_publish(). */
+static void go_whole(const struct op_plan *plan, bool is_batched)
 {
-	(void)is_batched;
-	bounce_run(plan->op, plan->channel, &plan->memory);
-}
-
-static int prepare_thread(struct op_plan *plan)
-{
-	int r = bounce_start(plan->q->handle->client);
-
-	if (r == 0)
-		r = handle_companion(plan->q->handle, &plan->companion);
-	return r < 0 ? r
-		     : handle_channel(plan->companion, plan->q->file->session.store,
-				      &plan->channel);
-}
-
-static void go_thread(const struct op_plan *plan, bool is_batched)
-{
-	(void)is_batched;
-	bounce_submit(plan->op, plan->companion, plan->channel, &plan->memory);
-}
-
-/* The channel is for the look at its room. */
-static int prepare_parts(struct op_plan *plan)
-{
-	return plan->q->is_nowait ? prepare_channel(plan) : 0;
-}
-
-static void go_parts(const struct op_plan *plan, bool is_batched);
-
-static const struct transport
-	/* There is nothing to do: no bytes, a read behind the end of the file, or an error. */
-	at_once = { DSAIO_PATH_NONE, prepare_nothing, go_end },
-	/* By the ring of the file's store: a sync, memory of a slab, memory of a GPU that is imported. */
-	sync_by_ring = { DSAIO_PATH_NONE, prepare_channel, go_ring },
-	slab_by_ring = { DSAIO_PATH_SHARED, prepare_channel, go_ring },
-	gpu_by_ring = { DSAIO_PATH_GPU, prepare_channel, go_ring },
-	/* Copied piece by piece: by the caller's thread, or by the bounce thread. */
-	copied = { DSAIO_PATH_COPIED, prepare_channel, go_copied },
-	copied_by_thread = { DSAIO_PATH_COPIED, prepare_thread, go_thread },
-	/* Each part has its own transport. */
-	in_parts = { DSAIO_PATH_NONE, prepare_parts, go_parts };
-
-static bool goes_by_ring(const struct op_plan *plan)
-{
-	return plan->transport->go == go_ring;
-}
-
-/* Which transport, for a buffer that is looked up once.  Returns NULL with an error in *ret_error, with a
-   message: its memory is a GPU's, and there is no path that the daemon allows. */
-static const struct transport *resolve(struct op_plan *plan, int *ret_error)
-{
-	const struct op_request *q = plan->q;
-	const uint32_t short_max = q->opcode == RING_OP_READ ? SHORT_READ_MAX : SHORT_WRITE_MAX;
-
-	if (is_sync(q->opcode))
-		return &sync_by_ring;
-	if (!q->len)
-		return &at_once;
-	if (q->iov)
-		return &in_parts;
-	if (buffers_ref(&q->handle->client->buffers, q->buf, q->len, &plan->place)) {
-		if (!is_incongruent(q, &plan->place) || q->len <= short_max)
-			return plan->place.slab->is_gpu ? &gpu_by_ring : &slab_by_ring;
-	} else {
-		int r = route_gpu(q, &plan->place, &plan->memory.gpu, &plan->why);
-
-		if (r == 1)
-			return &gpu_by_ring;
-		*ret_error = r;
-		if (r < 0)
-			return NULL;
-	}
-	return q->is_async || plan->memory.gpu >= 0 ? &copied_by_thread : &copied;
+	if (plan->transport == BY_RING)
+		go_ring(plan, is_batched);
+	else if (plan->transport == COPIED)
+		bounce_run(plan->op, plan->channel, &plan->memory);
+	else if (plan->transport == COPIED_BY_THREAD)
+		bounce_submit(plan->op, plan->companion, plan->channel, &plan->memory);
+	else /* its result is there */
+		end_op(plan->op, plan->op->result, 0);
 }
 
 /* ---- an op, in two steps ---- */
@@ -270,7 +231,7 @@ static int check_room(const struct op_request *q, struct handle_channel *channel
 	uint32_t n = 1;
 
 	for (unsigned i = 0; i < n_plans; i++)
-		n += goes_by_ring(&plans[i]) && plans[i].channel == channel;
+		n += plans[i].transport == BY_RING && plans[i].channel == channel;
 	if (channel_room(channel) >= n)
 		return 0;
 	wait_poll(q->handle);
@@ -288,7 +249,7 @@ static int check_buffered(const struct op_plan *plan)
 {
 	const struct op_request *q = plan->q;
 	const bool must = is_unaligned(q, q->file->session.offset_align) ||
-			  (goes_by_ring(plan) && is_incongruent(q, &plan->place));
+			  (plan->transport == BY_RING && is_incongruent(q, &plan->place));
 	int r = 0;
 
 	if (must || is_unaligned(q, file_write_align(q->file)))
@@ -306,7 +267,7 @@ static void enter_inode(struct op_plan *plan)
 	if (r < 0)
 		op_set_text(op, strdup(dsaio_error())); /* NULL: the errno has to do */
 	if (r == 0) {
-		if (!goes_by_ring(plan))
+		if (plan->transport != BY_RING)
 			op_change_state(op, OP_BOUNCED);
 		inode_add(op->file->inode, op);
 		if (op->opcode == RING_OP_WRITE && !op->file->is_block_device) {
@@ -316,7 +277,7 @@ static void enter_inode(struct op_plan *plan)
 	}
 	if (r < 0) {
 		op_set_result(op, r, 0);
-		plan->transport = &at_once;
+		plan->transport = AT_ONCE;
 	}
 }
 
@@ -328,19 +289,20 @@ static int plan_op(const struct op_request *q, struct dsaio_op *whole, bool is_c
 		   const struct op_plan *plans, unsigned n_plans, struct op_plan *plan)
 {
 	struct dsaio_op *op = NULL;
-	int r = 0;
+	int r;
 
 	*plan = (struct op_plan){ .q = q, .memory = { .buf = q->buf, .gpu = -1 } };
-	plan->transport = resolve(plan, &r);
-	if (!plan->transport)
+	r = resolve(plan);
+	if (r < 0)
 		return r;
-	r = plan->transport->prepare(plan);
+	plan->transport = (enum transport)r;
+	r = prepare(plan);
 	if (r == 0 && q->is_nowait && !whole &&
-	    (goes_by_ring(plan) || plan->transport == &in_parts))
+	    (plan->transport == BY_RING || plan->transport == IN_PARTS))
 		r = check_room(q, plan->channel, plans, n_plans);
 	if (r == 0)
 		op = handle_op_new(q->handle, q->is_async && !whole, is_callers,
-				   goes_by_ring(plan) ? plan->channel : NULL);
+				   plan->transport == BY_RING ? plan->channel : NULL);
 	if (!op) {
 		if (plan->place.piece)
 			buffer_unref(plan->place.piece);
@@ -357,28 +319,27 @@ static int plan_op(const struct op_request *q, struct dsaio_op *whole, bool is_c
 	plan->op = op;
 	if (whole)
 		vector_add(whole, op);
-	op_set_path(op, plan->transport->reported);
+	op_set_path(op, reported(plan));
 	if (plan->why)
 		op_take_why(op, plan->why);
-	if (plan->transport == &in_parts && vector_open(op, q->n_iov) < 0) {
+	if (plan->transport == IN_PARTS && vector_open(op, q->n_iov) < 0) {
 		op_set_result(op, -ENOMEM, 0);
-		plan->transport = &at_once;
-	} else if (plan->channel && plan->transport != &in_parts) {
+		plan->transport = AT_ONCE;
+	} else if (plan->transport != IN_PARTS && plan->transport != AT_ONCE) {
 		enter_inode(plan);
 	}
 	return 0;
 }
 
 /* Parts are planned here one by one, because up to IOV_MAX plans do not fit on the stack. */
-static void go_parts(const struct op_plan *plan, bool is_batched)
+static void go_parts(const struct op_plan *plan)
 {
 	struct dsaio_op *whole = plan->op;
 	struct op_request q = *plan->q;
 	uint64_t end = q.off + q.len;
 
-	(void)is_batched;
 	/* Planning may ask the kernel or the daemon, and they may hang. */
-	put_publish_all(q.handle);
+	handle_publish(q.handle);
 	q.iov = NULL;
 	for (unsigned i = 0; i < plan->q->n_iov && q.off < end; i++, q.off += q.len) {
 		struct op_plan part;
@@ -395,11 +356,19 @@ static void go_parts(const struct op_plan *plan, bool is_batched)
 			vector_fail(whole, q.off, r, strdup(dsaio_error()));
 			break;
 		}
-		part.transport->go(&part, true);
+		go_whole(&part, true);
 	}
-	put_publish_all(q.handle);
+	handle_publish(q.handle);
 	if (vector_close(whole))
 		end_op(whole, whole->result, whole->done);
+}
+
+static void go(const struct op_plan *plan, bool is_batched)
+{
+	if (plan->transport == IN_PARTS)
+		go_parts(plan);
+	else
+		go_whole(plan, is_batched);
 }
 
 static int cancel_parts(struct dsaio_op *whole)
@@ -469,7 +438,7 @@ int submit_op(struct op_request *q, struct dsaio_op **ret_op)
 		return r;
 	if (ret_op)
 		give_op(plan.op, ret_op);
-	plan.transport->go(&plan, false);
+	go(&plan, false);
 	if (ret_op)
 		gave_op(plan.op);
 	return 0;
@@ -491,11 +460,11 @@ int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_op
 		struct op_plan *plan = &plans[n_plans];
 
 		/* Ops on other files do not wait for the answer.  Parts come into the order of their inode when they go. */
-		if (n_gone < n_plans && (plans[n_plans - 1].transport == &in_parts ||
+		if (n_gone < n_plans && (plans[n_plans - 1].transport == IN_PARTS ||
 					 route_gpu_asks(&requests[n_plans]))) {
 			for (; n_gone < n_plans; n_gone++)
-				plans[n_gone].transport->go(&plans[n_gone], true);
-			put_publish_all(requests[0].handle);
+				go(&plans[n_gone], true);
+			handle_publish(requests[0].handle);
 		}
 		r = check(&requests[n_plans]);
 		if (r == 0)
@@ -509,9 +478,9 @@ int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_op
 			ret_ops[n_plans] = NULL;
 	}
 	for (unsigned i = n_gone; i < n_plans; i++)
-		plans[i].transport->go(&plans[i], n_plans > 1);
+		go(&plans[i], n_plans > 1);
 	if (n_plans > 1)
-		put_publish_all(requests[0].handle);
+		handle_publish(requests[0].handle);
 	for (unsigned i = 0; i < n_plans; i++)
 		if (is_given(&requests[i], ret_ops))
 			gave_op(plans[i].op);

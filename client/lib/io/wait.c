@@ -296,6 +296,23 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 	return r;
 }
 
+int wait_put(struct dsaio_op *op, bool is_batched)
+{
+	struct wait_for room = { .what = WAIT_ROOM, .channel = op->channel };
+	int r;
+
+	for (;;) {
+		/* Before the try, so that a later completion is noticed. */
+		room.head = channel_head(op->channel);
+		r = channel_put(op, is_batched);
+		if (r != -EAGAIN)
+			return r;
+		if (is_batched)
+			handle_publish(op->handle);
+		(void)wait_until(op->handle, &room, UINT64_MAX); /* no time-out */
+	}
+}
+
 void wait_collect(struct dsaio_handle *companion, struct op_list *list)
 {
 	for (struct handle_channel *c = handle_first_channel(companion); c;

@@ -21,6 +21,9 @@
 int wait_until(struct dsaio_handle *handle, const struct wait_for *wait_for,
 	       uint64_t deadline_nsec);
 
+/* As channel_put(), but sleeps for room.  No lock may be held. */
+int wait_put(struct dsaio_op *op, bool is_batched);
+
 /* Consumes completions, unless another thread has the role.  Never sleeps. */
 void wait_poll(struct dsaio_handle *handle);
 
