@@ -26,7 +26,7 @@ static void end_all(void)
 
 		complete(entry.id, (int64_t)entry.len);
 	}
-	wait_poll(&handle);
+	(void)wait_poll(&handle, false);
 	ck_assert(!handle_has_open(&handle));
 }
 
@@ -91,7 +91,7 @@ TEST(an_entry_has_what_the_op_needs)
 	ck_assert_uint_eq(entry.grow_end, FILE_BYTES + 512); /* the daemon extends the file */
 	ck_assert_uint_eq(entry.timeout_msec, 70);
 	complete(entry.id, 1024);
-	wait_poll(&handle);
+	(void)wait_poll(&handle, false);
 	ck_assert_int_eq(op->result, 1024);
 	ck_assert(inode_is_long(file.inode, FILE_BYTES + 512));
 	handle_op_unref(op);
@@ -119,7 +119,7 @@ TEST_TABLE(a_read_is_cut_at_the_files_end, reads)
 
 		ck_assert_msg(entry.len == reads[_i].cut, "%s", reads[_i].what);
 		complete(entry.id, (int64_t)entry.len);
-		wait_poll(&handle);
+		(void)wait_poll(&handle, false);
 	}
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
 	ck_assert(op_has_ended(op));
@@ -204,10 +204,10 @@ TEST(a_vectored_op_takes_an_entry_for_each_buffer)
 	ck_assert_uint_eq(entries[1].off, 2560);
 	ck_assert_uint_eq(entries[1].slab_off, 8192);
 	complete(entries[1].id, 1024);
-	wait_poll(&handle);
+	(void)wait_poll(&handle, false);
 	ck_assert(!op_has_ended(op));
 	complete(entries[0].id, 512);
-	wait_poll(&handle);
+	(void)wait_poll(&handle, false);
 	ck_assert(op_has_ended(op));
 	ck_assert_int_eq(op->result, 1536);
 	handle_op_unref(op);

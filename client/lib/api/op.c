@@ -534,7 +534,7 @@ int dsaio_handle_reap(struct dsaio_handle *handle, struct dsaio_completion *comp
 	if (r < 0)
 		return r;
 	if (min)
-		wait_poll(handle);
+		(void)wait_poll(handle, false);
 	for (;;) {
 		has_open = min && handle_has_open(handle);
 		do {
@@ -542,7 +542,7 @@ int dsaio_handle_reap(struct dsaio_handle *handle, struct dsaio_completion *comp
 				      max - got);
 			got += n;
 		} while (n == REAP_MAX && got < max);
-		if (!min && !got && wait_poll_or_arm(handle))
+		if (!min && !got && wait_poll(handle, true))
 			continue;
 		if (got >= min || !has_open || r < 0)
 			break;

@@ -104,7 +104,7 @@ static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *hand
 	if (handle->polled == bounce->round)
 		return;
 	handle->polled = bounce->round;
-	wait_poll(handle);
+	(void)wait_poll(handle, false);
 	if (!bounce->look_nsec)
 		bounce->look_nsec = LOOK_MIN_NSEC;
 }
@@ -255,16 +255,11 @@ static void look_for_cancels(struct client_bounce *bounce)
 static bool collect(struct client_bounce *bounce)
 {
 	struct op_list list = { NULL, NULL };
-	struct dsaio_handle **link = &bounce->active, *companion;
-	bool is_gone = conn_was_gone(bounce->client->conn);
+	struct dsaio_handle **link, *companion;
+	int error = conn_was_gone(bounce->client->conn) ? -ECONNRESET : 0;
 
-	while ((companion = *link)) {
-		if (is_gone)
-			wait_collect_dead(companion, &list);
-		else
-			wait_collect(companion, &list);
-		link = &companion->next_active;
-	}
+	for (companion = bounce->active; companion; companion = companion->next_active)
+		wait_collect(companion, error, &list);
 	if (!list.first)
 		return false;
 	for (struct dsaio_op *op = list.first; op; op = op_next(op)) {

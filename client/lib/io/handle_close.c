@@ -32,7 +32,7 @@ static void handle_give_up(struct dsaio_handle *handle)
 	struct dsaio_conn *conn = handle->client->conn;
 
 	conn_break(conn);
-	wait_poll(handle); /* what was completed is not open any more */
+	(void)wait_poll(handle, false); /* what was completed is not open any more */
 	handle->is_abandoned = !conn_await_end(conn, !has_op_on_import(handle));
 	if (handle->is_abandoned)
 		debug_log("handle_close: handle %#x: the daemon does not answer: given up",

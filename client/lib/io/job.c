@@ -409,7 +409,7 @@ void job_run(struct bounce_job *job)
 			r = job_start_piece(job, true, job->n);
 		if (job->n) {
 			if (job->copiers) /* which of them have ended? */
-				wait_poll(job->op->handle);
+				(void)wait_poll(job->op->handle, false);
 			job_await_end(job);
 			job_finish_piece(job);
 		}

@@ -234,7 +234,7 @@ static int check_room(const struct op_request *q, struct handle_channel *channel
 		n += plans[i].transport == BY_RING && plans[i].channel == channel;
 	if (channel_room(channel) >= n)
 		return 0;
-	wait_poll(q->handle);
+	(void)wait_poll(q->handle, false);
 	if (channel_room(channel) >= n)
 		return 0;
 	return error_fail(-EAGAIN,

@@ -20,8 +20,7 @@
 
 /* ---- the descriptor ---- */
 
-/* Arms all rings for the doorbell socket; false: there is something to consume. */
-static bool arm_all(struct dsaio_handle *handle)
+bool wait_arm(struct dsaio_handle *handle)
 {
 	bool is_empty = true;
 
@@ -29,13 +28,6 @@ static bool arm_all(struct dsaio_handle *handle)
 		if (!c->is_broken && !ring_client_arm(&c->ring, true))
 			is_empty = false;
 	return is_empty;
-}
-
-static void disarm_all(struct dsaio_handle *handle)
-{
-	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
-		if (!c->is_broken)
-			ring_client_disarm(&c->ring);
 }
 
 static void drain_doorbell(struct dsaio_handle *handle)
@@ -49,6 +41,14 @@ static void drain_doorbell(struct dsaio_handle *handle)
 			handle->is_doorbell_at_end =
 				true; /* the control socket's end will follow */
 	}
+}
+
+void wait_disarm(struct dsaio_handle *handle)
+{
+	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+		if (!c->is_broken)
+			ring_client_disarm(&c->ring);
+	drain_doorbell(handle);
 }
 
 int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n)
@@ -72,12 +72,21 @@ int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n)
 
 /* ---- the consumer ---- */
 
+void wait_collect(struct dsaio_handle *handle, int error, struct op_list *list)
+{
+	for (struct handle_channel *c = handle_first_channel(handle); c;
+	     c = handle_next_channel(c)) {
+		channel_consume(c, list);
+		if (error)
+			channel_end_ops(c, error, list);
+	}
+}
+
 static bool consume_all(struct dsaio_handle *handle)
 {
 	struct op_list list = { NULL, NULL };
 
-	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
-		channel_consume(c, &list);
+	wait_collect(handle, 0, &list);
 	if (!list.first)
 		return false;
 	handle->has_small_ops = list.first->len <= SPIN_BYTES_MAX;
@@ -90,11 +99,7 @@ static void end_all_ops(struct dsaio_handle *handle, int result)
 {
 	struct op_list list = { NULL, NULL };
 
-	for (struct handle_channel *c = handle_first_channel(handle); c;
-	     c = handle_next_channel(c)) {
-		channel_consume(c, &list);
-		channel_end_ops(c, result, &list);
-	}
+	wait_collect(handle, result, &list);
 	end_ops(handle, list.first, true);
 }
 
@@ -143,10 +148,9 @@ static void sleep_on_socket(struct dsaio_handle *handle, uint64_t nsec)
 
 	fds[1] = (struct pollfd){ .fd = handle->is_doorbell_at_end ? -1 : handle->doorbell_fd,
 				  .events = POLLIN };
-	if (arm_all(handle))
+	if (wait_arm(handle))
 		(void)conn_sleep(handle->client->conn, fds, 2, &ts); /* EINTR: looks again */
-	disarm_all(handle);
-	drain_doorbell(handle);
+	wait_disarm(handle);
 }
 
 /* Completions came after a wait.  Records its length. */
@@ -230,7 +234,7 @@ static void leave_role(struct dsaio_handle *handle)
 	handle->has_consumer = false;
 	handle->consumer_wait = NULL;
 	/* The sleep may have disarmed the rings while the program polls the handle's descriptor. */
-	if (handle->is_fd_armed && !arm_all(handle))
+	if (handle->is_fd_armed && !wait_arm(handle))
 		wake_descriptor(handle);
 	if (handle->waiters.first)
 		wake_waiters(handle);
@@ -313,70 +317,26 @@ int wait_put(struct dsaio_op *op, bool is_batched)
 	}
 }
 
-void wait_collect(struct dsaio_handle *companion, struct op_list *list)
+bool wait_poll(struct dsaio_handle *handle, bool must_arm)
 {
-	for (struct handle_channel *c = handle_first_channel(companion); c;
-	     c = handle_next_channel(c))
-		channel_consume(c, list);
-}
-
-void wait_collect_dead(struct dsaio_handle *companion, struct op_list *list)
-{
-	for (struct handle_channel *c = handle_first_channel(companion); c;
-	     c = handle_next_channel(c)) {
-		channel_consume(c, list);
-		channel_end_ops(c, -ECONNRESET, list);
-	}
-}
-
-bool wait_arm(struct dsaio_handle *companion)
-{
-	return arm_all(companion);
-}
-
-void wait_disarm(struct dsaio_handle *companion)
-{
-	disarm_all(companion);
-	drain_doorbell(companion);
-}
-
-void wait_poll(struct dsaio_handle *handle)
-{
-	bool has_role = false;
+	bool has_role, has_ops;
 
 	(void)pthread_mutex_lock(&handle->lock);
-	if (!handle->has_consumer)
-		has_role = handle->has_consumer = true;
-	(void)pthread_mutex_unlock(&handle->lock);
-	if (!has_role)
-		return;
-	consume_or_sleep(handle, 0, 0, false);
-	(void)pthread_mutex_lock(&handle->lock);
-	leave_role(handle);
-	(void)pthread_mutex_unlock(&handle->lock);
-	client_collect(handle->client);
-}
-
-bool wait_poll_or_arm(struct dsaio_handle *handle)
-{
-	bool has_ops;
-
-	(void)pthread_mutex_lock(&handle->lock);
-	if (!handle->has_consumer) {
+	has_role =
+		!handle->has_consumer; /* else that thread ends ops, then writes to the eventfd */
+	if (has_role) {
 		handle->has_consumer = true;
 		(void)pthread_mutex_unlock(&handle->lock);
-		drain_doorbell(handle);
-		consume_or_sleep(handle, 0, 0, true);
+		if (must_arm)
+			drain_doorbell(handle);
+		consume_or_sleep(handle, 0, 0, false);
 		(void)pthread_mutex_lock(&handle->lock);
-		has_ops = handle->ended.ops.first;
-		if (!has_ops && handle->epoll_fd >= 0)
-			handle->is_fd_armed = true;
-		leave_role(handle); /* arms the rings */
-	} else {		    /* the consumer ends ops, then writes to the handle's eventfd */
-		has_ops = handle->ended.ops.first;
-		if (!has_ops && handle->epoll_fd >= 0)
-			handle->is_fd_armed = true;
 	}
+	has_ops = handle->ended.ops.first;
+	if (must_arm && !has_ops && handle->epoll_fd >= 0)
+		handle->is_fd_armed = true;
+	if (has_role)
+		leave_role(handle); /* arms the rings */
 	(void)pthread_mutex_unlock(&handle->lock);
 	client_collect(handle->client);
 	return has_ops;
@@ -385,7 +345,7 @@ bool wait_poll_or_arm(struct dsaio_handle *handle)
 void wait_channel_added(struct dsaio_handle *handle)
 {
 	(void)pthread_mutex_lock(&handle->lock);
-	if (!handle->has_consumer && handle->is_fd_armed && !arm_all(handle))
+	if (!handle->has_consumer && handle->is_fd_armed && !wait_arm(handle))
 		wake_descriptor(handle);
 	if (handle->has_consumer) /* it may sleep on the futex of another ring */
 		wake_futexes(handle);
@@ -396,10 +356,9 @@ void wait_finish(struct dsaio_handle *handle, int result)
 {
 	struct wait_for role = { .what = WAIT_ROLE };
 
-	do {
-		(void)wait_until(handle, &role, UINT64_MAX); /* cannot time out */
-		(void)pthread_mutex_lock(&handle->lock);
-	} while (handle->has_consumer && pthread_mutex_unlock(&handle->lock) == 0);
+	(void)pthread_mutex_lock(&handle->lock);
+	while (handle->has_consumer)
+		follow(handle, &role, UINT64_MAX);
 	handle->has_consumer = true;
 	(void)pthread_mutex_unlock(&handle->lock);
 	end_all_ops(handle, result);

@@ -24,27 +24,25 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *wait_for,
 /* As channel_put(), but sleeps for room.  No lock may be held. */
 int wait_put(struct dsaio_op *op, bool is_batched);
 
-/* Consumes completions, unless another thread has the role.  Never sleeps. */
-void wait_poll(struct dsaio_handle *handle);
-
 /*
- * The same; arms the handle's descriptor if no op can be reaped.  Returns true if one can.
+ * Consumes completions, unless another thread has the role.  Never sleeps.  Returns whether an op can be reaped.
+ * must_arm: if none can, arms the handle's descriptor.
  */
-bool wait_poll_or_arm(struct dsaio_handle *handle);
+bool wait_poll(struct dsaio_handle *handle, bool must_arm);
 
 /* dsaio_handle_reap(): takes the first n ended ops, and keeps the descriptor readable while some are left. */
 int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n);
 
 /*
- * Adds a companion's completed ops to the list, with result and done.  The bounce thread is its only
- * consumer, and ends these ops itself.
+ * ---- For the consumer: with the role or, of a companion, the bounce thread, which ends these ops itself ----
+ *
+ * Adds completed ops to the list, with result and done.  error: 0; else the daemon has closed the handle, or is
+ * gone: all open ops, with that result.
  */
-void wait_collect(struct dsaio_handle *companion, struct op_list *list);
-/* The same when the daemon is gone: all open ops. */
-void wait_collect_dead(struct dsaio_handle *companion, struct op_list *list);
-/* Before a sleep on its doorbell; false: there are completions to collect. */
-bool wait_arm(struct dsaio_handle *companion);
-void wait_disarm(struct dsaio_handle *companion);
+void wait_collect(struct dsaio_handle *handle, int error, struct op_list *list);
+/* Arms all rings for the doorbell socket, before a sleep on it; false: there are completions to collect. */
+bool wait_arm(struct dsaio_handle *handle);
+void wait_disarm(struct dsaio_handle *handle);
 
 /*
  * May the consumer spin before it sleeps, with n_open ops open?  Always if the caller chose the
