@@ -48,7 +48,7 @@ static struct dsaio_op *end_part(unsigned i, int64_t result, uint64_t done)
 
 	op_set_result(parts[i], result, done);
 	last = vector_end_part(parts[i]);
-	op_ended(parts[i], 1);
+	op_change_state(parts[i], OP_ENDED);
 	op_pool_unref(&handle.pool, parts[i]);
 	return last;
 }

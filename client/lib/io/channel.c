@@ -135,7 +135,8 @@ static int add(struct dsaio_op *op)
 	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
 	row->id += UINT64_C(1) << 32; /* the next generation */
 	row->put_nsec = clock_nsec();
-	op_submitted(op, row->id);
+	op_change_state(op, OP_SUBMITTED);
+	atomic_store(&op->ring_id, row->id); /* seq_cst: see op_set_cancelled() */
 	entry.id = row->id;
 	/* release: the consumer, which acquires, finds the op filled in */
 	atomic_store_explicit(&row->op, op, memory_order_release);

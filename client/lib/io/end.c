@@ -42,8 +42,9 @@ static void make_text(struct dsaio_op *op)
 		.len = op->len,
 		.done = op->done,
 		.error = (int)-op->result,
-		.file_size = op->grow_end && !op->file->is_temporary ? file_size_seen(op->file)
-								     : -1,
+		.file_size = op->grow_end && !op->file->is_temporary
+				     ? file_size_seen(op->file, AT_STATX_DONT_SYNC)
+				     : -1,
 	};
 	struct conn_facts facts;
 

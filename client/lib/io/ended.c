@@ -56,7 +56,8 @@ static void keep_orphan(struct ended *ended, struct dsaio_op *op)
 
 bool ended_add(struct ended *ended, struct dsaio_op *op)
 {
-	op_ended(op, ++ended->n_ends);
+	op->end_number = ++ended->n_ends;
+	op_change_state(op, OP_ENDED);
 	if (!op->is_async) {
 		op_pool_unref(ended->pool, op);
 		return false;

@@ -142,30 +142,7 @@ static int64_t fd_size(const struct dsaio_file *file, int fd)
 	return fstat(fd, &st) < 0 ? -errno : (int64_t)st.st_size;
 }
 
-int64_t file_size(struct dsaio_file *file)
-{
-	struct statx stx;
-	int64_t size;
-	int fd;
-
-	(void)pthread_mutex_lock(&file->client->files.lock);
-	fd = fd_take_kept(file);
-	(void)pthread_mutex_unlock(&file->client->files.lock);
-	if (fd < 0 && !file->is_block_device &&
-	    file_statx(&file->entry.key, AT_STATX_SYNC_AS_STAT, &stx) == 0 &&
-	    file_is_same(file, &stx))
-		return (int64_t)stx.stx_size;
-	if (fd < 0)
-		fd = file_fd_take(file);
-	if (fd < 0)
-		return fd;
-	size = fd_size(file, fd);
-	file_fd_release(file);
-	return size;
-}
-
-/* Looks at it without a message; sync: AT_STATX_...; -1: that does not tell. */
-static int64_t size_look(struct dsaio_file *file, int sync)
+int64_t file_size_seen(struct dsaio_file *file, int sync)
 {
 	struct statx stx;
 	int fd, r;
@@ -182,9 +159,19 @@ static int64_t size_look(struct dsaio_file *file, int sync)
 	return r < 0 ? -1 : (int64_t)stx.stx_size;
 }
 
-int64_t file_size_seen(struct dsaio_file *file)
+int64_t file_size(struct dsaio_file *file)
 {
-	return size_look(file, AT_STATX_DONT_SYNC);
+	int64_t size = file->is_block_device ? -1 : file_size_seen(file, AT_STATX_SYNC_AS_STAT);
+	int fd;
+
+	if (size >= 0)
+		return size;
+	fd = file_fd_take(file);
+	if (fd < 0)
+		return fd;
+	size = fd_size(file, fd);
+	file_fd_release(file);
+	return size;
 }
 
 int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end)
@@ -195,7 +182,7 @@ int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end)
 	*ret_grow_end = 0;
 	if (inode_is_long(file->inode, end))
 		return 0;
-	size = size_look(file, AT_STATX_SYNC_AS_STAT); /* -1: the daemon does without */
+	size = file_size_seen(file, AT_STATX_SYNC_AS_STAT); /* -1: the daemon does without */
 	if (size >= 0 && (uint64_t)size >= end) {
 		inode_know_size(file->inode, (uint64_t)size);
 		return 0;

@@ -31,8 +31,8 @@ int64_t file_size(struct dsaio_file *file);
  */
 int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end);
 
-/* Bytes as the kernel has them now, if that takes neither a message nor a file server; or -1. */
-int64_t file_size_seen(struct dsaio_file *file);
+/* Bytes as the kernel has them now, without a message; sync: AT_STATX_...; or -1: that does not tell. */
+int64_t file_size_seen(struct dsaio_file *file, int sync);
 
 /* The kept descriptor, the caller's to close; or -1.  Under files.lock. */
 int file_fd_give_up(struct dsaio_file *file);

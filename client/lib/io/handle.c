@@ -64,20 +64,26 @@ struct dsaio_op *handle_next_op(struct dsaio_handle *handle, uint64_t *at)
 	return op;
 }
 
-void handle_free(struct dsaio_handle *handle)
+void handle_clear(struct dsaio_handle *handle)
 {
 	struct handle_channel *channel, *next;
 
-	if (!handle)
-		return;
-	for (channel = atomic_load(&handle->channels); channel; channel = next) {
+	for (channel = atomic_exchange(&handle->channels, NULL); channel; channel = next) {
 		next = atomic_load(&channel->next);
 		channel_close(channel);
 	}
-	op_pool_deinit(&handle->pool);
 	closep(&handle->epoll_fd);
 	closep(&handle->own_doorbell_fd);
 	closep(&handle->doorbell_fd);
+	handle->epoll_fd = handle->own_doorbell_fd = handle->doorbell_fd = -1;
+}
+
+void handle_free(struct dsaio_handle *handle)
+{
+	if (!handle)
+		return;
+	handle_clear(handle);
+	op_pool_deinit(&handle->pool);
 	(void)pthread_mutex_destroy(&handle->open_lock);
 	(void)pthread_mutex_destroy(&handle->lock);
 	free(handle);
@@ -88,10 +94,18 @@ static void handle_freep(struct dsaio_handle **handle)
 	handle_free(*handle);
 }
 
+void handle_leave(struct dsaio_handle *handle)
+{
+	struct dsaio_client *client = handle->client;
+
+	client_remove(client, &handle->object);
+	handle_free(handle);
+	client_left(client);
+}
+
 void handle_op_unref(struct dsaio_op *op)
 {
 	struct dsaio_handle *handle = op->handle;
-	struct dsaio_client *client = handle->client;
 	bool is_last;
 
 	if (!op_unref(op))
@@ -100,11 +114,8 @@ void handle_op_unref(struct dsaio_op *op)
 	op_pool_release(&handle->pool, op);
 	is_last = handle->is_closed && !handle->pool.n_used;
 	(void)pthread_mutex_unlock(&handle->lock);
-	if (is_last) {
-		client_remove(client, &handle->object);
-		handle_free(handle);
-		client_left(client);
-	}
+	if (is_last)
+		handle_leave(handle);
 }
 
 bool handle_has_open(struct dsaio_handle *handle)
@@ -158,18 +169,6 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_ch
 
 /* ---- open ---- */
 
-static Wire__Class wire_class(enum dsaio_class io_class)
-{
-	switch (io_class) {
-	case DSAIO_CLASS_DEMAND:
-		return WIRE__CLASS__DEMAND;
-	case DSAIO_CLASS_BACKGROUND:
-		return WIRE__CLASS__BACKGROUND;
-	default:
-		return WIRE__CLASS__NORMAL;
-	}
-}
-
 static int daemon_open(struct dsaio_handle *handle)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
@@ -185,7 +184,7 @@ static int daemon_open(struct dsaio_handle *handle)
 		partial_to_wire(asked, &profile);
 		body.profile = &profile;
 	}
-	body.io_class = wire_class(handle->settings.io_class);
+	body.io_class = (Wire__Class)handle->settings.io_class; /* the same numbers */
 	body.weight = handle->settings.weight;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
 	request.handle_open = &body;

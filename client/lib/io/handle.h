@@ -83,6 +83,10 @@ int64_t handle_take_ended(struct dsaio_handle *handle, const char *function, boo
 /* As op_pool_next(), with a reference for the caller. */
 struct dsaio_op *handle_next_op(struct dsaio_handle *handle, uint64_t *at);
 
+/* Closes its channels and descriptors.  No op of it is open. */
+void handle_clear(struct dsaio_handle *handle);
+/* The program has closed it, and has no op of it any more: frees it.  May free the client, too. */
+void handle_leave(struct dsaio_handle *handle);
 /* Frees all that it has, also op objects.  NULL is fine. */
 void handle_free(struct dsaio_handle *handle);
 

@@ -71,7 +71,6 @@ static int handle_shut(struct dsaio_handle *handle)
 	struct dsaio_handle *companion;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleClose body = WIRE__HANDLE_CLOSE__INIT;
-	struct handle_channel *channel, *next;
 	int result = -ECANCELED; /* of entries that the daemon has not taken: it was silent */
 	int64_t first;
 
@@ -91,17 +90,8 @@ static int handle_shut(struct dsaio_handle *handle)
 		result = -ECONNRESET;
 	}
 	wait_finish(handle, result);
-
-	for (channel = atomic_exchange(&handle->channels, NULL); channel; channel = next) {
-		next = atomic_load(&channel->next);
-		channel_close(channel);
-	}
 	conn_unwatch(handle->client->conn, handle->epoll_fd);
-	closep(&handle->epoll_fd);
-	closep(&handle->own_doorbell_fd);
-	closep(&handle->doorbell_fd);
-	handle->epoll_fd = handle->own_doorbell_fd = handle->doorbell_fd = -1;
-
+	handle_clear(handle);
 	handle->is_shut = true;
 	first = handle_take_ended(handle, "handle_close", true);
 	return first < 0 ? (int)first : 0;
@@ -125,13 +115,9 @@ int handle_close(struct dsaio_handle *handle, uint64_t deadline_nsec)
 	handle->is_closed = true;
 	is_last = !handle->pool.n_used;
 	(void)pthread_mutex_unlock(&handle->lock);
-	if (is_last) {
-		client_remove(client, &handle->object);
-		handle_free(handle);
-	}
-	client_collect(client);
 	if (is_last)
-		client_left(client);
+		handle_leave(handle);
+	client_collect(client);
 	client_left(client);
 	return r;
 }

@@ -124,7 +124,9 @@ static int piece_put(struct job_piece *piece, bool is_blocking)
 			  .slab = &piece->slot.slab->slab,
 			  .slab_off = slot_off(&piece->slot) + piece->slice.io_slot_off,
 		  });
-	op_set_part(piece->op, piece, job->op);
+	piece->op->part_of = piece;
+	piece->op->file = job->op->file; /* borrowed */
+	piece->op->grow_end = job->op->grow_end;
 	piece->op->timeout_msec = deadline_left_msec(job->deadline_nsec);
 	r = is_blocking ? wait_put(piece->op, false) : channel_put(piece->op, false);
 	piece_move(piece, r == 0 ? PIECE_IN_FLIGHT : PIECE_ENDED);

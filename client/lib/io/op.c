@@ -100,20 +100,7 @@ void op_set_file(struct dsaio_op *op, struct dsaio_file *file)
 	op->file = file;
 }
 
-void op_set_part(struct dsaio_op *op, struct job_piece *part_of, const struct dsaio_op *whole)
-{
-	op->part_of = part_of;
-	op->file = whole->file;
-	op->grow_end = whole->grow_end;
-}
-
 /* ---- on its way ---- */
-
-void op_submitted(struct dsaio_op *op, uint64_t ring_id)
-{
-	op_change_state(op, OP_SUBMITTED);
-	atomic_store(&op->ring_id, ring_id); /* seq_cst: see op_set_cancelled() */
-}
 
 void op_set_cancelled(struct dsaio_op *op)
 {
@@ -132,12 +119,6 @@ void op_set_text(struct dsaio_op *op, char *text)
 {
 	free(op->text);
 	op->text = text;
-}
-
-void op_ended(struct dsaio_op *op, uint64_t end_number)
-{
-	op->end_number = end_number;
-	op_change_state(op, OP_ENDED);
 }
 
 /* ---- objects ---- */

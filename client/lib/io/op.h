@@ -121,13 +121,8 @@ void op_take_why(struct dsaio_op *op, char *why);
 bool op_has_why(struct dsaio_op *op);
 /* References the file. */
 void op_set_file(struct dsaio_op *op, struct dsaio_file *file);
-/* A piece of that op: borrows its file. */
-void op_set_part(struct dsaio_op *op, struct job_piece *part_of, const struct dsaio_op *whole);
 
 /* ---- on its way ---- */
-
-/* In the ring by that id, from now.  Before the consumer can find it. */
-void op_submitted(struct dsaio_op *op, uint64_t ring_id);
 
 /* Whoever puts it into a ring later looks at is_cancelled after. */
 void op_set_cancelled(struct dsaio_op *op);
@@ -144,9 +139,6 @@ static inline void op_set_taken(struct dsaio_op *op)
 {
 	atomic_store_explicit(&op->is_taken, true, memory_order_relaxed); /* nothing goes with it */
 }
-
-/* It is ENDED, as that handle's end_number-th.  Under handle->lock. */
-void op_ended(struct dsaio_op *op, uint64_t end_number);
 
 /* ---- references ---- */
 

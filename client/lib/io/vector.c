@@ -30,28 +30,24 @@ void vector_add(struct dsaio_op *whole, struct dsaio_op *part)
 	(void)pthread_mutex_unlock(&whole->handle->lock);
 }
 
-/* The op's bytes end at off.  Returns the message that is not needed.  Under the lock. */
-static char *stop_at(struct vector *vector, uint64_t off, int error, char *text)
+/* The op's bytes end at off.  Takes the message.  Under the lock. */
+static void stop_at(struct vector *vector, uint64_t off, int error, char *text)
 {
-	char *unwanted;
-
-	if (off >= vector->stop_off)
-		return text;
-	unwanted = vector->text;
+	if (off >= vector->stop_off) {
+		free(text);
+		return;
+	}
+	free(vector->text);
 	vector->stop_off = off;
 	vector->error = error;
 	vector->text = text;
-	return unwanted;
 }
 
 void vector_fail(struct dsaio_op *whole, uint64_t off, int error, char *text)
 {
-	char *unwanted;
-
 	(void)pthread_mutex_lock(&whole->handle->lock);
-	unwanted = stop_at(whole->vector, off, error, text);
+	stop_at(whole->vector, off, error, text);
 	(void)pthread_mutex_unlock(&whole->handle->lock);
-	free(unwanted);
 }
 
 /*
@@ -85,16 +81,14 @@ struct dsaio_op *vector_end_part(struct dsaio_op *part)
 {
 	struct dsaio_op *whole = part->vector->whole;
 	uint64_t done = part->result < 0 ? part->done : (uint64_t)part->result;
-	char *unwanted = NULL;
 	bool is_last;
 
 	(void)pthread_mutex_lock(&whole->handle->lock);
 	if (part->result < 0 || done < part->len)
-		unwanted = stop_at(whole->vector, part->off + done,
-				   part->result < 0 ? (int)part->result : 0, TAKE_PTR(part->text));
+		stop_at(whole->vector, part->off + done, part->result < 0 ? (int)part->result : 0,
+			TAKE_PTR(part->text));
 	is_last = finish_one(whole->vector);
 	(void)pthread_mutex_unlock(&whole->handle->lock);
-	free(unwanted);
 	return is_last ? whole : NULL;
 }
 

@@ -322,8 +322,8 @@ bool wait_poll(struct dsaio_handle *handle, bool must_arm)
 	bool has_role, has_ops;
 
 	(void)pthread_mutex_lock(&handle->lock);
-	has_role =
-		!handle->has_consumer; /* else that thread ends ops, then writes to the eventfd */
+	/* Else the consumer ends ops, then writes to the handle's eventfd. */
+	has_role = !handle->has_consumer;
 	if (has_role) {
 		handle->has_consumer = true;
 		(void)pthread_mutex_unlock(&handle->lock);
