@@ -7,8 +7,15 @@
 
 #include <stdlib.h>
 
-#define LOOK_MIN_NSEC 50000u   /* first pause between two looks at a caller's ring */
-#define LOOK_MAX_NSEC 1000000u /* longest pause: it doubles while nothing comes */
+/*
+ * Pauses between two looks at callers' rings, and at copies by a GPU while I/O may end, too: the first, and the
+ * longest, as each is twice the one before.  Guesses: a GPU copies 1 MiB in 50 us, and a wake-up every 200 us costs
+ * one core 3 percent.
+ */
+#define LOOK_MIN_NSEC 50000u
+#define LOOK_MAX_NSEC 1000000u
+#define COPIES_MAX_NSEC 200000u
+#define SLEEP_FDS_MAX 64u /* a guess: with more handles the thread looks after LOOK_MAX_NSEC */
 /* Pause before a job without a slot asks again, since the pool may have memory then.  A guess. */
 #define SHORT_NSEC 100000000u
 
@@ -105,8 +112,7 @@ static void look_at_ring(struct client_bounce *bounce, struct dsaio_handle *hand
 		return;
 	handle->polled = bounce->round;
 	(void)wait_poll(handle, false);
-	if (!bounce->look_nsec)
-		bounce->look_nsec = LOOK_MIN_NSEC;
+	bounce->has_looked = true;
 }
 
 /* Finds the op that the job has to wait for.  False: there is none. */
@@ -168,8 +174,9 @@ static bool job_look(struct client_bounce *bounce, struct bounce_job *job)
 {
 	struct dsaio_handle *handle = job->op->handle;
 
-	if (deadline_is_over(job->deadline_nsec)) {
-		job_fail(bounce, job, -ETIMEDOUT);
+	job_look_at_op(job);
+	if (job->stop) {
+		job_end(bounce, job);
 		return true;
 	}
 	if (job->earlier && !op_has_ended(job->earlier)) {
@@ -333,17 +340,6 @@ static bool look_at_copies(struct client_bounce *bounce)
 	return did;
 }
 
-static void fail_waiting(struct client_bounce *bounce)
-{
-	if (!conn_was_gone(bounce->client->conn))
-		return;
-	LIST_EACH(struct bounce_job, job, &bounce->jobs[JOB_WAITING], node)
-		job_fail(bounce, job, -ECONNRESET);
-	LIST_EACH(struct bounce_job, job, &bounce->jobs[JOB_STARTING], node)
-		if (!job->n)
-			job_fail(bounce, job, -ECONNRESET);
-}
-
 static bool look_at_waiting(struct client_bounce *bounce)
 {
 	bool did = false;
@@ -360,7 +356,8 @@ static bool start_piece(struct client_bounce *bounce, struct bounce_job *job)
 	unsigned n = job->n;
 
 	/* This thread alone consumes the companion's ring, so a completion makes room and wakes it. */
-	if (share->refused == bounce->round || !ring_client_room(&job->channel->ring))
+	if ((share->refused == bounce->round || !ring_client_room(&job->channel->ring)) &&
+	    !conn_was_gone(bounce->client->conn)) /* else the job ends */
 		return false;
 	if (job_start_piece(job, false, share->n_pieces) == -EAGAIN) {
 		share->refused = bounce->round;
@@ -440,18 +437,14 @@ static uint64_t sleep_nsec(struct client_bounce *bounce)
 	}
 	if (bounce->is_short && nsec > SHORT_NSEC)
 		nsec = SHORT_NSEC;
-	if (bounce->copies.first) {
-		if (nsec > bounce->copies_nsec)
-			nsec = bounce->copies_nsec;
-		if (bounce->copies_nsec < JOB_LOOK_MAX_NSEC)
-			bounce->copies_nsec *= 2;
-	}
-	if (bounce->look_nsec) {
-		if (nsec > bounce->look_nsec)
-			nsec = bounce->look_nsec;
-		bounce->look_nsec *= 2;
-		if (bounce->look_nsec > LOOK_MAX_NSEC)
-			bounce->look_nsec = LOOK_MAX_NSEC;
+	if (bounce->copies.first || bounce->has_looked) {
+		const uint64_t max = bounce->copies.first ? COPIES_MAX_NSEC : LOOK_MAX_NSEC;
+
+		if (bounce->pause_nsec > max)
+			bounce->pause_nsec = max;
+		if (nsec > bounce->pause_nsec)
+			nsec = bounce->pause_nsec;
+		bounce->pause_nsec *= 2;
 	}
 	return nsec;
 }
@@ -459,33 +452,25 @@ static uint64_t sleep_nsec(struct client_bounce *bounce)
 /* Sleeps until the session ends, the eventfd is written, or a companion's doorbell rings. */
 static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 {
-	struct pollfd few[16], *fds = few;
-	struct timespec ts = timespec_of(nsec);
 	struct dsaio_handle *companion;
+	struct pollfd fds[SLEEP_FDS_MAX];
+	struct timespec ts;
 	bool is_empty = true;
 	size_t n = 2;
 
-	for (companion = bounce->active; companion; companion = companion->next_active)
-		n++;
-	if (n > sizeof(few) / sizeof(few[0]))
-		fds = calloc(n, sizeof(*fds));
-	if (!fds) { /* no memory: it sleeps without the doorbells, and briefly */
-		fds = few;
-		n = 2;
-		ts = (struct timespec){ .tv_nsec = LOOK_MAX_NSEC };
-		nsec = LOOK_MAX_NSEC;
-	}
 	fds[1] = (struct pollfd){ .fd = bounce->wake_fd, .events = POLLIN };
-	n = 2;
 	for (companion = bounce->active; companion; companion = companion->next_active) {
 		if (!wait_arm(companion))
 			is_empty = false;
-		if (fds != few || n < sizeof(few) / sizeof(few[0]))
+		if (n < SLEEP_FDS_MAX)
 			fds[n++] = (struct pollfd){
 				.fd = companion->is_doorbell_at_end ? -1 : companion->doorbell_fd,
 				.events = POLLIN,
 			};
+		else if (nsec > LOOK_MAX_NSEC)
+			nsec = LOOK_MAX_NSEC;
 	}
+	ts = timespec_of(nsec);
 	if (is_empty &&
 	    conn_sleep(bounce->client->conn, fds, n, nsec == UINT64_MAX ? NULL : &ts) > 0 &&
 	    fds[1].revents) {
@@ -495,8 +480,6 @@ static void sleep_on_all(struct client_bounce *bounce, uint64_t nsec)
 	}
 	for (companion = bounce->active; companion; companion = companion->next_active)
 		wait_disarm(companion);
-	if (fds != few)
-		free(fds);
 }
 
 bool bounce_round(struct client_bounce *bounce)
@@ -509,15 +492,14 @@ bool bounce_round(struct client_bounce *bounce)
 	did |= collect(bounce);
 	did |= look_at_copies(bounce);
 	did |= finish_pieces(bounce);
-	fail_waiting(bounce);
 	did |= look_at_waiting(bounce);
 	did |= start_pieces(bounce);
 	client_collect(bounce->client);
 	if (!did)
 		did = expire(bounce);
 	if (did) {
-		bounce->look_nsec = 0;
-		bounce->copies_nsec = JOB_LOOK_MIN_NSEC;
+		bounce->has_looked = false;
+		bounce->pause_nsec = LOOK_MIN_NSEC;
 	}
 	return did;
 }

@@ -47,12 +47,12 @@ struct client_bounce {
 	struct list jobs[JOB_FULL + 1]; /* by state */
 	struct list starting;		/* channels with jobs that may start pieces */
 	struct list copies;		/* pieces whose copies by a GPU are queued, in that order */
-	uint64_t copies_nsec;		/* next look at them, from now */
 	bool is_short;			/* a job without pieces in flight waits for a slot */
 	struct bounce_job *touched;
 	struct dsaio_handle *active; /* companions with pieces in flight */
 	uint64_t round;
-	uint64_t look_nsec; /* next look at callers' rings, from now; 0: none is needed */
+	bool has_looked;     /* at callers' rings, since something was done last */
+	uint64_t pause_nsec; /* until the next look at these, or at copies */
 };
 
 /* One round.  Returns whether anything was done: then there may be more. */

@@ -142,13 +142,14 @@ static int piece_put(struct job_piece *piece, bool is_blocking)
 	return 0;
 }
 
-/* No piece starts any more once the op was cancelled, or its time is over. */
-static void job_look_at_op(struct bounce_job *job)
+void job_look_at_op(struct bounce_job *job)
 {
 	if (atomic_load(&job->op->is_cancelled))
 		job->stop = -ECANCELED;
 	else if (deadline_is_over(job->deadline_nsec))
 		job->stop = -ETIMEDOUT;
+	else if (conn_was_gone(job->op->handle->client->conn))
+		job->stop = -ECONNRESET;
 }
 
 int job_start_piece(struct bounce_job *job, bool is_blocking, bool is_further)

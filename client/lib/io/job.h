@@ -33,11 +33,6 @@
 #define JOB_PIECES_MAX 12u
 #define JOB_HOST_PIECES_MAX 8u /* 8 MiB in flight keep a device busy while one is copied */
 
-/* Pauses between two looks at queued copies while I/O may end, too: each is twice the one before.  Guesses:
-   a GPU copies 1 MiB in 50 us, and a wake-up every 200 us costs one core 3 percent. */
-#define JOB_LOOK_MIN_NSEC 50000u
-#define JOB_LOOK_MAX_NSEC 200000u
-
 /*
  * Where a piece is.  piece_move() in job.c alone changes it, in the thread that runs the job.
  *
@@ -134,6 +129,9 @@ static inline struct job_piece *job_piece(struct bounce_job *job, unsigned n)
 {
 	return &job->pieces[(job->first + n) % JOB_PIECES_MAX];
 }
+
+/* Sets `stop` once the op was cancelled, its time is over, or the daemon is gone. */
+void job_look_at_op(struct bounce_job *job);
 
 /*
  * Starts the next piece, or notes why there will be none.  is_blocking: in a caller's thread;
