@@ -93,9 +93,9 @@ TEST(the_last_reference_leaves_the_file_on_the_garbage_list)
 {
 	file_add_ref(&file);
 	file_drop_ref(&file);
-	ck_assert_ptr_null(atomic_load(&client.garbage));
+	ck_assert_ptr_null(atomic_load(&client.files.garbage));
 	file_drop_ref(&file);
-	ck_assert_ptr_eq(atomic_load(&client.garbage), &file.object);
+	ck_assert_ptr_eq(atomic_load(&client.files.garbage), &file);
 	ck_assert(file.is_settling);
 }
 

@@ -4,24 +4,15 @@
 
 static struct dsaio_client client;
 static struct client_object files[3];
-static unsigned n_collected;
 
 static void objects_setup(void)
 {
 	client = (struct dsaio_client){ .n_cpus = 1 };
 	(void)pthread_mutex_init(&client.lock, NULL);
-	n_collected = 0;
 	for (int i = 0; i < 3; i++) {
 		files[i] = (struct client_object){ .kind = CLIENT_FILE };
 		client_add(&client, &files[i]);
 	}
-}
-
-static void count_and_leave_another(struct client_object *object)
-{
-	if (++n_collected == 1) /* collecting one may leave another */
-		client_leave_garbage(&client, &files[2]);
-	client_remove(&client, object);
 }
 
 TEST(an_object_leaves_its_list_wherever_it_stands)
@@ -33,20 +24,6 @@ TEST(an_object_leaves_its_list_wherever_it_stands)
 	ck_assert_ptr_eq(client.objects[CLIENT_FILE].first, &files[0].node);
 	client_remove(&client, &files[0]);
 	ck_assert_ptr_null(client.objects[CLIENT_FILE].first);
-}
-
-TEST(garbage_is_collected_once)
-{
-	for (int i = 0; i < 3; i++)
-		files[i].on_collect = count_and_leave_another;
-	client_leave_garbage(&client, &files[0]);
-	client_collect(&client);
-	ck_assert_uint_eq(n_collected, 1);
-	client_collect(&client);
-	ck_assert_uint_eq(n_collected, 2);
-	client_collect(&client);
-	ck_assert_uint_eq(n_collected, 2);
-	ck_assert_ptr_eq(client.objects[CLIENT_FILE].first, &files[1].node);
 }
 
 TEST(a_forked_child_is_refused)

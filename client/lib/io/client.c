@@ -42,28 +42,6 @@ void client_remove(struct dsaio_client *client, struct client_object *object)
 	(void)pthread_mutex_unlock(&client->lock);
 }
 
-void client_leave_garbage(struct dsaio_client *client, struct client_object *object)
-{
-	(void)pthread_mutex_lock(&client->lock);
-	object->next_garbage = atomic_load_explicit(&client->garbage, memory_order_relaxed);
-	atomic_store_explicit(&client->garbage, object, memory_order_relaxed); /* the lock orders */
-	(void)pthread_mutex_unlock(&client->lock);
-}
-
-void client_collect_slow(struct dsaio_client *client)
-{
-	struct client_object *object, *next;
-
-	(void)pthread_mutex_lock(&client->lock);
-	object = atomic_load_explicit(&client->garbage, memory_order_relaxed);
-	atomic_store_explicit(&client->garbage, NULL, memory_order_relaxed); /* the lock orders */
-	(void)pthread_mutex_unlock(&client->lock);
-	for (; object; object = next) {
-		next = object->next_garbage;
-		object->on_collect(object);
-	}
-}
-
 /* ---- the end ---- */
 
 /* Disconnected clients of which the program still holds something: found here by leak checkers. */

@@ -58,16 +58,14 @@ struct client_object {
 	   holds it.  Sends no message that the session's end implies.  Returns 0, or an op's error, with a
 	   message. */
 	int (*on_disconnect)(struct client_object *object);
-	/* The object was on the garbage list: closes it, without sleeping. */
-	void (*on_collect)(struct client_object *object);
-	struct list_node node;		    /* client.lock */
-	struct client_object *next_garbage; /* client.lock */
+	struct list_node node; /* client.lock */
 };
 
 /* The state that all files of a client share: file.c. */
 struct client_files {
 	pthread_mutex_t lock; /* protects this struct and the fields of files marked so */
 	struct cache cache;
+	struct dsaio_file *_Atomic garbage; /* read without the lock as a hint */
 	uint32_t n;	       /* descriptions that the daemon has: one or two per file */
 	uint32_t n_fds;	       /* descriptors of files kept open here */
 	uint32_t n_fds_wanted; /* limit on n_fds */
@@ -81,7 +79,6 @@ struct dsaio_client {
 	pthread_mutex_t lock;
 	int state_fd; /* dsaio_client_fd(); -1: not asked for yet; client.lock */
 	struct list objects[N_CLIENT_OBJECT_KINDS]; /* newest first */
-	struct client_object *_Atomic garbage; /* written under the lock; read without as a hint */
 	struct buffers buffers;
 	struct gpu_memory gpu;
 	struct client_bounce *_Atomic bounce; /* bounce.c; NULL before the first use */
@@ -156,14 +153,13 @@ void client_free(struct dsaio_client *client);
 
 void client_add(struct dsaio_client *client, struct client_object *object);
 void client_remove(struct dsaio_client *client, struct client_object *object);
-void client_leave_garbage(struct dsaio_client *client, struct client_object *object);
 
-void client_collect_slow(struct dsaio_client *client);
+void files_collect(struct dsaio_client *client); /* file.c */
 /* The caller holds no lock. */
 static inline void client_collect(struct dsaio_client *client)
 {
-	if (atomic_load_explicit(&client->garbage, memory_order_relaxed)) /* a hint */
-		client_collect_slow(client);
+	if (atomic_load_explicit(&client->files.garbage, memory_order_relaxed)) /* a hint */
+		files_collect(client);
 }
 
 #endif

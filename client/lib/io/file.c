@@ -153,9 +153,18 @@ static void file_settle(struct dsaio_file *file, bool may_wait)
 		;
 }
 
-void file_on_collect(struct client_object *object)
+void files_collect(struct dsaio_client *client)
 {
-	file_settle(container_of(object, struct dsaio_file, object), false);
+	struct dsaio_file *file, *next;
+
+	(void)pthread_mutex_lock(&client->files.lock);
+	/* relaxed, as below: the lock orders */
+	file = atomic_exchange_explicit(&client->files.garbage, NULL, memory_order_relaxed);
+	(void)pthread_mutex_unlock(&client->files.lock);
+	for (; file; file = next) {
+		next = file->next_garbage;
+		file_settle(file, false);
+	}
 }
 
 int file_on_disconnect(struct client_object *object)
@@ -187,6 +196,7 @@ static bool file_drop(struct dsaio_file *file)
 
 void file_drop_ref(struct dsaio_file *file)
 {
+	struct client_files *files = &file->client->files;
 	uint32_t n = atomic_load_explicit(&file->n_refs, memory_order_relaxed);
 
 	/* release: the last, in file_drop(), sees all use before */
@@ -194,10 +204,12 @@ void file_drop_ref(struct dsaio_file *file)
 		if (atomic_compare_exchange_weak_explicit(
 			    &file->n_refs, &n, n - 1, memory_order_release, memory_order_relaxed))
 			return;
-	(void)pthread_mutex_lock(&file->client->files.lock);
-	if (file_drop(file))
-		client_leave_garbage(file->client, &file->object);
-	(void)pthread_mutex_unlock(&file->client->files.lock);
+	(void)pthread_mutex_lock(&files->lock);
+	if (file_drop(file)) {
+		file->next_garbage = atomic_load_explicit(&files->garbage, memory_order_relaxed);
+		atomic_store_explicit(&files->garbage, file, memory_order_relaxed);
+	}
+	(void)pthread_mutex_unlock(&files->lock);
 }
 
 bool file_release(struct dsaio_file *file, bool may_wait)

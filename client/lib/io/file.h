@@ -65,6 +65,7 @@ struct dsaio_file {
 	int fd;			  /* the direct description; -1: the daemon has to be asked */
 	uint32_t n_fd_users;	  /* threads that have taken it; nobody has it open: closes it */
 	bool is_settling;	  /* file_settle() will come */
+	struct dsaio_file *next_garbage;
 };
 
 static inline void file_add_ref(struct dsaio_file *file)
@@ -132,8 +133,7 @@ void file_list(struct dsaio_file *file);
 /* A file that is in no list: closes the descriptor, frees the rest.  NULL is fine. */
 void file_freep(struct dsaio_file **file);
 
-/* The callbacks of its client_object. */
-void file_on_collect(struct client_object *object);
+/* The callback of its client_object. */
 int file_on_disconnect(struct client_object *object);
 
 #endif

@@ -22,56 +22,50 @@ static int check_kind(const char *name, mode_t mode)
 			  name);
 }
 
-/* On tmpfs before Linux 6.6 there is no direct I/O, and no need of it.  fd was opened without. */
-static int check_undirect(const char *name, int fd)
+/* On tmpfs before Linux 6.6 there is no direct I/O, and no need of it. */
+static int check_direct(const char *name, int fd)
 {
 	struct statfs fs;
-	struct stat st;
-	int r;
 
-	if (fstat(fd, &st) < 0)
-		return error_fail_errno(-errno, "open %s: fstat", name);
-	r = check_kind(name, st.st_mode);
-	if (r < 0)
-		return r;
-	if (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
-		return error_fail(-EOPNOTSUPP,
-				  "open %s: its file system has no direct I/O (O_DIRECT): put the "
-				  "file on one that has, such as ext4 or xfs",
-				  name);
-	return 0;
+	if ((fcntl(fd, F_GETFL) & O_DIRECT) || (fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC))
+		return 0;
+	return error_fail(-EOPNOTSUPP,
+			  "open %s: its file system has no direct I/O (O_DIRECT): put the file on "
+			  "one that has, such as ext4 or xfs",
+			  name);
+}
+
+/* As open(2).  If the process has too many descriptors, it lets go of some that are kept for files. */
+static int open_retry(struct dsaio_client *client, const char *path, int flags, mode_t mode)
+{
+	int fd;
+
+	do
+		fd = fd_above_stdio(open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode));
+	while (file_fd_may_retry(client, fd));
+	return fd;
 }
 
 /*
- * Opens path, which for people is name, for direct I/O.  Returns 0 or a negative errno with a
- * message.
+ * Opens path, which for people is name, for direct I/O where there is any.  Returns the descriptor, or
+ * a negative errno with a message.
  *
  * O_NONBLOCK so that a FIFO is refused, not waited for; then it goes.
  */
 static int open_direct(struct dsaio_client *client, const char *name, const char *path, int flags,
-		       mode_t mode, int *ret_fd)
+		       mode_t mode)
 {
-	int always = O_CLOEXEC | O_NOCTTY | O_NONBLOCK, direct = O_DIRECT, r;
-	_cleanup_(closep) int fd = -1;
+	int direct = O_DIRECT, fd = open_retry(client, path, flags | O_DIRECT, mode);
 
-	do
-		fd = fd_above_stdio(open(path, flags | always | O_DIRECT, mode));
-	while (file_fd_may_retry(client, fd));
 	if (fd < 0 && errno == EINVAL) {
 		/* It may have been made before it was refused, so it may be there now. */
 		direct = 0;
-		do
-			fd = fd_above_stdio(open(path, (flags & ~O_EXCL) | always, mode));
-		while (file_fd_may_retry(client, fd));
+		fd = open_retry(client, path, flags & ~O_EXCL, mode);
 	}
 	if (fd < 0)
 		return error_fail_errno(-errno, "open %s", name);
-	r = direct ? 0 : check_undirect(name, fd);
-	if (r < 0)
-		return r;
 	(void)fcntl(fd, F_SETFL, (flags & O_ACCMODE) | direct); /* as it was opened: cannot fail */
-	*ret_fd = TAKE_FD(fd);
-	return 0;
+	return fd;
 }
 
 /* Hands fd over, which it takes, also on error. */
@@ -156,7 +150,6 @@ static int file_new(struct dsaio_client *client, const struct cache_key *key, ch
 	}
 	file->client = client;
 	file->object.kind = CLIENT_FILE;
-	file->object.on_collect = file_on_collect;
 	file->object.on_disconnect = file_on_disconnect;
 	file->name = TAKE_PTR(name);
 	file->entry.key = *key;
@@ -171,6 +164,8 @@ static int file_new(struct dsaio_client *client, const struct cache_key *key, ch
 	if (statx(fd, "", AT_EMPTY_PATH, FILE_STATX_MASK, &stx) < 0)
 		return error_fail_errno(-errno, "open %s: statx", file->name);
 	r = check_kind(file->name, stx.stx_mode);
+	if (r == 0)
+		r = check_direct(file->name, fd);
 	if (r < 0)
 		return r;
 	file->is_block_device = S_ISBLK(stx.stx_mode);
@@ -242,10 +237,9 @@ static int open_new(struct dsaio_client *client, const char *path, int flags, mo
 		    struct dsaio_file **ret_file)
 {
 	struct cache_key key = { .path = path, .fd = -1, .access_mode = flags & O_ACCMODE };
-	int fd, r;
+	int fd = open_direct(client, path, path, flags & (O_ACCMODE | O_CREAT | O_EXCL), mode);
 
-	r = open_direct(client, path, path, flags & (O_ACCMODE | O_CREAT | O_EXCL), mode, &fd);
-	return r < 0 ? r : file_new(client, &key, strdup(path), fd, false, ret_file);
+	return fd < 0 ? fd : file_new(client, &key, strdup(path), fd, false, ret_file);
 }
 
 static int open_path(struct dsaio_client *client, const char *path, int flags, mode_t mode,
@@ -355,13 +349,13 @@ static int open_fd(struct dsaio_client *client, const struct cache_key *key, int
 	if (r < 0)
 		return r;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", key->fd); /* fits */
-	r = open_direct(client, name, path, key->access_mode, 0, &own);
-	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EOPNOTSUPP)
-		return r;
-	if (r < 0) {
+	own = open_direct(client, name, path, key->access_mode, 0);
+	if (own == -EMFILE || own == -ENFILE || own == -ENOMEM)
+		return own;
+	if (own < 0) {
 		is_shared = true;
 		if (!(flags & O_DIRECT))
-			return error_fail_errno(r,
+			return error_fail_errno(own,
 						"file %s: it cannot be reopened, and its "
 						"descriptor is not for direct I/O: open it with "
 						"O_DIRECT",
@@ -424,16 +418,13 @@ static int open_buffered(struct dsaio_file *file)
 	if (fd < 0)
 		return fd;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
-	do
-		buffered = fd_above_stdio(open(path, file->entry.key.access_mode | O_CLOEXEC));
-	while (file_fd_may_retry(file->client, buffered));
+	buffered = open_retry(file->client, path, file->entry.key.access_mode, 0);
 	r = -errno;
 	file_fd_release(file);
 	/* Without /proc the path has to do; the daemon takes no other file. */
 	if (buffered < 0 && r == -ENOENT && file->entry.key.path)
-		buffered = fd_above_stdio(open(file->entry.key.path, file->entry.key.access_mode |
-									     O_CLOEXEC | O_NOCTTY |
-									     O_NONBLOCK));
+		buffered = open_retry(file->client, file->entry.key.path,
+				      file->entry.key.access_mode, 0);
 	if (buffered < 0)
 		return error_fail_errno(r, "open %s anew, for what is not aligned", file->name);
 	return buffered;
