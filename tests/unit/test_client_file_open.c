@@ -114,7 +114,6 @@ static void open_teardown(void)
 		container_of(object, struct dsaio_file, object)->n_opens = 0;
 		file_on_disconnect(object);
 	}
-	cache_deinit(&client.files.cache);
 	(void)shutdown(conn.fd, SHUT_RDWR);
 	ck_assert_int_eq(pthread_join(d.thread, NULL), 0);
 	conn_calls_deinit(&conn);

@@ -37,20 +37,16 @@ bool cache_is_same(const struct cache_identity *a, const struct cache_identity *
 
 /* Embedded in the file. */
 struct cache_entry {
-	struct cache_key key;
-	struct cache_entry *next; /* in its bucket */
-	struct list_node node;	  /* of the idle ones */
+	struct cache_key key;  /* first: the tree's key */
+	struct list_node node; /* of the idle ones */
 	bool is_listed, is_idle;
 };
 
 /* All zero is an empty one. */
 struct cache {
-	struct cache_entry **buckets;
-	size_t n_buckets, n_entries; /* n_buckets: 0 or a power of two */
-	struct list idle;	     /* the oldest first */
+	void *entries;	  /* tsearch(3) tree */
+	struct list idle; /* the oldest first */
 };
-
-void cache_deinit(struct cache *cache); /* the entries are the caller's */
 
 /* or_both: one of that name that is open for reading and writing will do, too. */
 struct cache_entry *cache_find(const struct cache *cache, const struct cache_key *key,

@@ -58,7 +58,6 @@ void client_free(struct dsaio_client *client)
 	closep(&client->state_fd);
 	if (client->guard) /* our own mapping: cannot fail */
 		(void)munmap((void *)(uintptr_t)client->guard, (size_t)sysconf(_SC_PAGESIZE));
-	cache_deinit(&client->files.cache);
 	(void)pthread_mutex_destroy(&client->files.lock);
 	(void)pthread_mutex_destroy(&client->lock);
 	free(client);
