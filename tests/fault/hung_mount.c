@@ -281,9 +281,7 @@ TEST(e4_stop_read, "E4 a stop waits for a read that never returns: the log names
 		if (r == 0)
 			(void)dsaio_disconnect(client);
 	/* Once it said that no daemon is there, and to start one. */
-	CHECK_FAILS(r, -ECONNREFUSED,
-		    test_text("pid %d holds %s.lock;is stopping;its log", rig.daemon->pid,
-			      rig.daemon->socket_path));
+	CHECK_FAILS(r, -ECONNREFUSED, "is stopping;its log");
 	fuse_free_as_reported(rig.daemon);
 	daemon_wait_end(rig.daemon, 0);
 	CHECK(!daemon_log_has(rig.daemon, "although"));

@@ -4,7 +4,6 @@
 #include "client/lib/api/client.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/link/conn.h"
-#include "client/lib/link/discover.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/escape.h"
 
@@ -136,11 +135,12 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 	stop_wait_end();
 	named = getenv("DSAIO_SOCKET");
 	is_absent = r == -ENOENT || r == -ECONNREFUSED;
-	if (is_absent && ctl->only_looks && !ctl->socket_path && !(named && *named) &&
-	    !discover_is_stopping())
-		(void)ctl_fail(ctl, "no daemon runs, and this command starts none: start one with: "
-				    "systemctl start dsaiod, or: dsaiod --user; or add --private "
-				    "for a daemon of this command's own");
+	if (is_absent && ctl->only_looks && !ctl->socket_path && !(named && *named))
+		(void)ctl_fail(ctl, "no daemon listens, and this command starts none: start one "
+				    "with: systemctl start dsaiod, or: dsaiod --user; or add "
+				    "--private for a daemon of this command's own; one that is "
+				    "stopping listens no more: its log says which calls it waits "
+				    "for");
 	else if (is_absent && !ctl->is_private)
 		(void)ctl_fail(ctl, "%s; or add --private for a daemon of this command's own",
 			       dsaio_error());

@@ -4,7 +4,6 @@
 #include "client/lib/base/error.h"
 #include "client/lib/base/fd.h"
 #include "client/lib/dsaio.h"
-#include "client/lib/link/holder.h"
 #include "client/lib/link/spawn.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -33,6 +32,8 @@
 #define LOCK_WAIT_NSEC (UINT64_C(10) * 1000000000)
 /* Limit on the wait for a daemon that is stopped or too busy to accept. */
 #define CONNECT_WAIT_SEC 30
+/* The end of each message that says that nobody listens. */
+#define IF_STOPPING "; one that is stopping listens no more: its log says which calls it waits for"
 
 /* ---- one socket ---- */
 
@@ -67,28 +68,10 @@ static int socket_connect(const char *path, int *ret_fd)
 	return r;
 }
 
-/*
- * The message for a path where nobody listens, but a daemon holds the start lock.  It takes the lock a
- * moment before it listens, so it may also be one that starts.
- */
-static int holder_fail(const char *path, int error, pid_t pid)
-{
-	return error_fail(error,
-			  "connect: the daemon with pid %d holds %s.lock, but nobody listens on "
-			  "%s: it is stopping (its log names calls that it waits for, and what "
-			  "frees them), or has just begun to start: try again; if it stays so, its "
-			  "socket was removed: stop it (kill %d)",
-			  pid, path, path, pid);
-}
-
 /* The message for what socket_connect() said of a path. */
 static int socket_fail(const char *path, int error)
 {
 	bool is_system = strcmp(path, SOCKET_SYSTEM) == 0;
-	pid_t holder = error == -ENOENT || error == -ECONNREFUSED ? holder_find(path) : 0;
-
-	if (holder)
-		return holder_fail(path, error, holder);
 
 	switch (error) {
 	case -ENAMETOOLONG:
@@ -102,12 +85,12 @@ static int socket_fail(const char *path, int error)
 				error,
 				"connect: nobody listens on %s, the system's socket: start its "
 				"daemon with: systemctl start dsaiod; none is started in its "
-				"place (DSAIO_SOCKET can name another)",
+				"place (DSAIO_SOCKET can name another)" IF_STOPPING,
 				path);
 		return error_fail(
 			error,
 			"connect: no daemon listens on %s: start it with: systemctl start dsaiod, "
-			"or: dsaiod --user --socket %s",
+			"or: dsaiod --user --socket %s" IF_STOPPING,
 			path, path);
 	case -ENOTSOCK:
 		return error_fail(error,
@@ -363,7 +346,6 @@ static int discover_own(struct found *found)
 	const char *why = NULL;
 	char text[512];
 	int r, may_start = autostart_look(&why);
-	pid_t holder;
 
 	if (may_start < 0)
 		return may_start;
@@ -384,13 +366,11 @@ static int discover_own(struct found *found)
 	}
 	if (may_start || (r != -ENOENT && r != -ECONNREFUSED))
 		return r;
-	holder = dir_fd >= 0 ? holder_find(dir.path) : 0;
-	if (holder)
-		return holder_fail(dir.path, r, holder);
-	return error_fail(r,
-			  "connect: no daemon runs: there is no %s, and nobody listens on %s; and "
-			  "%s: start one with: systemctl start dsaiod, or: dsaiod --user",
-			  SOCKET_SYSTEM, dir.path, why);
+	return error_fail(
+		r,
+		"connect: no daemon listens: there is no %s, and nobody is on %s; and "
+		"%s: start one with: systemctl start dsaiod, or: dsaiod --user" IF_STOPPING,
+		SOCKET_SYSTEM, dir.path, why);
 }
 
 int discover(const char *path, struct found *found)
@@ -414,21 +394,6 @@ int discover(const char *path, struct found *found)
 		return socket_fail(SOCKET_SYSTEM, r);
 	found->path = strdup(SOCKET_SYSTEM);
 	return found->path ? 0 : error_fail_errno(-ENOMEM, "connect");
-}
-
-bool discover_is_stopping(void)
-{
-	struct socket_dir dir = { .fd = -1 };
-	char text[512];
-	bool is_held;
-
-	if (access(SOCKET_SYSTEM, F_OK) == 0)
-		return holder_find(SOCKET_SYSTEM) > 0;
-	if (socket_dir_open(false, &dir, text, sizeof(text)) < 0)
-		return false;
-	is_held = holder_find(dir.path) > 0;
-	closep(&dir.fd);
-	return is_held;
 }
 
 void found_deinit(struct found *found)

@@ -42,12 +42,6 @@ struct found {
 int discover(const char *path, struct found *found);
 void found_deinit(struct found *found);
 
-/*
- * After discover(NULL) without $DSAIO_SOCKET found nobody: whether a daemon is stopping there, as the
- * message said.
- */
-bool discover_is_stopping(void);
-
 /* The daemon that we started ended before it answered: returns -ECHILD, with a message. */
 int discover_explain(const struct found *found);
 
