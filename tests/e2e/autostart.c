@@ -235,7 +235,8 @@ TEST(start_is_silent, "a program that ends without a word instead of the daemon"
 
 	places_newcomer(30);
 	CHECK_SYS(setenv("DSAIOD", "/bin/true", 1));
-	CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD, "said nothing");
+	CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD,
+		    test_text("%s has no word", places_own("dsaiod.log")));
 }
 
 /* The directory of the user's own socket lies on a small file system. */
@@ -273,9 +274,7 @@ TEST(start_no_room, "no room for the daemon's lock and log: the error names the 
 	fd = run_dir_fill(dir);
 	for (int i = 0; i < 2; i++)
 		CHECK_FAILS(dsaio_connect(NULL, &client), -ECHILD,
-			    test_text("in %s/dsaiod: No space left;free some space;"
-				      "XDG_RUNTIME_DIR",
-				      dir));
+			    test_text("%s/dsaiod/dsaiod.log;room;XDG_RUNTIME_DIR", dir));
 	CHECK_SYS(ftruncate(fd, 0));
 	(void)dsaio_disconnect(own_open());
 	places_stop();

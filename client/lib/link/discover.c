@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -405,45 +404,12 @@ void found_deinit(struct found *found)
 	*found = (struct found)FOUND_NONE;
 }
 
-/*
- * Tries whether a line of the daemon could have come into the log, by an empty one.
- * Returns 0 (yes, or not tried) or -errno.
- */
-static int log_try(const struct found *found, off_t size)
-{
-	struct rlimit limit;
-
-	/* The limit is the program's: a write beyond it is a signal. */
-	if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || (rlim_t)size >= limit.rlim_cur)
-		return 0;
-	return write(found->log_fd, "\n", 1) < 0 ? -errno : 0;
-}
-
-/* r: what log_try() said. */
-static int no_log_fail(const struct found *found, int r)
-{
-	const int n_dir = (int)(strlen(found->log_path) - strlen("/" SOCKET_LOG));
-
-	if (r != -ENOSPC && r != -EDQUOT)
-		return error_fail(-ECHILD,
-				  "connect: the daemon that was started for %s ended at once, and "
-				  "its log %s cannot be written: %s",
-				  found->path, found->log_path, strerrordesc_np(-r));
-	return error_fail(-ECHILD,
-			  "connect: the daemon that was started for %s ended at once, and "
-			  "nothing can be written to its log in %.*s: %s: free some space there, "
-			  "or set XDG_RUNTIME_DIR to a directory of another file system",
-			  found->path, n_dir, found->log_path, strerrordesc_np(-r));
-}
-
 int discover_explain(const struct found *found)
 {
 	char text[4 * LINE_BYTES] = "", *line;
-	struct stat st = { 0 };
+	struct stat st;
 	ssize_t n = -1;
-	bool is_whole;
 	off_t from;
-	int r;
 
 	if (fstat(found->log_fd, &st) == 0) {
 		from = st.st_size - (off_t)sizeof(text) + 1;
@@ -451,18 +417,18 @@ int discover_explain(const struct found *found)
 			from = found->log_from;
 		n = pread(found->log_fd, text, sizeof(text) - 1, from);
 	}
-	is_whole = n > 0 && text[n - 1] == '\n';
 	while (n > 0 && text[n - 1] == '\n')
-		n--;
-	text[n > 0 ? n : 0] = '\0';
+		text[--n] = '\0';
 	line = strrchr(text, '\n');
 	line = line ? line + 1 : text;
-	r = is_whole ? 0 : log_try(found, st.st_size);
-	if (r < 0)
-		return no_log_fail(found, r);
+	if (!*line)
+		return error_fail(-ECHILD,
+				  "connect: the daemon that was started for %s ended at once, and "
+				  "its log %s has no word of it: is there room for a line (else "
+				  "free some, or set XDG_RUNTIME_DIR to a directory elsewhere)?",
+				  found->path, found->log_path);
 	return error_fail(-ECHILD,
 			  "connect: the daemon that was started for %s ended at once: %.*s (all of "
 			  "its log: %s)",
-			  found->path, (int)LINE_BYTES, *line ? line : "it said nothing",
-			  found->log_path);
+			  found->path, (int)LINE_BYTES, line, found->log_path);
 }
