@@ -64,9 +64,7 @@ static void talk(void)
 	Wire__Request request = WIRE__REQUEST__INIT;
 	struct dsaio_conn *conn = NULL;
 	Wire__Reply *reply = NULL;
-	int fds[FRAME_FDS_MAX];
-	unsigned n_fds = 0;
-	int r;
+	int fd, r;
 
 	r = conn_open(address.sun_path, NULL, &conn);
 	assert(r <= 0 && (r == 0) == (conn != NULL));
@@ -74,12 +72,11 @@ static void talk(void)
 		return;
 	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
 	request.slab_new = &slab_new;
-	r = conn_call(conn, "a slab", &request, NULL, 0, &reply, fds, &n_fds);
+	r = conn_call(conn, "a slab", &request, NULL, 0, &reply, &fd);
 	assert(r <= 0);
 	if (r == 0) {
 		assert(reply->body_case == WIRE__REPLY__BODY_SLAB_NEW && reply->slab_new);
-		for (unsigned i = 0; i < n_fds; i++)
-			(void)close(fds[i]);
+		(void)close(fd);
 		wire__reply__free_unpacked(reply, NULL);
 	}
 	conn_close(conn);

@@ -95,7 +95,7 @@ static void *caller_main(void *arg)
 		request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 		request.handle_close = &handle_close;
 		caller->result = conn_call_while_alive(&conn, "handle_close", &request, NULL, 0,
-						       NULL, NULL, NULL);
+						       NULL, NULL);
 		return NULL;
 	}
 	caller->result = slab_ask(&conn, "alloc", caller->bytes, &SLAB_ANYWHERE, &slab, &fd);

@@ -126,24 +126,21 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 	Wire__HandleClose close_handle = WIRE__HANDLE_CLOSE__INIT;
 	Wire__ChannelOpen open_channel = WIRE__CHANNEL_OPEN__INIT;
 	Wire__Profile wire = WIRE__PROFILE__INIT;
-	int fds[FRAME_FDS_MAX], r;
-	unsigned n_fds = 0;
+	int r;
 
 	profile_to_wire(profile, &wire);
 	open_handle.profile = &wire;
 	open_handle.io_class = WIRE__CLASS__BACKGROUND;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
 	request.handle_open = &open_handle;
-	r = conn_call(conn, "handle", &request, NULL, 0, &opened, fds, &n_fds);
-	while (r == 0 && n_fds > 0)
-		(void)close(fds[--n_fds]); /* its doorbell is not used */
+	r = conn_call(conn, "handle", &request, NULL, 0, &opened, NULL);
 	if (r == 0) {
 		close_handle.handle = open_channel.handle = opened->handle_open->handle;
 		open_channel.store = guest->stores[0];
 		open_channel.without_rings = true;
 		request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
 		request.channel_open = &open_channel;
-		r = conn_call(conn, "channel", &request, NULL, 0, &channel, NULL, NULL);
+		r = conn_call(conn, "channel", &request, NULL, 0, &channel, NULL);
 		if (r == 0)
 			*ret_served = (struct bench_served){
 				.block_size = channel->channel_open->block_size,
@@ -154,7 +151,7 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 		request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 		request.handle_close = &close_handle;
 		/* If it fails, the end of the session closes the handle. */
-		(void)conn_call(conn, "handle", &request, NULL, 0, NULL, NULL, NULL);
+		(void)conn_call(conn, "handle", &request, NULL, 0, NULL, NULL);
 		return r < 0 ? CTL_FAILED : CTL_OK;
 	}
 	(void)snprintf(text, size, "%s", dsaio_error());

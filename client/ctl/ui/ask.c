@@ -41,7 +41,7 @@ static int connect_for_path(struct ctl *ctl, const char *path, struct dsaio_clie
 static int call(const struct ctl *ctl, struct dsaio_client *client, const char *what,
 		Wire__Request *request, int fd, Wire__Reply **ret_reply)
 {
-	if (conn_call(client_conn(client), what, request, &fd, fd >= 0, ret_reply, NULL, NULL) < 0)
+	if (conn_call(client_conn(client), what, request, &fd, fd >= 0, ret_reply, NULL) < 0)
 		/* After a signal the command itself shut the connection down (stop.h). */
 		return ctl_fail(ctl, "%s", stop_signal() ? "interrupted" : dsaio_error());
 	return CTL_OK;

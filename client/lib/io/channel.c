@@ -65,8 +65,7 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
-	int fds[FRAME_FDS_MAX];
-	unsigned n_fds = 0;
+	int fds[3]; /* rings, doorbell, board */
 	int r;
 
 	if (!channel)
@@ -79,22 +78,20 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	body.entries = entries;
 	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
 	request.channel_open = &body;
-	r = conn_call(client->conn, "channel", &request, NULL, 0, &reply, fds, &n_fds);
+	r = conn_call(client->conn, "channel", &request, NULL, 0, &reply, fds);
 	if (r < 0)
 		return r;
 	channel->id = reply->channel_open->channel;
 	channel->store = store;
 	channel->block_size = reply->channel_open->block_size;
 	channel->queue_depth = reply->channel_open->queue_depth;
-	r = n_fds == 3 && reply->channel_open->profile
-		    ? channel_map(channel, reply->channel_open->entries, fds)
-		    : -EPROTO;
+	r = reply->channel_open->profile ? channel_map(channel, reply->channel_open->entries, fds)
+					 : -EPROTO;
 	if (r == 0)
 		channel->profile = profile_from_wire(reply->channel_open->profile);
-	if (n_fds == 3)
-		channel->doorbell_fd = TAKE_FD(fds[1]);
-	for (unsigned i = 0; i < n_fds; i++)
-		closep(&fds[i]); /* the mappings hold them */
+	channel->doorbell_fd = fds[1];
+	closep(&fds[0]); /* the mappings hold them */
+	closep(&fds[2]);
 	if (r == -EPROTO)
 		conn_break(client->conn);
 	if (r < 0) /* the handle's end ends the daemon's part */
@@ -201,8 +198,7 @@ int channel_cancel(const struct dsaio_op *op)
 
 	if (!cancel_request(op, &request, &body))
 		return 0;
-	return conn_call(op->channel->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL,
-			 NULL);
+	return conn_call(op->channel->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL);
 }
 
 void channel_post_cancel(const struct dsaio_op *op)

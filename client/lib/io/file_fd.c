@@ -58,28 +58,15 @@ static int daemon_get(struct dsaio_file *file, int *ret_fd)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileGet body = WIRE__FILE_GET__INIT;
-	int fds[FRAME_FDS_MAX], r;
-	unsigned n_fds = 0;
+	int r;
 
 	body.file = file->session.id;
 	request.body_case = WIRE__REQUEST__BODY_FILE_GET;
 	request.file_get = &body;
 	do
-		r = conn_call(file->client->conn, "file", &request, NULL, 0, NULL, fds, &n_fds);
+		r = conn_call(file->client->conn, "file", &request, NULL, 0, NULL, ret_fd);
 	while (r == -EMFILE && files_spare_fds(file->client));
-	if (r < 0)
-		return r;
-	for (unsigned i = 1; i < n_fds; i++)
-		closep(&fds[i]);
-	if (!n_fds) {
-		conn_break(file->client->conn);
-		return error_fail(-ENOTCONN,
-				  "file %s: the daemon does not give its descriptor back: it is "
-				  "broken",
-				  file->name);
-	}
-	*ret_fd = fds[0];
-	return 0;
+	return r;
 }
 
 int file_fd_take(struct dsaio_file *file)

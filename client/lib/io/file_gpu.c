@@ -17,7 +17,7 @@ static int ask(const struct dsaio_file *file, const CUuuid *uuid)
 					   (uint8_t *)(uintptr_t)uuid->bytes };
 	request.body_case = WIRE__REQUEST__BODY_FILE_GPU;
 	request.file_gpu = &body;
-	return conn_call(file->client->conn, "GPU memory", &request, NULL, 0, NULL, NULL, NULL);
+	return conn_call(file->client->conn, "GPU memory", &request, NULL, 0, NULL, NULL);
 }
 
 /* Under gpu.lock, as all of the below.  error: one that may pass.  Takes why. */

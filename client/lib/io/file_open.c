@@ -79,7 +79,7 @@ static int daemon_add(struct dsaio_file *file, int fd)
 	body.name = file->name;
 	request.body_case = WIRE__REQUEST__BODY_FILE_ADD;
 	request.file_add = &body;
-	r = conn_call(file->client->conn, "open", &request, &fd, 1, &reply, NULL, NULL);
+	r = conn_call(file->client->conn, "open", &request, &fd, 1, &reply, NULL);
 	if (r < 0)
 		return r;
 	file->session.id = reply->file_add->file;
@@ -398,7 +398,7 @@ static int daemon_give_buffered(struct dsaio_file *file, int fd)
 	body.file = file->session.id;
 	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
 	request.file_buffered = &body;
-	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL, NULL);
+	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL);
 }
 
 /* The same file, opened anew without O_DIRECT; or a negative errno with a message. */

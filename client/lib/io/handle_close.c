@@ -85,7 +85,7 @@ static int handle_shut(struct dsaio_handle *handle)
 	request.handle_close = &body;
 	/* Not before the daemon says so, or is at its end, may an op be called ended. */
 	if (conn_call_while_alive(handle->client->conn, "handle_close", &request, NULL, 0, NULL,
-				  NULL, NULL) < 0) {
+				  NULL) < 0) {
 		handle_give_up(handle);
 		result = -ECONNRESET;
 	}

@@ -135,17 +135,16 @@ static int conn_pidfd(int socket_fd)
 	return fd_above_stdio((int)syscall(SYS_pidfd_open, getpid(), 0));
 }
 
-static int conn_map_board(struct dsaio_conn *conn, uint32_t max_files, const int *fds,
-			  unsigned n_fds)
+static int conn_map_board(struct dsaio_conn *conn, uint32_t max_files, int fd)
 {
 	void *map;
 	int r;
 
-	if (n_fds != 1 || !max_files)
+	if (!max_files)
 		return error_fail(-EPROTO,
 				  "connect: what listens on %s gave no file board, as dsaiod does",
 				  conn->path);
-	r = conn_map(fds[0], file_board_bytes(max_files), PROT_READ | PROT_WRITE, &map);
+	r = conn_map(fd, file_board_bytes(max_files), PROT_READ | PROT_WRITE, &map);
 	if (r < 0)
 		return error_fail_errno(r, "connect: the daemon's file board");
 	conn->facts.max_files = max_files;
@@ -159,8 +158,8 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 	Wire__Hello hello = WIRE__HELLO__INIT;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	int pidfd = conn_pidfd(conn->fd);
-	int fds[FRAME_FDS_MAX], r;
-	unsigned n_fds = 0;
+	_cleanup_(closep) int board_fd = -1; /* the mapping holds it */
+	int r;
 
 	hello.version_min = CONN_VERSION_MIN;
 	hello.version_max = CONN_VERSION_MAX;
@@ -170,8 +169,7 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 	request.body_case = WIRE__REQUEST__BODY_HELLO;
 	request.hello = &hello;
 	/* A silent peer is an error, not a hang.  A daemon under systemd may be starting. */
-	r = conn_call_while_alive(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, fds,
-				  &n_fds);
+	r = conn_call_while_alive(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, &board_fd);
 	if (r < 0)
 		return r;
 	if (reply->hello->version < CONN_VERSION_MIN || reply->hello->version > CONN_VERSION_MAX)
@@ -182,9 +180,7 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 			reply->hello->daemon_version, reply->hello->version, CONN_VERSION_MIN,
 			CONN_VERSION_MAX);
 	else
-		r = conn_map_board(conn, reply->hello->max_files, fds, n_fds);
-	for (unsigned i = 0; i < n_fds; i++)
-		closep(&fds[i]); /* the mapping holds it */
+		r = conn_map_board(conn, reply->hello->max_files, board_fd);
 	if (r < 0)
 		return r;
 	conn->facts.features = reply->hello->features & CONN_FEATURES;

@@ -142,15 +142,14 @@ bool conn_file_use(struct dsaio_conn *conn, uint32_t file);
  * what: for the message ("file /x/y").  Takes the descriptors, also on error.
  * ret_reply: of wire__reply__free_unpacked(reply, NULL); it has the body that belongs to the
  *   request.  NULL: only the result matters.
- * ret_fds: room for FRAME_FDS_MAX descriptors, the caller's; NULL: none are expected.  The first
- *   *ret_n_fds are set.
+ * ret_fds: room for as many descriptors as this kind of reply has, the caller's; NULL: they are closed.
  * Returns 0, the daemon's errno with its message, -ENOTCONN (the daemon is gone, or spoke
  * nonsense), -EMFILE (no room for the reply's descriptors: nothing was sent), -ENOMEM or
  * -EMSGSIZE.  Sleeps without limit, also while other calls are in progress.  Any thread, no lock
  * held but those above conn's.
  */
 int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
-	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds);
+	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds);
 
 /*
  * The same, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no reply of any kind
@@ -159,8 +158,7 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
  * as one that does not answer.
  */
 int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
-			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds,
-			  unsigned *ret_n_fds);
+			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds);
 
 /*
  * The same without descriptors and reply, but returns -ETIMEDOUT if there is no reply before the deadline

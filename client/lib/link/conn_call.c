@@ -450,7 +450,7 @@ static void pending_deinit(struct conn_pending *call)
 
 static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		     const int *fds, unsigned n_fds, const struct limit *limit,
-		     Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds)
+		     Wire__Reply **ret_reply, int *ret_fds)
 {
 	_cleanup_(pending_deinit) struct conn_pending call = { .cond = PTHREAD_COND_INITIALIZER };
 	int r = call_run(conn, what, request, fds, n_fds, limit, &call);
@@ -465,7 +465,8 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 				  call.reply->text && *call.reply->text
 					  ? call.reply->text
 					  : strerror(-call.reply->error));
-	if (call.reply->body_case != reply_to(request).body)
+	if (call.reply->body_case != reply_to(request).body ||
+	    (ret_fds && call.n_fds != reply_to(request).n_fds))
 		return conn_lost(conn, what, "the answer does not fit the request");
 	for (unsigned i = 0; i < call.n_fds; i++) {
 		call.fds[i] = fd_above_stdio(call.fds[i]);
@@ -474,7 +475,6 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 	}
 	if (ret_fds) {
 		memcpy(ret_fds, call.fds, call.n_fds * sizeof(*ret_fds));
-		*ret_n_fds = call.n_fds;
 		call.n_fds = 0;
 	}
 	if (ret_reply)
@@ -483,18 +483,17 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 }
 
 int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
-	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds, unsigned *ret_n_fds)
+	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
-	return call_with(conn, what, request, fds, n_fds, &no_limit, ret_reply, ret_fds, ret_n_fds);
+	return call_with(conn, what, request, fds, n_fds, &no_limit, ret_reply, ret_fds);
 }
 
 int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
-			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds,
-			  unsigned *ret_n_fds)
+			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
 	const struct limit limit = { true, clock_nsec() };
 
-	return call_with(conn, what, request, fds, n_fds, &limit, ret_reply, ret_fds, ret_n_fds);
+	return call_with(conn, what, request, fds, n_fds, &limit, ret_reply, ret_fds);
 }
 
 int conn_call_until(struct dsaio_conn *conn, const char *what, Wire__Request *request,
@@ -502,7 +501,7 @@ int conn_call_until(struct dsaio_conn *conn, const char *what, Wire__Request *re
 {
 	const struct limit limit = { false, deadline_nsec };
 
-	return call_with(conn, what, request, NULL, 0, &limit, NULL, NULL, NULL);
+	return call_with(conn, what, request, NULL, 0, &limit, NULL, NULL);
 }
 
 bool conn_answers(struct dsaio_conn *conn)
@@ -513,7 +512,7 @@ bool conn_answers(struct dsaio_conn *conn)
 
 	request.body_case = WIRE__REQUEST__BODY_STATUS;
 	request.status = &body;
-	r = conn_call_while_alive(conn, "handle_close", &request, NULL, 0, NULL, NULL, NULL);
+	r = conn_call_while_alive(conn, "handle_close", &request, NULL, 0, NULL, NULL);
 
 	return r != -ETIMEDOUT && r != -ENOTCONN;
 }

@@ -14,8 +14,6 @@ int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabNew body = WIRE__SLAB_NEW__INIT;
-	int fds[FRAME_FDS_MAX];
-	unsigned n_fds = 0;
 	int r;
 
 	body.size_bytes = bytes;
@@ -24,21 +22,12 @@ int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
 	body.node = place->node;
 	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
 	request.slab_new = &body;
-	r = conn_call(conn, what, &request, NULL, 0, &reply, fds, &n_fds);
+	r = conn_call(conn, what, &request, NULL, 0, &reply, ret_fd);
 	if (r < 0)
 		return r;
-	if (n_fds != 1) {
-		for (unsigned i = 0; i < n_fds; i++)
-			(void)close(fds[i]); /* not ours to use */
-		conn_break(conn);
-		return error_fail(-ENOTCONN,
-				  "%s: the daemon sent %u descriptors, not a slab's: it is broken",
-				  what, n_fds);
-	}
 	if (!reply->slab_new->is_locked)
 		atomic_store_explicit(&conn->has_unlocked, true, memory_order_relaxed);
 	*ret_id = reply->slab_new->slab;
-	*ret_fd = fds[0];
 	return 0;
 }
 
@@ -53,7 +42,7 @@ int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes
 	body.size_bytes = bytes;
 	request.body_case = WIRE__REQUEST__BODY_SLAB_IMPORT;
 	request.slab_import = &body;
-	r = conn_call(conn, "memory_register", &request, &fd, 1, &reply, NULL, NULL);
+	r = conn_call(conn, "memory_register", &request, &fd, 1, &reply, NULL);
 	if (r == 0)
 		*ret_id = reply->slab_import->slab;
 	return r;
@@ -80,7 +69,7 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 	body.must_import = must_import;
 	request.body_case = WIRE__REQUEST__BODY_DEVICE_IMPORT;
 	request.device_import = &body;
-	r = conn_call(conn, "the daemon", &request, &handle->fd, has_fd, &reply, NULL, NULL);
+	r = conn_call(conn, "the daemon", &request, &handle->fd, has_fd, &reply, NULL);
 	if (r == 0)
 		*ret_id = reply->device_import->slab;
 	return r;
@@ -97,5 +86,5 @@ void slab_release(struct dsaio_conn *conn, uint32_t id, bool waits)
 	if (!waits)
 		conn_post(conn, &request);
 	else /* fails only if the daemon is gone, and its pool with it */
-		(void)conn_call(conn, "free", &request, NULL, 0, NULL, NULL, NULL);
+		(void)conn_call(conn, "free", &request, NULL, 0, NULL, NULL);
 }
