@@ -43,7 +43,6 @@ void conn_end(struct dsaio_conn *conn)
 	atomic_store(&conn->is_broken, true);
 	atomic_store(&conn->n_gone, atomic_load(&conn->n_replaced) + 1);
 	socket_close(conn);
-	conn_places_free(conn);
 }
 
 static void board_unmap(struct dsaio_conn *conn)

@@ -94,7 +94,7 @@ struct dsaio_conn {
 	uint64_t n_answered;	      /* ... and how many of these were answered */
 	/* Descriptors that keep places free for those that replies bring, as many as n_places_wanted. */
 	int *places;
-	unsigned n_places, n_places_wanted, n_places_allocated;
+	unsigned n_places, n_places_wanted;
 	struct silence silence; /* limit: CONN_SILENT_MSEC; shorter in tests */
 	bool is_ended;		/* nothing is read any more, for this reason: */
 	char end_text[CONN_TEXT_BYTES];
@@ -188,7 +188,6 @@ void conn_calls_init(struct dsaio_conn *conn);
 void conn_calls_deinit(struct dsaio_conn *conn);
 /* Ends all calls, and sleeps until no thread polls.  Under the lock, which is released meanwhile. */
 void conn_calls_stop(struct dsaio_conn *conn);
-void conn_places_free(struct dsaio_conn *conn); /* no call is in progress, nor will be */
 
 /*
  * Maps a memfd of the daemon's, which has to have at least that many bytes; not for forked

@@ -34,6 +34,8 @@
 struct conn_pending {
 	struct conn_pending *next;
 	uint64_t seq; /* 0: waits in conn_await_post() */
+	bool while_alive;
+	uint64_t nsec; /* while_alive: the begin of the call; else its end */
 	unsigned n_places;
 	pthread_cond_t cond;
 	bool is_done; /* not in the list any more; then either ... */
@@ -90,16 +92,12 @@ static void places_give_up(struct dsaio_conn *conn, unsigned n_left)
 /* Returns 0, or a negative errno with a message. */
 static int places_take(struct dsaio_conn *conn, const char *what, unsigned n)
 {
-	unsigned wanted = conn->n_places_wanted + n;
+	const unsigned wanted = conn->n_places_wanted + n;
+	int *places = n ? reallocarray(conn->places, wanted, sizeof(*places)) : conn->places;
 
-	if (wanted > conn->n_places_allocated) {
-		int *places = reallocarray(conn->places, wanted, sizeof(*places));
-
-		if (!places)
-			return error_fail_errno(-ENOMEM, "%s: request", what);
-		conn->places = places;
-		conn->n_places_allocated = wanted;
-	}
+	if (n && !places)
+		return error_fail_errno(-ENOMEM, "%s: request", what);
+	conn->places = places;
 	while (conn->n_places < wanted) {
 		int fd = fd_duplicate(conn->fd), r = -errno;
 
@@ -266,7 +264,6 @@ static int request_queue(struct dsaio_conn *conn, Wire__Request *request, const 
 
 /* ---- waiting ---- */
 
-/* msec: -1: without limit. */
 static void pending_poll(struct dsaio_conn *conn, int msec)
 {
 	struct pollfd p = { .fd = conn->fd,
@@ -284,73 +281,53 @@ static void pending_poll(struct dsaio_conn *conn, int msec)
 
 static void pending_follow(struct dsaio_conn *conn, struct conn_pending *call, int msec)
 {
-	struct timespec ts;
+	const struct timespec ts = timespec_of(clock_nsec() + (uint64_t)msec * NSEC_PER_MSEC);
 
-	if (msec < 0) {
-		(void)pthread_cond_wait(&call->cond, &conn->lock);
-		return;
-	}
-	ts = timespec_of(clock_nsec() + (uint64_t)msec * NSEC_PER_MSEC);
 	(void)pthread_cond_clockwait(&call->cond, &conn->lock, CLOCK_MONOTONIC, &ts);
 }
 
-/* An empty request: any daemon refuses it at once, and so shows that it lives. */
-static void conn_ping(struct dsaio_conn *conn)
+/* Nobody waits for the reply.  Without memory the request is lost. */
+static void request_post(struct dsaio_conn *conn, Wire__Request *request)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
-
-	if (request_queue(conn, &request, NULL, 0) < 0)
-		return; /* without memory it is silent sooner than need be */
+	if (request_queue(conn, request, NULL, 0) < 0)
+		return;
 	conn->n_unawaited++;
 	calls_send(conn);
 }
 
-/* As silence_left(); asks for a sign of life. */
-static int silence_look(struct dsaio_conn *conn, uint64_t began_nsec)
+/* Milliseconds for poll(2); 0: the time is over.  Asks for a sign of life if need be. */
+static int pending_left(struct dsaio_conn *conn, const struct conn_pending *call)
 {
+	/* Any daemon refuses an empty request at once, and so shows that it lives. */
+	Wire__Request request = WIRE__REQUEST__INIT;
+	const uint64_t now = clock_nsec();
 	bool must_ask;
-	int msec = silence_left(&conn->silence, began_nsec, clock_nsec(), &must_ask);
+	uint64_t msec;
 
-	if (must_ask)
-		conn_ping(conn);
-	return msec;
-}
-
-/* How long to wait for a reply. */
-struct limit {
-	bool while_alive;
-	uint64_t nsec; /* while_alive: the begin of the call; else its end */
-};
-static const struct limit no_limit = { false, DEADLINE_NEVER };
-
-/* Milliseconds for poll(2); 0: the time is over. */
-static int limit_left(struct dsaio_conn *conn, const struct limit *limit)
-{
-	uint32_t msec;
-
-	if (limit->while_alive)
-		return silence_look(conn, limit->nsec);
-	if (deadline_is_over(limit->nsec))
-		return 0;
-	msec = deadline_left_msec(limit->nsec);
-	return msec ? (int)msec : -1;
+	if (call->while_alive) {
+		msec = (uint64_t)silence_left(&conn->silence, call->nsec, now, &must_ask);
+		if (must_ask)
+			request_post(conn, &request);
+	} else {
+		msec = now < call->nsec ? (call->nsec - now) / NSEC_PER_MSEC + 1 : 0;
+	}
+	return msec < INT_MAX ? (int)msec : INT_MAX;
 }
 
 /* Waits until the call is done, and takes it off the list.  Returns 0 or -ETIMEDOUT. */
-static int pending_await(struct dsaio_conn *conn, struct conn_pending *call,
-			 const struct limit *limit)
+static int pending_await(struct dsaio_conn *conn, struct conn_pending *call)
 {
-	int msec = limit_left(conn, limit);
+	int msec = pending_left(conn, call);
 
 	while (!call->is_done && msec) {
 		if (conn->n_polling && !conn->writer.queue.first)
 			pending_follow(conn, call, msec);
 		else
 			pending_poll(conn, msec);
-		msec = limit_left(conn, limit);
+		msec = pending_left(conn, call);
 		if (!msec) { /* this process may have been stopped itself */
 			calls_receive(conn);
-			msec = limit_left(conn, limit);
+			msec = pending_left(conn, call);
 		}
 	}
 	if (!call->is_done) {
@@ -393,8 +370,7 @@ static void name_listener(const struct dsaio_conn *conn, char *text, size_t size
 
 /* Sends the request and waits; leaves the call done.  Returns 0 or a negative errno, with a message. */
 static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *request,
-		    const int *fds, unsigned n_fds, const struct limit *limit,
-		    struct conn_pending *call)
+		    const int *fds, unsigned n_fds, struct conn_pending *call)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
 	char why[sizeof(conn->end_text)], listener[32];
@@ -417,15 +393,15 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 	call->seq = request->seq;
 	pending_add(conn, call);
 	calls_send(conn);
-	r = pending_await(conn, call, limit);
+	r = pending_await(conn, call);
 	(void)strcpy(why, conn->end_text);
-	if (r < 0 && limit->while_alive) {
+	if (r < 0 && call->while_alive) {
 		conn->silence.is_silent = true;
 		conn_break(conn);
 		frame_writer_deinit(&conn->writer); /* the caller closes what may still be in it */
 	}
 	(void)pthread_mutex_unlock(TAKE_PTR(locked));
-	if (r < 0 && !limit->while_alive)
+	if (r < 0 && !call->while_alive)
 		return error_fail(r, "%s: the daemon has not answered in time", what);
 	if (r < 0) {
 		name_listener(conn, listener, sizeof(listener));
@@ -449,11 +425,13 @@ static void pending_deinit(struct conn_pending *call)
 }
 
 static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *request,
-		     const int *fds, unsigned n_fds, const struct limit *limit,
+		     const int *fds, unsigned n_fds, bool while_alive, uint64_t nsec,
 		     Wire__Reply **ret_reply, int *ret_fds)
 {
-	_cleanup_(pending_deinit) struct conn_pending call = { .cond = PTHREAD_COND_INITIALIZER };
-	int r = call_run(conn, what, request, fds, n_fds, limit, &call);
+	_cleanup_(pending_deinit) struct conn_pending call = { .while_alive = while_alive,
+							       .nsec = nsec,
+							       .cond = PTHREAD_COND_INITIALIZER };
+	int r = call_run(conn, what, request, fds, n_fds, &call);
 
 	/* Without the lock, because close(2) may wait for the server of the file's mount. */
 	for (unsigned i = 0; i < n_fds; i++)
@@ -485,23 +463,20 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
-	return call_with(conn, what, request, fds, n_fds, &no_limit, ret_reply, ret_fds);
+	return call_with(conn, what, request, fds, n_fds, false, DEADLINE_NEVER, ret_reply,
+			 ret_fds);
 }
 
 int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
-	const struct limit limit = { true, clock_nsec() };
-
-	return call_with(conn, what, request, fds, n_fds, &limit, ret_reply, ret_fds);
+	return call_with(conn, what, request, fds, n_fds, true, clock_nsec(), ret_reply, ret_fds);
 }
 
 int conn_call_until(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		    uint64_t deadline_nsec)
 {
-	const struct limit limit = { false, deadline_nsec };
-
-	return call_with(conn, what, request, NULL, 0, &limit, NULL, NULL);
+	return call_with(conn, what, request, NULL, 0, false, deadline_nsec, NULL, NULL);
 }
 
 bool conn_answers(struct dsaio_conn *conn)
@@ -520,9 +495,8 @@ bool conn_answers(struct dsaio_conn *conn)
 void conn_post(struct dsaio_conn *conn, Wire__Request *request)
 {
 	(void)pthread_mutex_lock(&conn->lock);
-	if (!atomic_load(&conn->is_broken) && request_queue(conn, request, NULL, 0) == 0) {
-		conn->n_unawaited++;
-		calls_send(conn);
+	if (!atomic_load(&conn->is_broken)) {
+		request_post(conn, request);
 		/* Else the daemon may wait for room for its replies, and read no more requests. */
 		if (!conn->n_polling)
 			calls_receive(conn);
@@ -542,13 +516,14 @@ uint64_t conn_posts_answered(struct dsaio_conn *conn)
 
 bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered)
 {
-	_cleanup_(pending_deinit) struct conn_pending call = { .cond = PTHREAD_COND_INITIALIZER };
+	_cleanup_(pending_deinit) struct conn_pending call = { .nsec = DEADLINE_NEVER,
+							       .cond = PTHREAD_COND_INITIALIZER };
 	bool is_answered;
 
 	(void)pthread_mutex_lock(&conn->lock);
 	if (conn->n_answered == n_answered && conn->n_unawaited && !conn->is_ended) {
 		pending_add(conn, &call);
-		(void)pending_await(conn, &call, &no_limit); /* cannot time out */
+		(void)pending_await(conn, &call); /* cannot time out */
 	}
 	is_answered = conn->n_answered != n_answered;
 	(void)pthread_mutex_unlock(&conn->lock);
@@ -560,8 +535,8 @@ void conn_calls_stop(struct dsaio_conn *conn)
 	struct conn_pending last = { .cond = PTHREAD_COND_INITIALIZER };
 
 	calls_end(conn, -ENOTCONN, "another session has begun");
-	(void)shutdown(conn->fd,
-		       SHUT_RDWR); /* wakes the polling threads; fails if it is at its end */
+	/* Wakes the polling threads; fails if it is at its end. */
+	(void)shutdown(conn->fd, SHUT_RDWR);
 	pending_add(conn, &last);
 	while (conn->n_polling) /* the last of them signals */
 		(void)pthread_cond_wait(&last.cond, &conn->lock);
@@ -577,14 +552,6 @@ static void keep_fds(struct frame_writer *writer, const int *fds, unsigned n_fds
 	(void)n_fds;
 }
 
-void conn_places_free(struct dsaio_conn *conn)
-{
-	places_give_up(conn, 0);
-	free(conn->places);
-	conn->places = NULL;
-	conn->n_places_allocated = 0;
-}
-
 void conn_calls_init(struct dsaio_conn *conn)
 {
 	conn->reader = (struct frame_reader){ .is_exact = true };
@@ -595,7 +562,9 @@ void conn_calls_init(struct dsaio_conn *conn)
 
 void conn_calls_deinit(struct dsaio_conn *conn)
 {
-	conn_places_free(conn);
+	places_give_up(conn, 0);
+	free(conn->places);
+	conn->places = NULL;
 	frame_reader_deinit(&conn->reader);
 	frame_writer_deinit(&conn->writer);
 }
