@@ -120,13 +120,14 @@ static const char *const kept[] = { "HOME",
 				    "DSAIO_CUDA_LIBRARY",
 				    "DSAIO_CUFILE_LIBRARY" };
 #define N_KEPT (sizeof(kept) / sizeof(kept[0]))
-#define N_ENVIRONMENT (N_KEPT + 4) /* PATH, the three of sd_listen_fds(3) */
+#define LISTEN_PID "LISTEN_PID="
+#define N_OWN 4 /* LISTEN_PID, the other two of sd_listen_fds(3), PATH */
 
 struct spawn {
 	const char *program;
 	char *const *argv;
-	char *environment[N_ENVIRONMENT + 1]; /* ends with NULL */
-	char *pid_text;			      /* in LISTEN_PID=: the child writes it */
+	const char *environment[N_OWN + N_KEPT + 1];	  /* ends with NULL */
+	char listen_pid[sizeof(LISTEN_PID) + PID_DIGITS]; /* the child writes the number */
 	int listen_fd, log_fd;
 	char *stacks; /* of both children */
 	/* The errno of the step that failed in the daemon's process; 0: the program runs. */
@@ -134,36 +135,17 @@ struct spawn {
 	const char *what;
 };
 
-static void environment_free(struct spawn *spawn)
+/* Adds those that are kept: the strings of this process's environment, until the daemon has its own. */
+static void environment_keep(struct spawn *spawn)
 {
-	for (size_t i = 0; i < N_ENVIRONMENT; i++)
-		free(spawn->environment[i]);
-}
+	const char **to = spawn->environment + N_OWN;
 
-static int environment_make(struct spawn *spawn)
-{
-	static const char pid[] = "LISTEN_PID=";
-	size_t n = 0;
-
-	if (asprintf(&spawn->environment[n], "%s%*s", pid, (int)PID_DIGITS, "") < 0)
-		return -ENOMEM;
-	spawn->pid_text = spawn->environment[n++] + sizeof(pid) - 1;
-	if (!(spawn->environment[n++] = strdup("LISTEN_FDS=1")) ||
-	    !(spawn->environment[n++] = strdup("LISTEN_FDNAMES=" SOCKET_HANDED_OVER)) ||
-	    !(spawn->environment[n++] = strdup("PATH=/usr/local/bin:/usr/bin:/bin")))
-		return -ENOMEM;
 	for (size_t i = 0; i < N_KEPT; i++) {
 		const char *value = secure_getenv(kept[i]);
 
-		if (!value)
-			continue;
-		if (asprintf(&spawn->environment[n], "%s=%s", kept[i], value) < 0) {
-			spawn->environment[n] = NULL;
-			return -ENOMEM;
-		}
-		n++;
+		if (value)
+			*to++ = value - strlen(kept[i]) - 1; /* NAME=VALUE */
 	}
-	return 0;
 }
 
 /* ---- in the children: system calls only ---- */
@@ -248,14 +230,15 @@ static void descriptors_reset(struct spawn *spawn)
 
 static void pid_write(struct spawn *spawn)
 {
+	char *text = spawn->listen_pid + sizeof(LISTEN_PID) - 1; /* it has PID_DIGITS */
 	long pid = syscall(SYS_getpid);
 	unsigned n = 0;
 
 	for (long rest = pid; rest; rest /= 10)
 		n++;
-	spawn->pid_text[n] = '\0'; /* it has PID_DIGITS */
+	text[n] = '\0';
 	while (n) {
-		spawn->pid_text[--n] = (char)('0' + pid % 10);
+		text[--n] = (char)('0' + pid % 10);
 		pid /= 10;
 	}
 }
@@ -313,18 +296,20 @@ static int children_run(struct spawn *spawn)
 int spawn_daemon(const char *program, const char *socket_path, int listen_fd, int log_fd)
 {
 	const char *argv[] = { program, "--user", "--socket", socket_path, NULL };
-	_cleanup_(environment_free) struct spawn spawn = {
+	struct spawn spawn = {
 		.program = program,
 		.argv = (char *const *)(uintptr_t)argv, /* as execve() has it */
 		.listen_fd = listen_fd,
 		.log_fd = log_fd,
+		.listen_pid = LISTEN_PID,
+		.environment = { spawn.listen_pid, "LISTEN_FDS=1",
+				 ("LISTEN_FDNAMES=" SOCKET_HANDED_OVER),
+				 "PATH=/usr/local/bin:/usr/bin:/bin" },
 	};
 	void *stacks;
 	int r;
 
-	r = environment_make(&spawn);
-	if (r < 0)
-		return error_fail_errno(r, "%s: cannot start it", program);
+	environment_keep(&spawn);
 	stacks = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 	if (stacks == MAP_FAILED)
