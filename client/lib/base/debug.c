@@ -71,19 +71,13 @@ int debug_check(const char **ret_path)
 
 static void line_write(const char *line, size_t len)
 {
-	int fd;
+	const bool is_stderr = strcmp(path, "/dev/stderr") == 0; /* a symbolic link */
+	const int fd = is_stderr ? STDERR_FILENO : file_open();
 
-	if (strcmp(path, "/dev/stderr") == 0) { /* a symbolic link */
-		if (!passes_limit(STDERR_FILENO, len))
-			(void)!write(STDERR_FILENO, line, len); /* lost, as below */
-		return;
-	}
-	fd = file_open();
-	if (fd < 0)
-		return;
-	if (!passes_limit(fd, len))
+	if (fd >= 0 && !passes_limit(fd, len))
 		(void)!write(fd, line, len); /* a line that is lost is lost */
-	(void)close(fd);
+	if (fd >= 0 && !is_stderr)
+		(void)close(fd);
 }
 
 void debug_write(const char *format, ...)
@@ -97,10 +91,8 @@ void debug_write(const char *format, ...)
 	size_t len;
 
 	(void)pthread_once(&once, path_read); /* fails for wrong arguments only */
-	if (!*path) {
-		errno = error;
+	if (!*path)
 		return;
-	}
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail */
 	(void)gmtime_r(&now.tv_sec, &tm);	   /* the year fits */
 	len = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);

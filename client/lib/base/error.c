@@ -88,23 +88,19 @@ static const struct {
 void error_op_text(const struct error_op *op, char *text, size_t size)
 {
 	bool is_sync = !op->len;
-	char reason[128], size_now[64] = "", log[320];
-	const char *advice = NULL;
+	char reason[128], size_now[64] = "", log[320] = "";
+	const char *advice = op->because;
 	const char *to_or_from = strcmp(op->verb, "pread") == 0 ? "from" : "to";
 
-	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]) && !op->because; i++)
+	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]) && !advice; i++)
 		if (advices[i].error == op->error && !(advices[i].is_of_host && op->log_place))
 			advice = advices[i].advice;
-	if (!advice && op->log_place) {
-		(void)snprintf(log, sizeof(log), "see the daemon's log (%s)", op->log_place);
-		advice = log;
-	}
-	if (op->error == ECONNRESET) {
+	if (op->error == ECONNRESET)
 		(void)snprintf(log, sizeof(log), "the daemon went away: %s", error_reconnect);
+	else if (op->log_place)
+		(void)snprintf(log, sizeof(log), "see the daemon's log (%s)", op->log_place);
+	if (!advice && *log)
 		advice = log;
-	}
-	if (op->because)
-		advice = op->because;
 	if (op->file_size >= 0)
 		(void)snprintf(size_now, sizeof(size_now),
 			       "; the file's size is now %" PRId64 " bytes", op->file_size);
