@@ -30,7 +30,7 @@ static inline void handle_setup(void)
 	client.guard = &guard;
 	client.conn = &conn;
 	client.n_cpus = 1;
-	conn.path = (char *)(uintptr_t) "test"; /* only read */
+	(void)strcpy(conn.path, "test");
 	buffers_init(&client.buffers, &conn, NULL);
 	ck_assert_int_eq(buffers_import(&client.buffers, memory, sizeof(memory), SLAB), 0);
 	channel.store = STORE;

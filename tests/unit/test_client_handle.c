@@ -14,7 +14,7 @@ static void handle_setup(void)
 {
 	memset(&conn, 0, sizeof(conn));
 	memset(&client, 0, sizeof(client));
-	conn.path = (char *)(uintptr_t) "test"; /* only read */
+	(void)strcpy(conn.path, "test");
 	client.guard = &guard;
 	client.conn = &conn;
 	atomic_store(&conn.is_broken, true); /* a request would be refused: -ENOTCONN */

@@ -60,7 +60,6 @@ void conn_close(struct dsaio_conn *conn)
 	conn_calls_deinit(conn);
 	free(conn->watches);
 	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: cannot fail */
-	free(conn->path);
 	free(conn);
 }
 
@@ -230,9 +229,7 @@ static int conn_try(const char *path, const char *name, struct found *found,
 	r = discover(path, found);
 	if (r < 0)
 		return r;
-	conn->path = strdup(found->path);
-	if (!conn->path)
-		return error_fail_errno(-ENOMEM, "connect");
+	(void)strcpy(conn->path, found->path);
 	conn->fd = TAKE_FD(found->fd);
 	if (fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return error_fail_errno(-errno, "connect: %s", found->path);

@@ -38,6 +38,7 @@
 #include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 #include "proto/ring.h"
+#include "proto/util/socket.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -78,7 +79,7 @@ struct conn_watch {
 
 struct dsaio_conn {
 	int fd; /* not blocking */
-	char *path;
+	char path[SOCKET_PATH_BYTES];
 	_Atomic bool is_broken; /* no request makes sense any more; the end of file will come */
 	_Atomic uint32_t n_replaced;
 	_Atomic uint32_t

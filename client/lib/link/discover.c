@@ -122,11 +122,11 @@ static int discover_at(const char *path, struct found *found)
 				  "connect: the socket path is empty: give the daemon's (its "
 				  "--socket), or NULL to have it found");
 	found->is_named = true;
-	found->path = strdup(path);
-	if (!found->path)
-		return error_fail_errno(-ENOMEM, "connect");
 	r = socket_connect(path, &found->fd);
-	return r < 0 ? socket_fail(path, r) : 0;
+	if (r < 0)
+		return socket_fail(path, r);
+	(void)strcpy(found->path, path); /* a longer one cannot be connected to */
+	return 0;
 }
 
 /* ---- starting one ---- */
@@ -168,11 +168,9 @@ static int log_open(const struct socket_dir *dir, struct found *found)
 {
 	struct stat st;
 
-	if (asprintf(&found->log_path, "%.*s" SOCKET_LOG,
-		     (int)(strlen(dir->path) - strlen(SOCKET_NAME)), dir->path) < 0) {
-		found->log_path = NULL;
-		return error_fail_errno(-ENOMEM, "connect");
-	}
+	/* Its name is no longer than the socket's. */
+	(void)strcpy(found->log_path, dir->path);
+	(void)strcpy(found->log_path + strlen(dir->path) - strlen(SOCKET_NAME), SOCKET_LOG);
 	found->log_fd = file_open(dir, SOCKET_LOG, O_RDWR | O_APPEND);
 	if (found->log_fd < 0 || fstat(found->log_fd, &st) < 0)
 		return error_fail_errno(-errno, "connect: %s, for the daemon's messages",
@@ -257,41 +255,12 @@ static int peer_check(const char *path, int fd)
 	return 0;
 }
 
-/* 0: the lock is ours; 1: somebody's; -errno with a message. */
-static int lock_try(const struct socket_dir *dir, int *lock_fd)
-{
-	if (*lock_fd < 0)
-		*lock_fd = file_open(dir, SOCKET_LOCK, O_RDWR);
-	if (*lock_fd < 0)
-		return error_fail_errno(-errno, "connect: start lock %s.lock", dir->path);
-	if (flock(*lock_fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
-	if (errno == EWOULDBLOCK || errno == EINTR)
-		return 1;
-	return error_fail_errno(-errno, "connect: start lock %s.lock", dir->path);
-}
-
 /* To close it is not enough: a child that another thread has just forked holds it, too. */
 static void lock_dropp(int *lock_fd)
 {
 	if (*lock_fd >= 0)
 		(void)flock(*lock_fd, LOCK_UN); /* cannot fail for a lock of ours */
 	closep(lock_fd);
-}
-
-static int lock_fail(const struct socket_dir *dir, int lock_fd)
-{
-	char text[32] = "";
-	int pid = 0;
-
-	if (pread(lock_fd, text, sizeof(text) - 1, 0) > 0)
-		pid = atoi(text); /* 0 is no process */
-	return error_fail(
-		-ETIMEDOUT,
-		"connect: nobody listens on %s, but its start lock %s.lock is held: the "
-		"daemon that was there (pid %d) does not end: is it stopped, or does a call "
-		"of it hang?",
-		dir->path, dir->path, pid);
 }
 
 static int own_connect(const struct socket_dir *dir, struct found *found)
@@ -314,28 +283,33 @@ static int own_find(const struct socket_dir *dir, struct found *found)
 	const struct timespec pause = { .tv_nsec = LOCK_TRY_NSEC };
 	uint64_t deadline = clock_nsec() + LOCK_WAIT_NSEC;
 	_cleanup_(lock_dropp) int lock_fd = -1;
+	bool is_ours = false;
 	int r;
 
 	for (;;) {
-		bool is_locked = lock_fd >= 0;
-
 		r = own_connect(dir, found);
 		if (r != -ENOENT && r != -ECONNREFUSED)
 			return r;
-		if (is_locked && clock_nsec() > deadline)
-			return lock_fail(dir, lock_fd);
-		r = lock_try(dir, &lock_fd);
-		if (r < 0)
-			return r;
-		if (r == 0)
-			break;
-		if (!is_locked)
-			debug_log("connect: waiting for %s.lock", dir->path);
+		if (is_ours) /* and its previous holder has started none */
+			return daemon_start(dir, found);
+		if (lock_fd < 0) {
+			lock_fd = file_open(dir, SOCKET_LOCK, O_RDWR);
+			debug_log("connect: takes %s.lock, or waits for it", dir->path);
+		}
+		is_ours = lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) == 0;
+		if (is_ours)
+			continue;
+		if (lock_fd < 0 || (errno != EWOULDBLOCK && errno != EINTR))
+			return error_fail_errno(-errno, "connect: start lock %s.lock", dir->path);
+		if (clock_nsec() > deadline)
+			return error_fail(
+				-ETIMEDOUT,
+				"connect: nobody listens on %s, but its start lock %s.lock, which "
+				"has a pid, is held: the daemon that was there does not end: is it "
+				"stopped, or does a call of it hang?",
+				dir->path, dir->path);
 		(void)nanosleep(&pause, NULL); /* a signal only shortens it */
 	}
-	/* The previous holder of the lock may have started a daemon. */
-	r = own_connect(dir, found);
-	return r == -ENOENT || r == -ECONNREFUSED ? daemon_start(dir, found) : r;
 }
 
 static int discover_own(struct found *found)
@@ -358,9 +332,7 @@ static int discover_own(struct found *found)
 		return error_fail(r, "connect: there is no %s, and of the user's own daemon: %s",
 				  SOCKET_SYSTEM, text);
 	if (r == 0) {
-		found->path = strdup(dir.path);
-		if (!found->path)
-			return error_fail_errno(-ENOMEM, "connect");
+		(void)strcpy(found->path, dir.path);
 		r = may_start ? own_find(&dir, found) : own_connect(&dir, found);
 	}
 	if (may_start || (r != -ENOENT && r != -ECONNREFUSED))
@@ -391,17 +363,14 @@ int discover(const char *path, struct found *found)
 	}
 	if (r < 0)
 		return socket_fail(SOCKET_SYSTEM, r);
-	found->path = strdup(SOCKET_SYSTEM);
-	return found->path ? 0 : error_fail_errno(-ENOMEM, "connect");
+	(void)strcpy(found->path, SOCKET_SYSTEM);
+	return 0;
 }
 
 void found_deinit(struct found *found)
 {
 	closep(&found->fd);
 	closep(&found->log_fd);
-	free(found->path);
-	free(found->log_path);
-	*found = (struct found)FOUND_NONE;
 }
 
 int discover_explain(const struct found *found)

@@ -17,18 +17,20 @@
 #ifndef DSAIO_CLIENT_LIB_LINK_DISCOVER_H
 #define DSAIO_CLIENT_LIB_LINK_DISCOVER_H
 
+#include "proto/util/socket.h"
+
 #include <stdbool.h>
 #include <sys/types.h>
 
 struct found {
 	int fd; /* connected, nothing said yet; -1: none */
-	char *path;
+	char path[SOCKET_PATH_BYTES];
 	bool is_named; /* by the caller or $DSAIO_SOCKET: to look again would find the same */
 	/* We have started it: */
 	bool is_started;
 	int log_fd;	/* else -1 */
 	off_t log_from; /* where its lines begin */
-	char *log_path;
+	char log_path[SOCKET_PATH_BYTES];
 };
 #define FOUND_NONE                     \
 	{                              \
