@@ -4,40 +4,21 @@
 #include "client/lib/dsaio.h"
 #include "proto/util/cleanup.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Not isalpha() and the like: these depend on the locale. */
-static bool is_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-static int hex_value(char c)
-{
-	if (is_digit(c))
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 /* The length of the scheme; 0: the name is no URI. */
 static int uri_scheme(const char *name)
 {
-	int n = 0;
+	const size_t n = strspn(name, LETTERS "0123456789+-.");
 
-	if (!is_letter(*name))
-		return 0;
-	while (is_letter(name[n]) || is_digit(name[n]) || (name[n] && strchr("+-.", name[n])))
-		n++;
-	return strncmp(name + n, "://", 3) == 0 ? n : 0;
+	return strspn(name, LETTERS) && strncmp(name + n, "://", 3) == 0 ? (int)n : 0;
 }
 
 /* Replaces %41 by A, in place; false: an escape is wrong, or of a zero byte. */
@@ -46,17 +27,16 @@ static bool decode(char *text)
 	char *to = text;
 
 	for (const char *from = text; *from; from++) {
-		int high, low;
-
 		if (*from != '%') {
 			*to++ = *from;
 			continue;
 		}
-		high = hex_value(from[1]);
-		low = high < 0 ? -1 : hex_value(from[2]);
-		if (low < 0 || (high == 0 && low == 0))
+		/* isxdigit() is the same in each locale. */
+		if (!isxdigit((unsigned char)from[1]) || !isxdigit((unsigned char)from[2]))
 			return false;
-		*to++ = (char)(high << 4 | low);
+		*to = (char)strtoul((const char[]){ from[1], from[2], '\0' }, NULL, 16);
+		if (!*to++)
+			return false;
 		from += 2;
 	}
 	*to = '\0';
