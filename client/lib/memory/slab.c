@@ -4,8 +4,6 @@
 #include "client/lib/memory/allocation.h"
 #include "proto/util/cleanup.h"
 
-#include <unistd.h>
-
 const struct slab_placement SLAB_ANYWHERE = { .pages = WIRE__PAGES__PAGES_ANY };
 
 int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
