@@ -58,11 +58,17 @@ enum ring_opcode {
 /* DeviceImport makes slabs of GPU memory, and FileGpu says whether a file's ops can name them. */
 #define RING_FEATURE_DEVICE UINT64_C(32)
 
+enum ring_entry_flag {
+	RING_ENTRY_DSYNC =
+		1, /* a write is on the device at its end, with what its bytes need to be read (RWF_DSYNC) */
+};
+
 /* A slot of the submission ring. */
 struct ring_entry {
 	uint64_t id;	/* the client's own; echoed, never an index */
 	uint8_t opcode; /* enum ring_opcode */
-	uint8_t zero0[3];
+	uint8_t flags;	/* bits of enum ring_entry_flag */
+	uint8_t zero0[2];
 	uint32_t file; /* id from FileAddReply */
 	uint64_t off;  /* byte in the file */
 	uint64_t len;  /* 0 for syncs */

@@ -739,7 +739,7 @@ enum dsaio_opcode { DSAIO_READ = 1, DSAIO_WRITE = 2, DSAIO_FSYNC = 3 };
  * the rest is submitted by another.
  */
 #define DSAIO_LINKED 4u
-/* A write: its end says that its bytes are on the device.  (Not in this version: -EOPNOTSUPP.) */
+/* A write: at its end its bytes are on the device, and what is needed to read them there (O_DSYNC). */
 #define DSAIO_DSYNC 8u
 
 /* An op for dsaio_submit().  Zero it, then fill it in.  Times are rounded up to milliseconds. */
@@ -777,7 +777,6 @@ struct dsaio_io {
  *            there is some.  DSAIO_NOWAIT concerns nothing else that the call waits for.
  *   -E2BIG   a flag or field of the io is set that this version of the library does not know
  *   -EINVAL  a value is out of range, file and path are set, or a flag is not of this opcode
- *   -EOPNOTSUPP  DSAIO_DSYNC, in this version
  * An op with iov transfers one range of the file: its buffers follow one another there.  Each takes an
  *   entry of the ring, and may be any memory; those whose lengths are multiples of dsaio_file_alignment() go
  *   to the device without a copy.

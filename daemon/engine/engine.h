@@ -54,6 +54,7 @@ struct block {
 	uint8_t n_retries;
 	bool is_single;	       /* a system call of its own */
 	bool is_nowait;	       /* fails with -EAGAIN or -EOPNOTSUPP instead of blocking the lane */
+	bool is_dsync;	       /* a write is on the device at its end */
 	bool is_buffered;      /* a write by the buffered description: any offset and length */
 	bool is_bounced;       /* a read of any range, by way of memory of the engine's */
 	bool has_stalled;      /* its start stalled the lane: stall.h */

@@ -310,7 +310,8 @@ static void prepare(const struct engine_libaio *e, struct block *block, struct i
 		io_prep_pwrite(iocb, block->target->fd, memory, block->len, (long long)block->off);
 	else
 		io_prep_pread(iocb, block->target->fd, memory, block->len, (long long)block->off);
-	iocb->aio_rw_flags = block->is_nowait ? RWF_NOWAIT : 0;
+	iocb->aio_rw_flags = (block->is_nowait ? RWF_NOWAIT : 0) |
+			     (block->is_dsync ? RWF_DSYNC : 0);
 	io_set_eventfd(iocb, e->event_fd);
 	iocb->data = block;
 }

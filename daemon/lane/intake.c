@@ -88,7 +88,7 @@ void intake_park(struct intake *intake)
 
 static bool is_zero(const struct ring_entry *entry)
 {
-	return !(entry->zero0[0] | entry->zero0[1] | entry->zero0[2] | entry->zero1);
+	return !(entry->zero0[0] | entry->zero0[1] | entry->zero1);
 }
 
 /*
@@ -118,7 +118,8 @@ int intake_check_entry(const struct channel *channel, const struct ring_entry *e
 	if (!is_zero(entry)) /* meant for a later version: do not guess */
 		return EINVAL;
 
-	if (entry->grow_end && !is_write)
+	if ((entry->grow_end && !is_write) ||
+	    (entry->flags && (!is_write || entry->flags != RING_ENTRY_DSYNC)))
 		return EINVAL;
 
 	file = id_table_get(&channel->objects->files, entry->file);
@@ -150,6 +151,7 @@ int intake_check_entry(const struct channel *channel, const struct ring_entry *e
 	op->len = entry->len;
 	op->head = op->tail = 0;
 	op->is_misaligned = false;
+	op->is_dsync = entry->flags & RING_ENTRY_DSYNC;
 	if (slab && entry->len) {
 		struct unaligned_cut cut = unaligned_cut(&(struct unaligned_range){
 			.off = entry->off,

@@ -69,6 +69,7 @@ struct op {
 	uint8_t cancel_error;	   /* positive errno: no block of it starts, nor starts again */
 	uint8_t unaligned_left : 2;
 	bool is_misaligned : 1; /* its memory is: all of it goes by worker threads */
+	bool is_dsync : 1;	/* a write is on the device at its end */
 	bool is_gated : 1;	/* was deferred; counted in the channel's n_gated */
 	bool is_in_order : 1;	/* in the channel's order */
 	/* These say which fields of its struct op_rare are valid. */

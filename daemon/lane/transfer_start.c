@@ -127,6 +127,7 @@ static struct block describe(const struct transfer *transfer, const struct next_
 			       .bytes = next->len,
 			       .counted_bytes = next->len,
 			       .operation = (uint8_t)next->operation,
+			       .is_dsync = op->is_dsync,
 			       .is_buffered = is_unaligned && next->operation == BLOCK_WRITE,
 			       .is_bounced = is_unaligned && next->operation == BLOCK_READ,
 			       .started_nsec = transfer->turn->now_nsec };

@@ -281,7 +281,9 @@ static const struct {
 	size_t at;
 	uint8_t value;
 } zeros[] = {
-	{ "behind the opcode", offsetof(struct ring_entry, zero0), 1 },
+	{ "the flags of a read", offsetof(struct ring_entry, flags), RING_ENTRY_DSYNC },
+	{ "flags that are none", offsetof(struct ring_entry, flags), 2 },
+	{ "behind the flags", offsetof(struct ring_entry, zero0), 1 },
 	{ "at the end", offsetof(struct ring_entry, zero1) + 7, 1 },
 };
 

@@ -157,6 +157,35 @@ TEST_TABLE(a_write_may_say_how_long_the_file_may_become, grown)
 		ck_assert(op.may_grow == (grown[_i].grow_end != 0));
 }
 
+static const struct {
+	const char *what;
+	uint8_t opcode, flags;
+	int want;
+	bool is_dsync;
+} flags[] = {
+	{ "a write", W, 0, 0, false },
+	{ "a write that syncs", W, RING_ENTRY_DSYNC, 0, true },
+	{ "a write with another flag", W, RING_ENTRY_DSYNC << 1, EINVAL, false },
+	{ "a write with both", W, RING_ENTRY_DSYNC | RING_ENTRY_DSYNC << 1, EINVAL, false },
+	{ "a read that syncs", R, RING_ENTRY_DSYNC, EINVAL, false },
+};
+
+TEST_TABLE(only_a_write_can_sync, flags)
+{
+	struct ring_entry entry = { .opcode = flags[_i].opcode,
+				    .flags = flags[_i].flags,
+				    .len = 512 };
+	struct op op = { 0 };
+
+	setup();
+	entry.file = ids[WRITABLE];
+	entry.slab = slab_id;
+	if (flags[_i].opcode == R)
+		entry.file = ids[0];
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), flags[_i].want);
+	ck_assert(op.is_dsync == flags[_i].is_dsync);
+}
+
 TEST(tmpfs_and_devices_are_not_extended_before)
 {
 	struct ring_entry entry = { .opcode = W, .len = 512, .grow_end = 512 };

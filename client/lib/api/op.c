@@ -185,11 +185,10 @@ static int io_check_flags(const struct dsaio_io *io)
 				  "submit: flags %#x with opcode %u: DSAIO_DATASYNC and "
 				  "DSAIO_LINKED are for DSAIO_FSYNC alone",
 				  io->flags, io->opcode);
-	if (io->flags & DSAIO_DSYNC)
-		return error_fail(-EOPNOTSUPP,
-				  "submit: DSAIO_DSYNC is not possible in this version (%s): "
-				  "submit a DSAIO_FSYNC with DSAIO_LINKED behind the write",
-				  dsaio_version());
+	if ((io->flags & DSAIO_DSYNC) && io->opcode != DSAIO_WRITE)
+		return error_fail(-EINVAL,
+				  "submit: DSAIO_DSYNC with opcode %u: it is for DSAIO_WRITE alone",
+				  io->opcode);
 	return 0;
 }
 
@@ -248,6 +247,7 @@ static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, un
 		.is_async = true,
 		.is_nowait = flags & DSAIO_NOWAIT,
 		.is_detached = io->flags & DSAIO_DETACHED,
+		.is_dsync = io->flags & DSAIO_DSYNC,
 		.is_linked = io->flags & DSAIO_LINKED,
 		.n_failed = n_failed,
 		.has_timeout = io->timeout_usec,

@@ -107,6 +107,7 @@ struct ring_entry channel_entry(const struct dsaio_op *op)
 {
 	return (struct ring_entry){
 		.opcode = op->opcode,
+		.flags = op->is_dsync ? RING_ENTRY_DSYNC : 0,
 		.file = op->file->session.id,
 		.off = op->off,
 		.len = op->len,

@@ -125,6 +125,7 @@ static int piece_put(struct job_piece *piece, bool is_blocking)
 			  .slab_off = slot_off(&piece->slot) + piece->slice.io_slot_off,
 		  });
 	piece->op->part_of = piece;
+	piece->op->is_dsync = job->op->is_dsync;
 	piece->op->file = job->op->file; /* borrowed */
 	piece->op->grow_end = job->op->grow_end;
 	piece->op->timeout_msec = deadline_left_msec(job->deadline_nsec);

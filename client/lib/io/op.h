@@ -62,6 +62,7 @@ struct dsaio_op {
 	/* the submitting thread's: constant from the start of its way on */
 	bool is_async;	/* dsaio_handle_wait() and dsaio_handle_reap() report it */
 	bool is_vector; /* it is a vectored op */
+	bool is_dsync;	/* a write that is on the device at its end */
 	bool is_linked; /* a sync that waits for writes; not if inode_has_failed() since n_failed */
 	/* inode.lock */
 	bool is_in_inode; /* among the file's inode's open ops */

@@ -18,6 +18,7 @@ struct op_request {
 	bool is_async;
 	bool is_nowait;	       /* async: -EAGAIN if its ring is full */
 	bool is_detached;      /* async: the caller gets no reference */
+	bool is_dsync;	       /* a write: is on the device at its end */
 	bool is_linked;	       /* a sync: waits for the writes before it */
 	uint64_t n_failed;     /* the same: not if inode_has_failed() since */
 	bool has_timeout;      /* timeout_msec; else the handle's */

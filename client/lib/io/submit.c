@@ -313,6 +313,7 @@ static int plan_op(const struct op_request *q, struct dsaio_op *whole, bool is_c
 	if (q->has_timeout)
 		op->timeout_msec = q->timeout_msec;
 	op->data = q->data;
+	op->is_dsync = q->is_dsync;
 	op->is_linked = q->is_linked;
 	op->n_failed = q->n_failed;
 	op_set_file(op, q->file);
