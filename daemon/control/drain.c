@@ -171,7 +171,7 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (session_is_ending(drain->call->session)) {
-		(void)session_end_error(drain->call->session, "drain", "", &error);
+		(void)session_end_error(drain->call->session, "store ", drain->store->name, &error);
 		drain_end(drain, NULL, &error);
 		return;
 	}

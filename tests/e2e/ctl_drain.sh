@@ -29,13 +29,19 @@ wrong_usage_is_reported() {
 		expect 1 "$ctl" drain /proc && says "$dir/err" "on proc, a pseudo file system"
 }
 
+without_a_daemon_private_is_no_advice() {
+	expect 3 "$ctl" drain t --socket "$dir/none" && says "$dir/err" "no daemon listens" && says_not "$dir/err" "--private" &&
+		expect 3 env -u DSAIO_SOCKET XDG_RUNTIME_DIR="$dir" "$ctl" drain t && says_not "$dir/err" "--private" &&
+		expect 3 "$ctl" status --socket "$dir/none" && says "$dir/err" "--private"
+}
+
 others_may_not() {
 	as_nobody || return 2
 	expect 1 "${nobody[@]}" "$ctl" drain t && says "$dir/err" "dsaioctl: drain: " "administrators" "dsaio_file_drop()"
 }
 
 start_daemon
-for t in without_files_it_is_done a_client_with_a_file_in_use_is_named wrong_usage_is_reported others_may_not; do
+for t in without_files_it_is_done a_client_with_a_file_in_use_is_named wrong_usage_is_reported without_a_daemon_private_is_no_advice others_may_not; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

@@ -80,6 +80,7 @@ static int drain_run(struct ctl *ctl)
 	if (ctl->is_private)
 		return ctl_usage(ctl, "--private: a daemon for this command alone has no files of "
 				      "others: leave it out");
+	ctl->is_of_all = true;
 	r = ask_store_drain(ctl, &client, ctl->args[0], &reply);
 	if (r != CTL_OK)
 		return r;

@@ -113,6 +113,13 @@ static int connect_status(int error)
 	}
 }
 
+static const char *private_advice(const struct ctl *ctl)
+{
+	return ctl->is_private || ctl->is_of_all
+		       ? ""
+		       : "; or add --private for a daemon of this command's own";
+}
+
 int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 		struct dsaio_client **ret_client)
 {
@@ -136,16 +143,13 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 	named = getenv("DSAIO_SOCKET");
 	is_absent = r == -ENOENT || r == -ECONNREFUSED;
 	if (is_absent && ctl->only_looks && !ctl->socket_path && !(named && *named))
-		(void)ctl_fail(ctl, "no daemon listens, and this command starts none: start one "
-				    "with: systemctl start dsaiod, or: dsaiod --user; or add "
-				    "--private for a daemon of this command's own; one that is "
-				    "stopping listens no more: its log says which calls it waits "
-				    "for");
-	else if (is_absent && !ctl->is_private)
-		(void)ctl_fail(ctl, "%s; or add --private for a daemon of this command's own",
-			       dsaio_error());
+		(void)ctl_fail(ctl,
+			       "no daemon listens, and this command starts none: start one with: "
+			       "systemctl start dsaiod, or: dsaiod --user%s; one that is stopping "
+			       "listens no more: its log says which calls it waits for",
+			       private_advice(ctl));
 	else if (r < 0)
-		(void)ctl_fail(ctl, "%s", dsaio_error());
+		(void)ctl_fail(ctl, "%s%s", dsaio_error(), is_absent ? private_advice(ctl) : "");
 	if (r < 0)
 		return connect_status(r);
 	stop_hangs_up(client_conn(*ret_client)->fd);

@@ -28,6 +28,7 @@ struct ctl {
 	const char *build;	 /* the program's build id */
 	bool is_json, is_private;
 	bool only_looks; /* does not let the library start a daemon */
+	bool is_of_all;	 /* about other clients: --private would be of no use */
 	char **args;	 /* after the command's name, without options */
 	int n_args;
 	struct json_object
