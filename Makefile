@@ -313,7 +313,7 @@ ubsan: ## run all tests with the undefined behaviour sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/ubsan SANITIZE=undefined check
 tsan: ## run the tests of threads with the thread sanitizer (clang)
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CC="$(CLANG)" check
-valgrind: ## run the unit tests under valgrind
+valgrind: ## run the unit tests of daemon and library under valgrind
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) VALGRIND=1 tests/run.sh
 
