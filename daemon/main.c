@@ -69,7 +69,8 @@ static const char help[] =
 	"  --socket PATH      where to listen (" SOCKET_SYSTEM ")\n"
 	"  --store NAME=DIR   serve files on DIR's file system, or a block device; repeatable\n"
 	"  --check-config     check configuration, socket and stores, then exit\n"
-	"  --fault-plan FILE  for tests: makes I/O fail as FILE says, which only root may write\n"
+	"  --fault-plan FILE  for tests: makes I/O fail as FILE says, which only root\n"
+	"                     (--user: you) may write\n"
 	"  --sample-config    print a configuration file that shows all keys, with --user that of\n"
 	"                     a user's own daemon\n"
 	"  --help             print this\n"
@@ -467,6 +468,11 @@ static int run(int argc, char **argv)
 		return STATUS_USAGE;
 	if (options.is_done)
 		return STATUS_FINE;
+	if (options.fault_path &&
+	    engines_make_fail(options.fault_path, config.is_user, &error) < 0) {
+		log_mistake("dsaiod: --fault-plan: %s", error.text);
+		return STATUS_USAGE;
+	}
 	if (options.only_check) {
 		if (check_host(&config) < 0)
 			return STATUS_USAGE;
@@ -478,11 +484,6 @@ static int run(int argc, char **argv)
 	if (!config.socket_path && socket_usual(&config, &error) < 0) {
 		log_error("dsaiod: cannot start: %s", error.text);
 		return STATUS_FAILED;
-	}
-	if (options.fault_path &&
-	    engines_make_fail(options.fault_path, config.is_user, &error) < 0) {
-		log_mistake("dsaiod: --fault-plan: %s", error.text);
-		return STATUS_USAGE;
 	}
 	if (!config.is_user)
 		privileges_change_user(config.socket_path, config.state_dir);

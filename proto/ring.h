@@ -57,6 +57,8 @@ enum ring_opcode {
 
 /* DeviceImport makes slabs of GPU memory, and FileGpu says whether a file's ops can name them. */
 #define RING_FEATURE_DEVICE UINT64_C(32)
+/* RING_ENTRY_DSYNC. */
+#define RING_FEATURE_DSYNC UINT64_C(64)
 
 enum ring_entry_flag {
 	RING_ENTRY_DSYNC =

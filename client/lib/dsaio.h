@@ -777,6 +777,7 @@ struct dsaio_io {
  *            there is some.  DSAIO_NOWAIT concerns nothing else that the call waits for.
  *   -E2BIG   a flag or field of the io is set that this version of the library does not know
  *   -EINVAL  a value is out of range, file and path are set, or a flag is not of this opcode
+ *   -EOPNOTSUPP  DSAIO_DSYNC, and the daemon is older than this library
  * An op with iov transfers one range of the file: its buffers follow one another there.  Each takes an
  *   entry of the ring, and may be any memory; those whose lengths are multiples of dsaio_file_alignment() go
  *   to the device without a copy.

@@ -179,7 +179,8 @@ void hung_leave(struct hung_call *call)
 /* ---- the text of a report ---- */
 
 /* The command or event that frees the call, by the kind of file system. */
-static void mount_cure(const struct mount *mount, uid_t uid, char *text, size_t size)
+static void mount_cure(const struct mount *mount, const struct hung_about *about, char *text,
+		       size_t size)
 {
 	const struct fs_type *type = fs_type_of_mount(mount->fs_type);
 
@@ -189,13 +190,15 @@ static void mount_cure(const struct mount *mount, uid_t uid, char *text, size_t 
 			       major(mount->dev) << 20 | minor(mount->dev));
 	else if (type->is_network)
 		(void)snprintf(text, size, "umount -f %s", mount->point);
+	else if (about->is_device)
+		(void)snprintf(text, size, "an answer of the device: dmesg may say more");
 	else
 		(void)snprintf(
 			text, size,
 			"an answer of the device; if a hung process of the user holds the "
 			"file's lock: pkill -KILL -u %u (ends all processes of the user, FUSE "
 			"servers included)",
-			uid);
+			about->who.uid);
 }
 
 static void memory_place(const struct hung_who *who, struct hung_place *place)
@@ -240,7 +243,7 @@ static void place_find(const struct hung_about *about, struct hung_place *place)
 	if (r == 0) {
 		(void)snprintf(place->mount, sizeof(place->mount), "%s (%s, device %u:%u)",
 			       mount.point, mount.fs_type, major(mount.dev), minor(mount.dev));
-		mount_cure(&mount, about->who.uid, place->text, sizeof(place->text));
+		mount_cure(&mount, about, place->text, sizeof(place->text));
 		return;
 	}
 	if (about->dev) {

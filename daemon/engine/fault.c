@@ -11,13 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 /* Requests of an engine that are held: more than a test holds.  Those beyond pass without a fault. */
 #define HELD_MAX 64u
+#define LOOK_USEC 10000u /* between looks for another plan */
+#define ERROR_MAX 4095u	 /* an errno of the kernel's */
 
 struct held {
 	struct block *block;
@@ -30,29 +31,47 @@ struct held {
 struct fault {
 	const struct engine_ops *ops; /* of the engine itself */
 	enum engine_kind kind;
-	uint32_t n_back; /* requests that the engine has returned */
-	uint32_t serial; /* of the plan that the newest request was compared with */
+	uint32_t n_back;	/* requests that the engine has returned */
+	struct fault_plan plan; /* as the newest request was compared with it */
 	unsigned n_held;
 	struct held held[HELD_MAX];
 };
 
 static struct {
-	const struct fault_plan *plan; /* NULL: none */
+	bool is_on;
+	int fd; /* the plan: read each time, since who truncates a mapped file kills its readers */
 	struct engine_ops ops[N_ENGINE_KINDS];
 	const struct engine_ops *inner[N_ENGINE_KINDS];
 	pthread_mutex_t lock;
 	uint32_t serial, n_seen; /* under the lock */
-} faults = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} faults = { .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static uint32_t plan_serial(void)
+/* One without a fault where it cannot be read. */
+static struct fault_plan plan_read(void)
 {
-	/* acquire: the rest of the plan was written before */
-	return atomic_load_explicit(&faults.plan->serial, memory_order_acquire);
+	struct fault_plan plan;
+
+	if (pread(faults.fd, &plan, sizeof(plan), 0) != sizeof(plan) ||
+	    plan.kind >= N_FAULT_KINDS || plan.error > ERROR_MAX)
+		plan = (struct fault_plan){ .kind = FAULT_NONE };
+	return plan;
+}
+
+static uint32_t serial_of(const struct fault_plan *plan)
+{
+	return atomic_load_explicit(&plan->serial, memory_order_relaxed); /* of a copy */
+}
+
+static uint32_t serial_now(void)
+{
+	const struct fault_plan plan = plan_read();
+
+	return serial_of(&plan);
 }
 
 static bool is_planned(const struct fault *fault, const struct block *block, bool at_completion)
 {
-	const struct fault_plan *plan = faults.plan;
+	const struct fault_plan *plan = &fault->plan;
 
 	return plan->kind != FAULT_NONE && plan->operations & 1u << block->operation &&
 	       plan->engines & 1u << fault->kind && at_completion == (plan->at_completion != 0) &&
@@ -62,19 +81,18 @@ static bool is_planned(const struct fault *fault, const struct block *block, boo
 /* Whether the request gets the plan's fault there.  It counts then, unless the engine has no room for it. */
 static bool is_hit(struct fault *fault, const struct block *block, bool at_completion)
 {
-	const struct fault_plan *plan = faults.plan;
-	const uint32_t serial = plan_serial();
 	bool hits;
 
+	fault->plan = plan_read();
 	if (!is_planned(fault, block, at_completion))
 		return false;
 	(void)pthread_mutex_lock(&faults.lock);
-	if (faults.serial != serial) {
-		faults.serial = serial;
+	if (faults.serial != serial_of(&fault->plan)) {
+		faults.serial = serial_of(&fault->plan);
 		faults.n_seen = 0;
 	}
-	fault->serial = serial;
-	hits = faults.n_seen >= plan->skip && faults.n_seen - plan->skip < plan->n;
+	hits = faults.n_seen >= fault->plan.skip &&
+	       faults.n_seen - fault->plan.skip < fault->plan.n;
 	faults.n_seen++;
 	(void)pthread_mutex_unlock(&faults.lock);
 	return hits;
@@ -98,13 +116,12 @@ static void note(const struct fault *fault, const struct block *block, bool at_c
 		[FAULT_SCANT] = "scant", [FAULT_DELAY] = "delayed",
 		[FAULT_NEVER] = "held",	 [FAULT_REORDER] = "out of order",
 	};
-	const uint32_t kind = faults.plan->kind;
+	const struct fault_plan *plan = &fault->plan;
 
 	log_notice("fault plan: %s at the %s by %s of operation %u, %" PRIu32 " bytes at %" PRIu64
 		   " of %s",
-		   kind == FAULT_ERROR	  ? strerrorname_np((int)faults.plan->error)
-		   : kind < N_FAULT_KINDS ? names[kind]
-					  : "?",
+		   plan->kind == FAULT_ERROR ? strerrordesc_np((int)plan->error)
+					     : names[plan->kind],
 		   at_completion ? "completion" : "submission", fault->ops->name, block->operation,
 		   block->len, block->off, block->target->about.file);
 }
@@ -113,7 +130,8 @@ static void note(const struct fault *fault, const struct block *block, bool at_c
 
 struct alarm {
 	int fd;
-	uint32_t usec;
+	uint32_t usec, serial;
+	bool is_of_plan; /* rings when the plan has changed */
 };
 
 static void *ring(void *arg)
@@ -122,14 +140,16 @@ static void *ring(void *arg)
 	const struct timespec time = { .tv_sec = alarm->usec / 1000000,
 				       .tv_nsec = (long)(alarm->usec % 1000000) * 1000 };
 
-	(void)nanosleep(&time, NULL);
+	do
+		(void)nanosleep(&time, NULL);
+	while (alarm->is_of_plan && serial_now() == alarm->serial);
 	(void)eventfd_write(alarm->fd, 1);
 	closep(&alarm->fd);
 	free(alarm);
 	return NULL;
 }
 
-/* Wakes the lane, which would sleep beyond the delay.  The descriptor is its own: the engine may be gone by then. */
+/* Wakes the lane when a held request is due.  The descriptor is its own: the engine may be gone by then. */
 static void alarm_set(const struct fault *fault, const struct engine *engine)
 {
 	struct alarm *alarm = malloc(sizeof(*alarm));
@@ -137,7 +157,9 @@ static void alarm_set(const struct fault *fault, const struct engine *engine)
 
 	if (!alarm)
 		return;
-	alarm->usec = faults.plan->delay_usec;
+	alarm->is_of_plan = fault->plan.kind == FAULT_NEVER;
+	alarm->usec = alarm->is_of_plan ? LOOK_USEC : fault->plan.delay_usec;
+	alarm->serial = serial_of(&fault->plan);
 	alarm->fd = fcntl(fault->ops->event_fd(engine), F_DUPFD_CLOEXEC, 0);
 	if (alarm->fd >= 0 && pthread_create(&thread, NULL, ring, alarm) == 0) {
 		(void)pthread_detach(thread);
@@ -147,20 +169,20 @@ static void alarm_set(const struct fault *fault, const struct engine *engine)
 	free(alarm);
 }
 
-static void hold(struct engine *engine, struct block *block, enum fault_kind kind, bool is_back)
+static void hold(struct engine *engine, struct block *block, bool is_back)
 {
 	struct fault *fault = engine->fault;
 
 	fault->held[fault->n_held++] = (struct held){
 		.block = block,
-		.due_nsec = clock_nsec() + UINT64_C(1000) * faults.plan->delay_usec,
-		.serial = fault->serial,
+		.due_nsec = clock_nsec() + UINT64_C(1000) * fault->plan.delay_usec,
+		.serial = serial_of(&fault->plan),
 		.n_back = fault->n_back,
-		.kind = (uint8_t)kind,
+		.kind = (uint8_t)fault->plan.kind,
 		.is_back = is_back
 	};
 	engine->n_in_flight++;
-	if (kind == FAULT_DELAY)
+	if (fault->plan.kind == FAULT_DELAY || fault->plan.kind == FAULT_NEVER)
 		alarm_set(fault, engine);
 }
 
@@ -168,7 +190,7 @@ static bool is_due(const struct engine *engine, const struct held *held)
 {
 	const struct fault *fault = engine->fault;
 
-	if (held->serial != plan_serial())
+	if (held->serial != serial_now())
 		return true;
 	switch ((enum fault_kind)held->kind) {
 	case FAULT_DELAY:
@@ -185,9 +207,9 @@ static bool is_due(const struct engine *engine, const struct held *held)
 /* ---- the engine ---- */
 
 /* So many bytes of the request stay: for the engine before it has it, or of its result. */
-static uint32_t cut(const struct block *block, uint32_t unit)
+static uint32_t cut(const struct fault *fault, const struct block *block, uint32_t unit)
 {
-	const bool is_scant = faults.plan->kind == FAULT_SCANT;
+	const bool is_scant = fault->plan.kind == FAULT_SCANT;
 
 	if (block->len <= unit)
 		return block->len;
@@ -200,20 +222,20 @@ static int fault_submit(struct engine *engine, struct block **blocks, int n)
 
 	for (int i = 0; i < n; i++) {
 		struct block *block = blocks[i];
-		const enum fault_kind kind = (enum fault_kind)faults.plan->kind;
 		const bool hits = is_hit(fault, block, false);
+		const uint32_t kind = fault->plan.kind;
 		const uint32_t len = block->len;
 
 		if (hits && kind != FAULT_SHORT && kind != FAULT_SCANT) {
 			note(fault, block, false);
 			if (kind == FAULT_ERROR)
-				block->result = -(int64_t)faults.plan->error;
-			hold(engine, block, kind, kind == FAULT_ERROR);
+				block->result = -(int64_t)fault->plan.error;
+			hold(engine, block, kind == FAULT_ERROR);
 			continue;
 		}
 		if (hits && block->operation <= BLOCK_WRITE) {
 			note(fault, block, false);
-			block->len = cut(block, target_align(block->target));
+			block->len = cut(fault, block, target_align(block->target));
 		}
 		if (fault->ops->submit(engine, &blocks[i], 1) == 1)
 			continue;
@@ -227,23 +249,22 @@ static int fault_submit(struct engine *engine, struct block **blocks, int n)
 /* The request is back.  Returns whether it stays here for now. */
 static bool hit_back(struct engine *engine, struct block *block)
 {
-	const enum fault_kind kind = (enum fault_kind)faults.plan->kind;
 	struct fault *fault = engine->fault;
 
 	if (!is_hit(fault, block, true))
 		return false;
 	note(fault, block, true);
-	switch (kind) {
+	switch ((enum fault_kind)fault->plan.kind) {
 	case FAULT_ERROR:
-		block->result = -(int64_t)faults.plan->error;
+		block->result = -(int64_t)fault->plan.error;
 		break;
 	case FAULT_SHORT:
 	case FAULT_SCANT:
 		if (block->result > 0)
-			block->result = cut(block, 1);
+			block->result = cut(fault, block, 1);
 		break;
 	default:
-		hold(engine, block, kind, true);
+		hold(engine, block, true);
 		return true;
 	}
 	/* Threads, and libaio on tmpfs, have counted what is taken away here.  Those of threads are at their end. */
@@ -340,7 +361,7 @@ static int open_threads(uint32_t depth, uint32_t room, struct engine **ret_engin
 
 const struct engine_ops *fault_ops(enum engine_kind kind)
 {
-	return faults.plan ? &faults.ops[kind] : NULL;
+	return faults.is_on ? &faults.ops[kind] : NULL;
 }
 
 int fault_start(const struct engine_ops *const engines[N_ENGINE_KINDS], const char *path,
@@ -348,7 +369,6 @@ int fault_start(const struct engine_ops *const engines[N_ENGINE_KINDS], const ch
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
-	void *plan;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return error_set(error, -errno, "%s", path);
@@ -357,12 +377,9 @@ int fault_start(const struct engine_ops *const engines[N_ENGINE_KINDS], const ch
 				       path, sizeof(struct fault_plan));
 	if ((st.st_uid != 0 && !(is_user && st.st_uid == geteuid())) || st.st_mode & 022)
 		return error_set_plain(error, -EPERM,
-				       "%s: others than root may change it: chown "
-				       "root and chmod go-w it",
+				       "%s: others than root (or with --user, than you) may change "
+				       "it: chown and chmod go-w it",
 				       path);
-	plan = mmap(NULL, sizeof(struct fault_plan), PROT_READ, MAP_SHARED, fd, 0);
-	if (plan == MAP_FAILED)
-		return error_set(error, -errno, "%s: mmap", path);
 	for (unsigned i = 0; i < N_ENGINE_KINDS; i++) {
 		faults.inner[i] = engines[i];
 		faults.ops[i] = *faults.inner[i];
@@ -373,7 +390,8 @@ int fault_start(const struct engine_ops *const engines[N_ENGINE_KINDS], const ch
 	}
 	faults.ops[ENGINE_LIBAIO].open = open_libaio;
 	faults.ops[ENGINE_THREADS].open = open_threads;
-	faults.plan = plan;
+	faults.fd = TAKE_FD(fd);
+	faults.is_on = true;
 	log_notice("fault plan: %s: makes I/O fail, as it says: for tests only", path);
 	return 0;
 }

@@ -2,7 +2,7 @@
  * Faults on purpose, for tests: stacks on every engine, and makes blocks fail, fall short, be late, never end or
  * end out of order, as a plan says.
  *
- * The plan is a file, which the tester maps and changes while the daemon serves.  dsaiod --fault-plan FILE takes
+ * The plan is a file, which the tester changes while the daemon serves.  dsaiod --fault-plan FILE takes
  * one that only root can write, or for dsaiod --user the user.  Without the option no request passes here.
  * A fault is logged.
  */
@@ -21,7 +21,7 @@ enum fault_kind {
 	FAULT_SHORT,   /* one byte is missing; at the submission one unit of direct I/O */
 	FAULT_SCANT,   /* all but one byte is missing, or one unit */
 	FAULT_DELAY,   /* later by delay_usec */
-	FAULT_NEVER,   /* held until the plan changes and the lane is awake */
+	FAULT_NEVER,   /* held until the plan changes */
 	FAULT_REORDER, /* held until another request is back, or none is left */
 	N_FAULT_KINDS
 };

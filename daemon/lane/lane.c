@@ -323,7 +323,8 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	hung_add_lane(&lane->device, &(struct hung_about){ .what = "block",
 							   .file = name,
 							   .dev = lane->store->dev,
-							   .is_block = true });
+							   .is_block = true,
+							   .is_device = true });
 	lane->store->lane = lane;
 	lane->store->depth = lane->engine->depth;
 	*ret_lane = TAKE_PTR(lane);

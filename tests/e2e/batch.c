@@ -115,7 +115,7 @@ static const struct {
 	{ "an unknown flag",
 	  { .opcode = DSAIO_READ, .flags = 1u << 30 },
 	  -E2BIG,
-	  "version " DSAIO_VERSION,
+	  "version (" DSAIO_VERSION,
 	  false },
 	{ "a field of a later version",
 	  { .opcode = DSAIO_READ, .zero = 1 },

@@ -130,6 +130,32 @@ TEST(registered, "registered memory is read into without a copy, and has its kin
 	CHECK_EQ(dsaio_memory_kind(rig.client, shared, MIB), DSAIO_MEMORY_NONE);
 }
 
+TEST(twice,
+     "memory that is registered twice is -EEXIST, also at the pool's bound; and again after unregister")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const char *conf = test_text("%s/conf", test_dir());
+	FILE *file = fopen(conf, "we");
+	const size_t bytes = 40 * MIB;
+	uint8_t *shared;
+	int fd;
+
+	CHECK(file && fprintf(file, "[daemon]\nclient_pool_max = 64M\n") > 0 && !fclose(file));
+	rig.daemon = daemon_start(DAEMON_ARGS("--config", conf));
+	rig_open(&rig, NULL);
+	fd = (int)CHECK_SYS(memfd_create("test", MFD_CLOEXEC));
+	CHECK_SYS(ftruncate(fd, (off_t)bytes));
+	shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(shared != MAP_FAILED);
+	for (unsigned i = 0; i < 3; i++) {
+		CHECK_CALL(fd_register(rig.client, fd, 0, bytes, shared));
+		CHECK_FAILS(fd_register(rig.client, fd, 0, bytes, shared), -EEXIST, "already");
+		CHECK_EQ(fd_register(rig.client, fd, 0, 4096, shared), -EEXIST);
+		CHECK_CALL(dsaio_memory_unregister(rig.client, shared));
+	}
+	close(fd);
+}
+
 static const struct {
 	const char *what;
 	uint32_t kind;

@@ -8,10 +8,13 @@
 #include "daemon/engine/fault.h"
 #include "tests/fuse.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -399,6 +402,8 @@ TEST(hung,
 	daemon_log_wait(scene.rig.daemon, ": block has not come back for ");
 	CHECK(daemon_log_has(scene.rig.daemon, "store t: block has not") ||
 	      daemon_log_has(scene.rig.daemon, "store faulty: block has not"));
+	CHECK(daemon_log_has(scene.rig.daemon, "dmesg") &&
+	      !daemon_log_has(scene.rig.daemon, "pkill"));
 	daemon_status(scene.rig.daemon, &answer);
 	status = answer.reply->status;
 	CHECK_EQ(status->n_hung, 1);
@@ -412,6 +417,93 @@ TEST(hung,
 	op_check(&scene, op, 0, LEN);
 	daemon_log_wait(scene.rig.daemon, ": block came back after ");
 	CHECK_EQ(daemon_log_count(scene.rig.daemon, ": block has not come back for "), 1);
+}
+
+TEST(truncated, "a plan that is cut beneath the daemon has no faults")
+{
+	_cleanup_(scene_deinit) struct scene scene;
+	struct dsaio_op *op;
+
+	scene_init(&scene, &rows[0]);
+	scene.cell = "truncated";
+	file_reset(&scene);
+	plan_set(&scene, 0, 0);
+	CHECK_SYS(truncate(test_text("%s/plan", test_dir()), 0));
+	op_start(&scene, &op);
+	op_check(&scene, op, 0, LEN);
+}
+
+TEST(stop, "a daemon that stops while a block is held ends when the plan changes")
+{
+	_cleanup_(scene_deinit) struct scene scene;
+	struct dsaio_op *op;
+
+	scene_init(&scene, &rows[0]);
+	scene.cell = "stop";
+	file_reset(&scene);
+	plan_set(&scene, KIND_HELD, 0);
+	op_start(&scene, &op);
+	daemon_log_wait(scene.rig.daemon, FAULT_LINE);
+	CHECK_SYS(kill(scene.rig.daemon->pid, SIGTERM));
+	daemon_log_wait(scene.rig.daemon, "stopping on");
+	plan_end(&scene);
+	daemon_wait_end(scene.rig.daemon, 0);
+	CHECK_EQ(op_wait(op, 20000000), LEN);
+	dsaio_op_free(op);
+}
+
+static long switches(void)
+{
+	static const char word[] = "voluntary_ctxt_switches:";
+	struct dirent *entry;
+	DIR *dir = opendir("/proc/self/task");
+	char line[256], name[32];
+	long n, sum = 0;
+
+	CHECK(dir);
+	while ((entry = readdir(dir))) {
+		_cleanup_(fclosep) FILE *file = fopen(
+			test_text("/proc/self/task/%s/status", entry->d_name), "re");
+		bool is_ours = false;
+
+		while (file && fgets(line, sizeof(line), file)) {
+			if (sscanf(line, "Name: %31s", name) == 1)
+				is_ours = strcmp(name, "dsaio") == 0;
+			else if (is_ours && strncmp(line, word, strlen(word)) == 0 &&
+				 sscanf(line + strlen(word), "%ld", &n) == 1)
+				sum += n;
+		}
+	}
+	(void)closedir(dir);
+	return sum;
+}
+
+TEST(rest, "the library's thread sleeps after a copied op that waited for another was cancelled")
+{
+	_cleanup_(scene_deinit) struct scene scene;
+	struct dsaio_op *first, *second;
+	void *private;
+	long before;
+
+	scene_init(&scene, &rows[2]); /* writes, by libaio */
+	scene.cell = "rest";
+	file_reset(&scene);
+	CHECK_EQ(posix_memalign(&private, 4096, LEN), 0);
+	plan_set(&scene, KIND_HELD, 0);
+	op_start(&scene, &first);
+	daemon_log_wait(scene.rig.daemon, FAULT_LINE);
+	CHECK_CALL(dsaio_pwrite_async(scene.rig.handle, scene.file, private, LEN, START, &second));
+	(void)poll(NULL, 0, 20);
+	CHECK_CALL(dsaio_op_cancel(second));
+	(void)op_wait(second, -1);
+	plan_end(&scene);
+	op_check(&scene, first, 0, LEN);
+	dsaio_op_free(second);
+	free(private);
+	(void)poll(NULL, 0, 100);
+	before = switches();
+	(void)poll(NULL, 0, 500);
+	CHECK_MSG(switches() - before < 20, "%ld wake-ups in 0.5 s", switches() - before);
 }
 
 static const struct {

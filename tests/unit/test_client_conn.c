@@ -137,6 +137,46 @@ TEST(replies_in_another_order_reach_their_calls_with_their_descriptors)
 	callers_join(callers, N_CALLS, 0);
 }
 
+static const struct {
+	const char *what;
+	int n;
+} wrong_fds[] = { { "none", 0 }, { "two", 2 } };
+
+TEST_TABLE(a_reply_with_another_number_of_descriptors_is_refused, wrong_fds)
+{
+	struct caller caller = { .bytes = 5 };
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__SlabNewReply slab = WIRE__SLAB_NEW_REPLY__INIT;
+	struct frame_writer writer = { 0 };
+	const int before = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int fds[2] = { open("/dev/null", O_RDONLY | O_CLOEXEC),
+		       open("/dev/null", O_RDONLY | O_CLOEXEC) };
+	uint8_t body[512];
+	int after;
+
+	ck_assert_int_eq(pthread_create(&caller.thread, NULL, caller_main, &caller), 0);
+	reply.seq = daemon_receive(NULL);
+	slab.slab = 5;
+	reply.body_case = WIRE__REPLY__BODY_SLAB_NEW;
+	reply.slab_new = &slab;
+	ck_assert_int_eq(frame_queue(&writer, body, wire__reply__pack(&reply, body), fds,
+				     (unsigned)wrong_fds[_i].n),
+			 0);
+	ck_assert_int_eq(frame_flush(&writer, daemon_fd), 0);
+	frame_writer_deinit(&writer);
+	callers_join(&caller, 1, -ENOTCONN);
+	/* None that came is left open. */
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+	(void)close(before);
+	after = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	ck_assert_int_le(after, before);
+	(void)close(after);
+	closep(&daemon_fd); /* it was broken */
+	while (!conn_is_gone(&conn))
+		;
+}
+
 TEST(a_call_returns_while_an_earlier_one_hangs)
 {
 	struct caller hung = { .bytes = 1 }, other = { .bytes = 2 };

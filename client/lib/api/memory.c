@@ -184,11 +184,20 @@ int dsaio_memory_gpu(struct dsaio_client *client, const void *memory)
 	return number;
 }
 
+static int fail_registered(const void *memory, size_t bytes)
+{
+	return error_fail(-EEXIST,
+			  "memory_register: %zu bytes at %p: part of it is registered, or of "
+			  "dsaio_alloc(), already",
+			  bytes, memory);
+}
+
 /* Memory of a descriptor: the client was checked, and that there are bytes. */
 static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t bytes, void *memory)
 {
 	struct import_range range = { .start = (uintptr_t)memory, .off = fd_off };
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	bool is_imported;
 	uint32_t slab = 0;
 	struct stat st;
 	int copy, r;
@@ -221,6 +230,9 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 			bytes, memory, fd_off);
 	if (r < 0)
 		return error_fail_errno(r, "memory_register: /proc/self/maps");
+	/* Before it is charged: the daemon's bound is no answer. */
+	if (buffers_have(&client->buffers, memory, bytes, &is_imported))
+		return fail_registered(memory, bytes);
 	copy = fd_duplicate(fd);
 	if (copy < 0)
 		return error_fail_errno(-errno, "memory_register: file descriptor %d", fd);
@@ -231,10 +243,7 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 	if (r < 0)
 		slab_release(client->conn, slab, true);
 	if (r == -EEXIST)
-		return error_fail(r,
-				  "memory_register: %zu bytes at %p: part of it is registered, or "
-				  "of dsaio_alloc(), already",
-				  bytes, memory);
+		return fail_registered(memory, bytes);
 	if (r < 0)
 		return error_fail_errno(r, "memory_register: %zu bytes at %p", bytes, memory);
 	debug_log("memory_register: slab %u: %zu bytes of the program's own", slab, bytes);

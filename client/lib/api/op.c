@@ -231,9 +231,21 @@ static int io_request(struct dsaio_handle *handle, const struct dsaio_io *io, un
 
 	if (r < 0)
 		return r;
+	if ((io->flags & DSAIO_DSYNC) &&
+	    !(conn_facts(handle->client->conn).features & RING_FEATURE_DSYNC))
+		return error_fail(-EOPNOTSUPP,
+				  "submit: DSAIO_DSYNC: the daemon that runs is older than this "
+				  "library: restart it, or submit a DSAIO_FSYNC with DSAIO_LINKED "
+				  "behind the write");
 	for (uint32_t i = 0; i < io->n_iov; i++)
 		if (__builtin_add_overflow(len, io->iov[i].iov_len, &len))
-			len = UINT64_MAX; /* which no file can have: submit_ops() refuses it */
+			len = UINT64_MAX; /* which no file can have */
+	/* As submit_ops() does, but before the file is made. */
+	if (io->path && (len > INT64_MAX || io->off > INT64_MAX - len))
+		return error_fail(-EINVAL,
+				  "submit: the op on %s passes 2^63, the last byte that a file can "
+				  "have",
+				  io->path);
 	*q = (struct op_request){
 		.function = "submit",
 		.handle = handle,

@@ -12,7 +12,10 @@
 static int check_open_options(const char *name, const struct dsaio_open_options *o)
 {
 	if (o->flags & ~DSAIO_OPEN_URI)
-		return fail_unknown("open", "flags of the options", o->flags & ~DSAIO_OPEN_URI);
+		return error_fail(-E2BIG,
+				  "open %s: flags %#x of the options: only DSAIO_OPEN_URI "
+				  "is possible in this version (%s)",
+				  name, o->flags, dsaio_version());
 	if (o->mode & ~MODE_BITS)
 		return error_fail(-EINVAL, "open %s: mode 0%o: must be at most 0%o", name, o->mode,
 				  MODE_BITS);

@@ -101,7 +101,7 @@ int sized_write(const char *function, const struct sized *kind, const void *ours
 int fail_unknown(const char *function, const char *field, uint64_t bits)
 {
 	return error_fail(-E2BIG,
-			  "%s: %s: %#" PRIx64 " is not known to this library (version %s): leave "
-			  "it out, or install a newer library",
+			  "%s: %s: %#" PRIx64 " is not possible here in this version (%s) of the "
+			  "library: leave it out",
 			  function, field, bits, DSAIO_VERSION);
 }

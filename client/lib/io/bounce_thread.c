@@ -487,6 +487,7 @@ bool bounce_round(struct client_bounce *bounce)
 	bool did;
 
 	bounce->round++;
+	bounce->has_looked = false;
 	did = take_inbox(bounce);
 	look_for_cancels(bounce);
 	did |= collect(bounce);
@@ -497,10 +498,8 @@ bool bounce_round(struct client_bounce *bounce)
 	client_collect(bounce->client);
 	if (!did)
 		did = expire(bounce);
-	if (did) {
-		bounce->has_looked = false;
+	if (did)
 		bounce->pause_nsec = LOOK_MIN_NSEC;
-	}
 	return did;
 }
 

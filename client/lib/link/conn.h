@@ -48,7 +48,7 @@
 
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
-#define CONN_FEATURES RING_FEATURE_DEVICE
+#define CONN_FEATURES (RING_FEATURE_DEVICE | RING_FEATURE_DSYNC)
 
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
 #define CONN_SILENT_MSEC 30000u

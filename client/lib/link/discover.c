@@ -32,7 +32,9 @@
 /* Limit on the wait for a daemon that is stopped or too busy to accept. */
 #define CONNECT_WAIT_SEC 30
 /* The end of each message that says that nobody listens. */
-#define IF_STOPPING "; one that is stopping listens no more: its log says which calls it waits for"
+#define IF_STOPPING                                                                                                  \
+	"; one that is stopping listens no more (its log says which calls it waits for), nor does one whose socket " \
+	"was removed: end that one first"
 
 /* ---- one socket ---- */
 
@@ -306,7 +308,7 @@ static int own_find(const struct socket_dir *dir, struct found *found)
 				-ETIMEDOUT,
 				"connect: nobody listens on %s, but its start lock %s.lock, which "
 				"has a pid, is held: the daemon that was there does not end: is it "
-				"stopped, or does a call of it hang?",
+				"stopped, does a call of it hang, or was its socket removed (then kill it)?",
 				dir->path, dir->path);
 		(void)nanosleep(&pause, NULL); /* a signal only shortens it */
 	}
@@ -386,6 +388,8 @@ int discover_explain(const struct found *found)
 			from = found->log_from;
 		n = pread(found->log_fd, text, sizeof(text) - 1, from);
 	}
+	if (n > 0 && text[n - 1] != '\n')
+		text[0] = '\0'; /* cut off for want of room: it is no reason */
 	while (n > 0 && text[n - 1] == '\n')
 		text[--n] = '\0';
 	line = strrchr(text, '\n');
