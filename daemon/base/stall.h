@@ -43,8 +43,9 @@ bool stall_end(uint64_t since_nsec, bool has_failed);
 
 /*
  * A call that changes the daemon's mappings of a client's memory waits for walks over all mappings of the memory,
- * and all threads that map memory wait for it.  It takes some us.  So it is a stall for each STALL_STEP_NSEC that it
- * lasts, less the time for which the thread waited for a processor, if it slept or used so much CPU time.
+ * and all threads that map memory wait for it.  It takes some us.  So it is a stall if it lasts for
+ * STALL_STEP_NSEC, less the time for which the thread waited for a processor, and it slept or used so much CPU
+ * time.
  */
 #define STALL_STEP_NSEC 20000000u
 struct stall_step {

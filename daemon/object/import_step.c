@@ -14,6 +14,9 @@
    long: guesses. */
 #define PAUSE_TIMES 10u
 #define PAUSE_MAX_NSEC UINT64_C(2000000000)
+/* A step that lasts so long bans its memory at once: a guess.  A shorter one may have waited for a thread of the
+   daemon that held the lock of the mappings and had to wait for a processor. */
+#define STEP_BANS_NSEC (10 * STALL_STEP_NSEC)
 
 static struct {
 	pthread_mutex_t paced; /* before lock: an unmap of memory that is banned, and its pause */
@@ -93,7 +96,7 @@ static uint64_t step_end(struct import_step *step)
 	const struct stalls *stalls = NULL;
 
 	(void)pthread_rwlock_unlock(&steps.calls);
-	for (uint64_t n = nsec / STALL_STEP_NSEC; n > 0 && !stalls; n--)
+	for (unsigned n = nsec < STEP_BANS_NSEC ? nsec > 0 : STALLS_MAX; n > 0 && !stalls; n--)
 		stalls = stall_table_note(&steps.stalls, step->memory, who->uid, now_nsec);
 	if (stalls) /* a line for each ban */
 		log_notice("user %u: client %" PRIu32
