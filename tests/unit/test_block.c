@@ -308,6 +308,7 @@ TEST(the_oldest_block_at_the_engine_is_found)
 {
 	struct block request = setup(RING_OP_READ);
 	struct lane_block array[3] = { 0 }, *blocks[3];
+	const struct block_pool own = p.transfer.blocks;
 	const uint64_t started[] = { 30, 10, 20 };
 
 	p.transfer.blocks = (struct block_pool){ .blocks = array, .n_max = 3 };
@@ -328,7 +329,7 @@ TEST(the_oldest_block_at_the_engine_is_found)
 	block_move(&p.transfer, blocks[2], BLOCK_FREE);
 	block_move(&p.transfer, blocks[0], BLOCK_FREE);
 	ck_assert_ptr_null(blocks_oldest(&p.transfer));
-	p.transfer.blocks.blocks = NULL;
+	p.transfer.blocks = own;
 	teardown();
 }
 

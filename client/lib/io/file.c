@@ -196,7 +196,7 @@ static bool file_drop(struct dsaio_file *file)
 
 void file_drop_ref(struct dsaio_file *file)
 {
-	struct client_files *files = &file->client->files;
+	struct client_files *files;
 	uint32_t n = atomic_load_explicit(&file->n_refs, memory_order_relaxed);
 
 	/* release: the last, in file_drop(), sees all use before */
@@ -204,6 +204,7 @@ void file_drop_ref(struct dsaio_file *file)
 		if (atomic_compare_exchange_weak_explicit(
 			    &file->n_refs, &n, n - 1, memory_order_release, memory_order_relaxed))
 			return;
+	files = &file->client->files;
 	(void)pthread_mutex_lock(&files->lock);
 	if (file_drop(file)) {
 		file->next_garbage = atomic_load_explicit(&files->garbage, memory_order_relaxed);
