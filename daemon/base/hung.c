@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
+#define DEVICE_TEXT "an answer of the device: dmesg may say more"
 #define WHO_BYTES 40 /* two numbers of 32 bits, and words */
 
 static struct {
@@ -191,7 +192,7 @@ static void mount_cure(const struct mount *mount, const struct hung_about *about
 	else if (type->is_network)
 		(void)snprintf(text, size, "umount -f %s", mount->point);
 	else if (about->is_device)
-		(void)snprintf(text, size, "an answer of the device: dmesg may say more");
+		(void)snprintf(text, size, DEVICE_TEXT);
 	else
 		(void)snprintf(
 			text, size,
@@ -249,10 +250,14 @@ static void place_find(const struct hung_about *about, struct hung_place *place)
 	if (about->dev) {
 		(void)snprintf(place->mount, sizeof(place->mount), "device %u:%u",
 			       major(about->dev), minor(about->dev));
-		(void)snprintf(place->text, sizeof(place->text),
-			       "the end of the process that serves it; if it is FUSE, echo 1 > "
-			       "/sys/fs/fuse/connections/%u/abort",
-			       major(about->dev) << 20 | minor(about->dev));
+		if (about->is_device)
+			(void)snprintf(place->text, sizeof(place->text), DEVICE_TEXT);
+		else
+			(void)snprintf(
+				place->text, sizeof(place->text),
+				"the end of the process that serves it; if it is FUSE, echo 1 > "
+				"/sys/fs/fuse/connections/%u/abort",
+				major(about->dev) << 20 | minor(about->dev));
 		return;
 	}
 	(void)snprintf(place->mount, sizeof(place->mount), "%s",
