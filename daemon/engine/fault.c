@@ -38,8 +38,7 @@ struct fault {
 };
 
 static struct {
-	bool is_on;
-	int fd; /* the plan: read each time, since who truncates a mapped file kills its readers */
+	int fd; /* the plan, or -1; read each time, since who truncates a mapped file kills its readers */
 	struct engine_ops ops[N_ENGINE_KINDS];
 	const struct engine_ops *inner[N_ENGINE_KINDS];
 	pthread_mutex_t lock;
@@ -361,7 +360,7 @@ static int open_threads(uint32_t depth, uint32_t room, struct engine **ret_engin
 
 const struct engine_ops *fault_ops(enum engine_kind kind)
 {
-	return faults.is_on ? &faults.ops[kind] : NULL;
+	return faults.fd >= 0 ? &faults.ops[kind] : NULL;
 }
 
 int fault_start(const struct engine_ops *const engines[N_ENGINE_KINDS], const char *path,
@@ -391,7 +390,6 @@ int fault_start(const struct engine_ops *const engines[N_ENGINE_KINDS], const ch
 	faults.ops[ENGINE_LIBAIO].open = open_libaio;
 	faults.ops[ENGINE_THREADS].open = open_threads;
 	faults.fd = TAKE_FD(fd);
-	faults.is_on = true;
 	log_notice("fault plan: %s: makes I/O fail, as it says: for tests only", path);
 	return 0;
 }

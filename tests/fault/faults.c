@@ -386,6 +386,15 @@ TEST_TABLE(table, rows, "a fault at one block")
 	daemon_usage_back(scene.rig.daemon, &before);
 }
 
+/* A scene of that row whose next request gets the fault. */
+static void scene_begin(struct scene *scene, unsigned row, const char *cell, unsigned kind)
+{
+	scene_init(scene, &rows[row]);
+	scene->cell = cell;
+	file_reset(scene);
+	plan_set(scene, kind, 0);
+}
+
 TEST(hung,
      "a block that the device does not answer is reported with its store and age, until it returns")
 {
@@ -394,10 +403,7 @@ TEST(hung,
 	const Wire__StatusReply *status;
 	struct dsaio_op *op;
 
-	scene_init(&scene, &rows[0]);
-	scene.cell = "hung";
-	file_reset(&scene);
-	plan_set(&scene, KIND_HELD, 0);
+	scene_begin(&scene, 0, "hung", KIND_HELD);
 	op_start(&scene, &op);
 	daemon_log_wait(scene.rig.daemon, ": block has not come back for ");
 	CHECK(daemon_log_has(scene.rig.daemon, "store t: block has not") ||
@@ -424,10 +430,7 @@ TEST(truncated, "a plan that is cut beneath the daemon has no faults")
 	_cleanup_(scene_deinit) struct scene scene;
 	struct dsaio_op *op;
 
-	scene_init(&scene, &rows[0]);
-	scene.cell = "truncated";
-	file_reset(&scene);
-	plan_set(&scene, 0, 0);
+	scene_begin(&scene, 0, "truncated", 0);
 	CHECK_SYS(truncate(test_text("%s/plan", test_dir()), 0));
 	op_start(&scene, &op);
 	op_check(&scene, op, 0, LEN);
@@ -438,10 +441,7 @@ TEST(stop, "a daemon that stops while a block is held ends when the plan changes
 	_cleanup_(scene_deinit) struct scene scene;
 	struct dsaio_op *op;
 
-	scene_init(&scene, &rows[0]);
-	scene.cell = "stop";
-	file_reset(&scene);
-	plan_set(&scene, KIND_HELD, 0);
+	scene_begin(&scene, 0, "stop", KIND_HELD);
 	op_start(&scene, &op);
 	daemon_log_wait(scene.rig.daemon, FAULT_LINE);
 	CHECK_SYS(kill(scene.rig.daemon->pid, SIGTERM));
@@ -485,11 +485,8 @@ TEST(rest, "the library's thread sleeps after a copied op that waited for anothe
 	void *private;
 	long before;
 
-	scene_init(&scene, &rows[2]); /* writes, by libaio */
-	scene.cell = "rest";
-	file_reset(&scene);
+	scene_begin(&scene, 2, "rest", KIND_HELD); /* writes, by libaio */
 	CHECK_EQ(posix_memalign(&private, 4096, LEN), 0);
-	plan_set(&scene, KIND_HELD, 0);
 	op_start(&scene, &first);
 	daemon_log_wait(scene.rig.daemon, FAULT_LINE);
 	CHECK_CALL(dsaio_pwrite_async(scene.rig.handle, scene.file, private, LEN, START, &second));
