@@ -59,6 +59,8 @@ enum ring_opcode {
 #define RING_FEATURE_DEVICE UINT64_C(32)
 /* RING_ENTRY_DSYNC. */
 #define RING_FEATURE_DSYNC UINT64_C(64)
+/* Wanted ids, SlabAdopt and Recovered: dsaio.proto. */
+#define RING_FEATURE_RECOVERY UINT64_C(128)
 
 enum ring_entry_flag {
 	RING_ENTRY_DSYNC =
