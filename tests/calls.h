@@ -6,11 +6,13 @@
 
 #include "client/lib/dsaio.h"
 
+/* It does not reconnect: most tests of a daemon's end are of its end for good. */
 static inline int socket_connect(const char *socket_path, struct dsaio_client **ret_client)
 {
 	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
 
 	options.socket_path = socket_path;
+	options.flags = DSAIO_NO_RECONNECT;
 	return dsaio_connect(&options, ret_client);
 }
 

@@ -32,7 +32,9 @@ static inline void handle_setup(void)
 	client.n_cpus = 1;
 	(void)strcpy(conn.path, "test");
 	buffers_init(&client.buffers, &conn, NULL);
-	ck_assert_int_eq(buffers_import(&client.buffers, memory, sizeof(memory), SLAB), 0);
+	ck_assert_int_eq(buffers_import(&client.buffers, memory, sizeof(memory),
+					&(struct slab_name){ .id = SLAB }, -1, 0),
+			 0);
 	channel.store = STORE;
 	handle.client = &client;
 	handle.epoll_fd = handle.own_doorbell_fd = handle.doorbell_fd = -1;

@@ -15,8 +15,10 @@ static void buffers_setup(void)
 {
 	buffers_init(&buffers, &conn, NULL);
 	atomic_store(&conn.is_broken, true); /* no daemon is asked */
-	ck_assert_int_eq(buffers_import(&buffers, high, BYTES, 7), 0);
-	ck_assert_int_eq(buffers_import(&buffers, low, BYTES, 8), 0);
+	ck_assert_int_eq(
+		buffers_import(&buffers, high, BYTES, &(struct slab_name){ .id = 7 }, -1, 0), 0);
+	ck_assert_int_eq(
+		buffers_import(&buffers, low, BYTES, &(struct slab_name){ .id = 8 }, -1, 0), 0);
 }
 
 static void buffers_teardown(void)
@@ -58,7 +60,8 @@ TEST(memory_that_an_op_uses_is_not_forgotten)
 	buffer_unref(place.piece);
 	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), 0);
 	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), -EINVAL);
-	ck_assert_int_eq(buffers_import(&buffers, low, BYTES - 1, 9), 0);
+	ck_assert_int_eq(
+		buffers_import(&buffers, low, BYTES - 1, &(struct slab_name){ .id = 9 }, -1, 0), 0);
 	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), 0);
 	ck_assert(!is_last);
 }
@@ -67,8 +70,12 @@ TEST(memory_is_imported_once)
 {
 	bool is_last;
 
-	ck_assert_int_eq(buffers_import(&buffers, low + CUT_PAGE, CUT_PAGE, 9), -EEXIST);
-	ck_assert_int_eq(buffers_import(&buffers, low + BYTES - 1, 1, 9), -EEXIST);
+	ck_assert_int_eq(buffers_import(&buffers, low + CUT_PAGE, CUT_PAGE,
+					&(struct slab_name){ .id = 9 }, -1, 0),
+			 -EEXIST);
+	ck_assert_int_eq(
+		buffers_import(&buffers, low + BYTES - 1, 1, &(struct slab_name){ .id = 9 }, -1, 0),
+		-EEXIST);
 	ck_assert_int_eq(buffers_free(&buffers, low, false, &is_last),
 			 -EINVAL); /* not from dsaio_alloc() */
 }

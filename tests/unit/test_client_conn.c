@@ -88,7 +88,7 @@ static void *caller_main(void *arg)
 	struct caller *caller = arg;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleClose handle_close = WIRE__HANDLE_CLOSE__INIT;
-	uint32_t slab;
+	struct slab_name slab;
 	int fd;
 
 	if (!caller->bytes) {
@@ -100,7 +100,7 @@ static void *caller_main(void *arg)
 	}
 	caller->result = slab_ask(&conn, "alloc", caller->bytes, &SLAB_ANYWHERE, &slab, &fd);
 	if (caller->result == 0) {
-		ck_assert_uint_eq(slab, caller->bytes);
+		ck_assert_uint_eq(slab.id, caller->bytes);
 		ck_assert_int_eq(lseek(fd, 0, SEEK_END), (off_t)caller->bytes);
 		(void)close(fd);
 	}

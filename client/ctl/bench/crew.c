@@ -87,7 +87,7 @@ static int process_prepare(struct bench_process *process, const struct bench_cre
 	int r = 0;
 
 	connect.socket_path = process->socket_path;
-	connect.flags = options->is_gpu_direct_only ? DSAIO_GPU_DIRECT : 0;
+	connect.flags = DSAIO_NO_RECONNECT | (options->is_gpu_direct_only ? DSAIO_GPU_DIRECT : 0);
 	if (dsaio_connect(&connect, &process->client) < 0)
 		return bench_process_fail(process, "%s", dsaio_error());
 	if (!process->buffer_bytes)

@@ -138,6 +138,7 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 		(void)setenv("DSAIO_AUTOSTART", "0", 1);
 	stop_wait_begin(ctl->command);
 	options.socket_path = ctl->socket_path;
+	options.flags = DSAIO_NO_RECONNECT; /* what it measures or shows is of one daemon */
 	r = dsaio_connect(&options, ret_client);
 	stop_wait_end();
 	named = getenv("DSAIO_SOCKET");

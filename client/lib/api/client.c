@@ -6,6 +6,7 @@
 #include "client/lib/base/fd.h"
 #include "client/lib/io/bounce.h"
 #include "client/lib/io/client.h"
+#include "client/lib/io/recover.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cpu.h"
 
@@ -69,11 +70,14 @@ static int check_connect_options(const struct dsaio_connect_options *o)
 	if (o->name && !*o->name)
 		return error_fail(-EINVAL,
 				  "connect: the name is \"\": give one, or NULL for the program's");
-	if (o->reconnect_timeout_usec)
-		return error_fail(o->reconnect_timeout_usec < 0 ? -EINVAL : -EOPNOTSUPP,
+	if (o->reconnect_timeout_usec < 0)
+		return error_fail(-EINVAL,
 				  "connect: reconnect_timeout_usec %" PRId64
-				  ": this library (version %s) cannot reconnect: set it to 0",
-				  o->reconnect_timeout_usec, DSAIO_VERSION);
+				  ": must be positive, or 0 (the default)",
+				  o->reconnect_timeout_usec);
+	if (o->reconnect_timeout_usec && (o->flags & DSAIO_NO_RECONNECT))
+		return error_fail(-EINVAL, "connect: reconnect_timeout_usec and DSAIO_NO_RECONNECT "
+					   "exclude each other: set one, or neither");
 	if (o->flags & ~known)
 		return fail_unknown("connect", "flags", o->flags & ~known);
 	return 0;
@@ -97,7 +101,10 @@ int dsaio_connect(const struct dsaio_connect_options *options, struct dsaio_clie
 	client = calloc(1, sizeof(*client));
 	if (!client)
 		return error_fail_errno(-ENOMEM, "connect");
-	client->state_fd = -1;
+	client->state_fd = client->state_event_fd = -1;
+	(void)pthread_mutex_init(&client->recovery.objects, NULL);
+	(void)pthread_mutex_init(&client->recovery.lock, NULL);
+	(void)pthread_cond_init(&client->recovery.stopping, NULL);
 	(void)pthread_mutex_init(&client->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_mutex_init(&client->files.lock, NULL);
 	r = guard_new(&client->guard);
@@ -114,19 +121,27 @@ int dsaio_connect(const struct dsaio_connect_options *options, struct dsaio_clie
 	client->n_cpus = cpu_count();
 	if (client->n_cpus < 2)
 		client->spin_usec = 0; /* on a single core a spin only delays the daemon */
+	recover_init(client, o.flags & DSAIO_NO_RECONNECT ? 0
+			     : o.reconnect_timeout_usec ? (uint64_t)o.reconnect_timeout_usec * 1000
+							: RECOVER_TIMEOUT_NSEC);
 	*ret_client = TAKE_PTR(client);
 	return 0;
 }
 
-/* Readable from the daemon's end until the end was read from it.  Under client.lock. */
+/* Readable from a change of the state until that was read.  Under client.lock. */
 static int make_state_fd(struct dsaio_client *client)
 {
 	_cleanup_(closep) int fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
-	int r = fd < 0 ? -errno : conn_watch(client->conn, fd, EPOLLRDHUP | EPOLLET);
+	_cleanup_(closep) int event_fd = fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int r = fd < 0 || event_fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, event_fd, &event) < 0
+			? -errno
+			: conn_watch(client->conn, fd, EPOLLRDHUP | EPOLLET);
 
 	if (r < 0)
 		return error_fail_errno(r, "client_fd");
 	client->state_fd = TAKE_FD(fd);
+	client->state_event_fd = TAKE_FD(event_fd);
 	return 0;
 }
 
@@ -159,8 +174,11 @@ int dsaio_client_state(struct dsaio_client *client)
 	(void)pthread_mutex_unlock(&client->lock);
 	/* Before the look: what changes after it makes the descriptor readable again. */
 	if (fd >= 0)
-		(void)epoll_wait(fd, &event, 1, 0); /* only a hint: conn_is_gone() looks */
-	return conn_is_gone(client->conn) ? DSAIO_LOST : DSAIO_CONNECTED;
+		while (epoll_wait(fd, &event, 1, 0) > 0) /* only a hint: conn_is_gone() looks */
+			;
+	if (!conn_is_gone(client->conn))
+		return DSAIO_CONNECTED;
+	return conn_was_lost(client->conn) ? DSAIO_LOST : DSAIO_RECONNECTING;
 }
 
 int dsaio_disconnect(struct dsaio_client *client)
@@ -174,6 +192,8 @@ int dsaio_disconnect(struct dsaio_client *client)
 	debug_log("disconnect: the session on %s ends", client->conn->path);
 	client_collect(client);
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++) {
+		if (kind == CLIENT_BOUNCE)
+			recover_stop(client);
 		LIST_EACH(struct client_object, object, &client->objects[kind], node) {
 			int r = object->on_disconnect(object);
 

@@ -198,9 +198,9 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 	struct import_range range = { .start = (uintptr_t)memory, .off = fd_off };
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	bool is_imported;
-	uint32_t slab = 0;
+	struct slab_name slab = { 0 };
 	struct stat st;
-	int copy, r;
+	int copy, kept, r;
 
 	if (fd_off % page || range.start % page ||
 	    __builtin_add_overflow(range.start, bytes, &range.end))
@@ -233,20 +233,29 @@ static int import(struct dsaio_client *client, int fd, uint64_t fd_off, size_t b
 	/* Before it is charged: the daemon's bound is no answer. */
 	if (buffers_have(&client->buffers, memory, bytes, &is_imported))
 		return fail_registered(memory, bytes);
-	copy = fd_duplicate(fd);
-	if (copy < 0)
-		return error_fail_errno(-errno, "memory_register: file descriptor %d", fd);
-	r = slab_import_fd(client->conn, copy, fd_off, bytes, &slab);
+	do {
+		kept = fd_duplicate(fd);
+		copy = fd_duplicate(fd);
+		if (kept < 0 || copy < 0)
+			r = error_fail_errno(-errno, "memory_register: file descriptor %d", fd);
+		else
+			r = slab_import_fd(client->conn, TAKE_FD(copy), fd_off, bytes, &slab);
+		closep(&copy);
+		if (r < 0) {
+			closep(&kept);
+			return r;
+		}
+		r = buffers_import(&client->buffers, memory, bytes, &slab, kept, fd_off);
+		if (r < 0)
+			closep(&kept);
+	} while (r == -ESTALE); /* the daemon has gone away: once more with the next one */
 	if (r < 0)
-		return r;
-	r = buffers_import(&client->buffers, memory, bytes, slab);
-	if (r < 0)
-		slab_release(client->conn, slab, true);
+		slab_release(client->conn, &slab, true);
 	if (r == -EEXIST)
 		return fail_registered(memory, bytes);
 	if (r < 0)
 		return error_fail_errno(r, "memory_register: %zu bytes at %p", bytes, memory);
-	debug_log("memory_register: slab %u: %zu bytes of the program's own", slab, bytes);
+	debug_log("memory_register: slab %u: %zu bytes of the program's own", slab.id, bytes);
 	return 0;
 }
 

@@ -223,3 +223,43 @@ void bounce_end_handle(struct dsaio_handle *handle)
 	}
 	(void)pthread_mutex_unlock(&bounce->lock);
 }
+
+/* ---- recovery ---- */
+
+void bounce_park(struct dsaio_client *client)
+{
+	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+
+	if (!bounce)
+		return;
+	(void)pthread_mutex_lock(&bounce->lock);
+	bounce->must_park = true;
+	client_poke(client);
+	while (bounce->has_thread && !bounce->is_parked)
+		(void)pthread_cond_wait(&bounce->jobs_ended, &bounce->lock);
+	(void)pthread_mutex_unlock(&bounce->lock);
+}
+
+void bounce_unpark(struct dsaio_client *client)
+{
+	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+
+	if (!bounce)
+		return;
+	(void)pthread_mutex_lock(&bounce->lock);
+	bounce->must_park = false;
+	(void)pthread_cond_broadcast(&bounce->jobs_ended);
+	(void)pthread_mutex_unlock(&bounce->lock);
+}
+
+void bounce_take(struct dsaio_client *client, const struct op_list *list)
+{
+	bounce_end_pieces(bounce_get(client), list); /* it is there */
+}
+
+struct hand_over bounce_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
+{
+	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+
+	return bounce ? slots_hand_over(&bounce->slots, next) : (struct hand_over){ 0 };
+}

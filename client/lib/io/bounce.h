@@ -49,4 +49,14 @@ bool bounce_trim(struct dsaio_client *client);
    started, waits for the others. */
 void bounce_end_handle(struct dsaio_handle *handle);
 
+/* ---- recovery ---- */
+
+/* Sleeps until the bounce thread, if there is one, is parked: it takes nothing from rings, and sends no request. */
+void bounce_park(struct dsaio_client *client);
+void bounce_unpark(struct dsaio_client *client);
+/* It is parked: pieces of its jobs have ended. */
+void bounce_take(struct dsaio_client *client, const struct op_list *list);
+/* slots_hand_over(), if there are slots. */
+struct hand_over bounce_hand_over(struct dsaio_client *client, struct dsaio_conn *next);
+
 #endif

@@ -234,8 +234,10 @@ static void job_cancel(struct client_bounce *bounce, struct bounce_job *job)
 	if (!job->stop)
 		job->stop = -ECANCELED;
 	for (unsigned i = 0; i < job->n; i++)
-		if (job_piece(job, i)->state == PIECE_IN_FLIGHT)
+		if (job_piece(job, i)->state == PIECE_IN_FLIGHT) {
+			op_set_cancelled(job_piece(job, i)->op); /* for recovery */
 			(void)channel_cancel(job_piece(job, i)->op);
+		}
 }
 
 /* Cancels the jobs of cancelled ops, and jobs without progress of a handle that closes. */
@@ -258,18 +260,11 @@ static void look_for_cancels(struct client_bounce *bounce)
 		}
 }
 
-/* Takes completed pieces.  After the end of the daemon these are all pieces. */
-static bool collect(struct client_bounce *bounce)
+void bounce_end_pieces(struct client_bounce *bounce, const struct op_list *list)
 {
-	struct op_list list = { NULL, NULL };
 	struct dsaio_handle **link, *companion;
-	int error = conn_was_gone(bounce->client->conn) ? -ECONNRESET : 0;
 
-	for (companion = bounce->active; companion; companion = companion->next_active)
-		wait_collect(companion, error, &list);
-	if (!list.first)
-		return false;
-	for (struct dsaio_op *op = list.first; op; op = op_next(op)) {
+	for (struct dsaio_op *op = list->first; op; op = op_next(op)) {
 		job_end_piece(op->part_of);
 		op->part_of->job->via->n_pieces--;
 		job_touch(bounce, op->part_of->job);
@@ -280,6 +275,26 @@ static bool collect(struct client_bounce *bounce)
 			link = &companion->next_active;
 		else
 			*link = companion->next_active;
+}
+
+/* Takes completed pieces.  When the daemon is lost these are all pieces; while it is away, those that need no daemon. */
+static bool collect(struct client_bounce *bounce)
+{
+	const struct dsaio_conn *conn = bounce->client->conn;
+	struct op_list list = { NULL, NULL };
+	int error = conn_was_gone(conn) && conn_was_lost(conn) ? -ECONNRESET : 0;
+
+	for (struct dsaio_handle *companion = bounce->active; companion;
+	     companion = companion->next_active) {
+		wait_collect(companion, error, &list);
+		for (struct handle_channel *c = conn_is_away(conn) ? handle_first_channel(companion)
+								   : NULL;
+		     c; c = handle_next_channel(c))
+			channel_look_away(c, &list);
+	}
+	if (!list.first)
+		return false;
+	bounce_end_pieces(bounce, &list);
 	return true;
 }
 
@@ -312,7 +327,7 @@ static void activate(struct client_bounce *bounce, struct dsaio_handle *companio
 /* There is always room for a daemon that is gone: the piece then ends at once. */
 static bool has_room(const struct client_bounce *bounce, const struct bounce_job *job)
 {
-	return ring_client_room(&job->channel->ring) || conn_was_gone(bounce->client->conn);
+	return channel_room(job->channel) || conn_was_lost(bounce->client->conn);
 }
 
 /* Looks at copies by GPUs.  Those of a stream end in their order, so one that goes on answers for others. */
@@ -356,8 +371,8 @@ static bool start_piece(struct client_bounce *bounce, struct bounce_job *job)
 	unsigned n = job->n;
 
 	/* This thread alone consumes the companion's ring, so a completion makes room and wakes it. */
-	if ((share->refused == bounce->round || !ring_client_room(&job->channel->ring)) &&
-	    !conn_was_gone(bounce->client->conn)) /* else the job ends */
+	if ((share->refused == bounce->round || !channel_room(job->channel)) &&
+	    !conn_was_lost(bounce->client->conn)) /* else the job ends */
 		return false;
 	if (job_start_piece(job, false, share->n_pieces) == -EAGAIN) {
 		share->refused = bounce->round;
@@ -435,8 +450,8 @@ static uint64_t sleep_nsec(struct client_bounce *bounce)
 		now = clock_nsec();
 		nsec = deadline > now ? deadline - now : 0;
 	}
-	if (bounce->is_short && nsec > SHORT_NSEC)
-		nsec = SHORT_NSEC;
+	if ((bounce->is_short || conn_is_away(bounce->client->conn)) && nsec > SHORT_NSEC)
+		nsec = SHORT_NSEC; /* away: cancels and deadlines of pieces */
 	if (bounce->copies.first || bounce->has_looked) {
 		const uint64_t max = bounce->copies.first ? COPIES_MAX_NSEC : LOOK_MAX_NSEC;
 
@@ -503,18 +518,33 @@ bool bounce_round(struct client_bounce *bounce)
 	return did;
 }
 
+/* Rests while recovery wants that. */
+static void park(struct client_bounce *bounce)
+{
+	(void)pthread_mutex_lock(&bounce->lock);
+	while (bounce->must_park) {
+		bounce->is_parked = true;
+		(void)pthread_cond_broadcast(&bounce->jobs_ended);
+		(void)pthread_cond_wait(&bounce->jobs_ended, &bounce->lock);
+	}
+	bounce->is_parked = false;
+	(void)pthread_mutex_unlock(&bounce->lock);
+}
+
 void *bounce_main(void *arg)
 {
 	struct client_bounce *bounce = arg;
 	bool must_stop = false;
 
+	conn_never_waits();
 	while (!must_stop) {
 		bool may_sleep;
 
+		park(bounce);
 		if (bounce_round(bounce))
 			continue;
 		(void)pthread_mutex_lock(&bounce->lock);
-		may_sleep = !bounce->inbox.first && !bounce->must_look;
+		may_sleep = !bounce->inbox.first && !bounce->must_look && !bounce->must_park;
 		must_stop = may_sleep && bounce->is_stopping;
 		bounce->is_asleep = may_sleep;
 		(void)pthread_mutex_unlock(&bounce->lock);

@@ -38,10 +38,11 @@ struct client_bounce {
 
 	pthread_mutex_t
 		lock; /* of the rest of this group, and of n_jobs and is_ending of handles */
-	pthread_cond_t jobs_ended;
+	pthread_cond_t jobs_ended; /* also: it is parked, or may go on */
 	struct list inbox;
 	bool has_thread, is_stopping, is_asleep;
-	bool must_look; /* jobs may have been cancelled */
+	bool must_park, is_parked; /* recovery wants it to rest; it does */
+	bool must_look;		   /* jobs may have been cancelled */
 
 	/* the thread's */
 	struct list jobs[JOB_FULL + 1]; /* by state */
@@ -57,6 +58,9 @@ struct client_bounce {
 
 /* One round.  Returns whether anything was done: then there may be more. */
 bool bounce_round(struct client_bounce *bounce);
+
+/* The ops of these pieces have ended.  The thread, or while it is parked. */
+void bounce_end_pieces(struct client_bounce *bounce, const struct op_list *list);
 
 /* The thread; arg: struct client_bounce. */
 void *bounce_main(void *arg);

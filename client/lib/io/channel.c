@@ -1,23 +1,32 @@
 #include "client/lib/io/channel.h"
 
+#include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/io/file.h"
 #include "proto/util/clock.h"
 #include "proto/wire.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define BOARD_BYTES 4096u
+#define CHANNEL_REOPEN_MSEC 30000u /* the daemon may have to start threads; a guess */
+
+static void channel_unmap(struct handle_channel *channel)
+{
+	if (channel->map) /* our own mappings: cannot fail */
+		(void)munmap(channel->map, channel->map_bytes);
+	if (channel->board)
+		(void)munmap(channel->board, BOARD_BYTES);
+	channel->map = channel->board = NULL;
+}
 
 void channel_close(struct handle_channel *channel)
 {
 	if (!channel)
 		return;
-	if (channel->map) /* our own mappings: cannot fail */
-		(void)munmap(channel->map, channel->map_bytes);
-	if (channel->board)
-		(void)munmap(channel->board, BOARD_BYTES);
+	channel_unmap(channel);
 	if (channel->doorbell_fd >= 0)
 		(void)close(channel->doorbell_fd); /* an eventfd has nothing left to say */
 	(void)pthread_mutex_destroy(&channel->submit_lock);
@@ -31,11 +40,15 @@ static void channel_closep(struct handle_channel **channel)
 	channel_close(*channel);
 }
 
-static int channel_map(struct handle_channel *channel, uint32_t entries, const int *fds)
+/* Maps rings and board of a reply to ChannelOpen, and takes doorbell and profile from it.  entries: as asked for. */
+static int channel_map(struct handle_channel *channel, const Wire__ChannelOpenReply *reply,
+		       const int *fds, struct ring_client *ret_ring)
 {
+	const uint32_t entries = reply->entries;
 	int r;
 
-	if (entries < RING_ENTRIES_MIN || entries > RING_ENTRIES_MAX || (entries & (entries - 1)))
+	if (entries < RING_ENTRIES_MIN || entries > RING_ENTRIES_MAX || (entries & (entries - 1)) ||
+	    !reply->profile)
 		return -EPROTO;
 	channel->map_bytes = ring_bytes(entries);
 	r = conn_map(fds[0], channel->map_bytes, PROT_READ | PROT_WRITE, &channel->map);
@@ -44,9 +57,13 @@ static int channel_map(struct handle_channel *channel, uint32_t entries, const i
 	r = conn_map(fds[2], BOARD_BYTES, PROT_READ, &channel->board);
 	if (r < 0)
 		return r;
-	r = ring_client_init(&channel->ring, channel->map, channel->board, entries);
-	if (r < 0)
-		return r;
+	return ring_client_init(ret_ring, channel->map, channel->board, entries);
+}
+
+static int channel_make_table(struct handle_channel *channel)
+{
+	const uint32_t entries = channel->ring.entries;
+
 	channel->rows = calloc(entries, sizeof(*channel->rows));
 	channel->free_rows = calloc(entries, sizeof(*channel->free_rows));
 	if (!channel->rows || !channel->free_rows)
@@ -85,8 +102,9 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	channel->store = store;
 	channel->block_size = reply->channel_open->block_size;
 	channel->queue_depth = reply->channel_open->queue_depth;
-	r = reply->channel_open->profile ? channel_map(channel, reply->channel_open->entries, fds)
-					 : -EPROTO;
+	r = channel_map(channel, reply->channel_open, fds, &channel->ring);
+	if (r == 0)
+		r = channel_make_table(channel);
 	if (r == 0)
 		channel->profile = profile_from_wire(reply->channel_open->profile);
 	channel->doorbell_fd = fds[1];
@@ -118,6 +136,11 @@ struct ring_entry channel_entry(const struct dsaio_op *op)
 	};
 }
 
+static bool is_away(const struct handle_channel *channel)
+{
+	return atomic_load_explicit(&channel->n_turns, memory_order_relaxed) & 1; /* submit_lock */
+}
+
 /* Under submit_lock. */
 static int add(struct dsaio_op *op)
 {
@@ -128,11 +151,12 @@ static int add(struct dsaio_op *op)
 
 	if (atomic_load(&channel->is_dead))
 		return -ENOTCONN;
-	if (!ring_client_room(ring))
+	if (is_away(channel) || !ring_client_room(ring))
 		return -EAGAIN;
 	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
 	row->id += UINT64_C(1) << 32; /* the next generation */
 	row->put_nsec = clock_nsec();
+	row->number = channel->n_put++;
 	op_change_state(op, OP_SUBMITTED);
 	atomic_store(&op->ring_id, row->id); /* seq_cst: see op_set_cancelled() */
 	entry.id = row->id;
@@ -175,7 +199,7 @@ uint32_t channel_room(struct handle_channel *channel)
 	uint32_t n;
 
 	(void)pthread_mutex_lock(&channel->submit_lock);
-	n = ring_client_room(&channel->ring);
+	n = is_away(channel) ? 0 : ring_client_room(&channel->ring);
 	(void)pthread_mutex_unlock(&channel->submit_lock);
 	return n;
 }
@@ -197,8 +221,8 @@ int channel_cancel(const struct dsaio_op *op)
 	Wire__Request request;
 	Wire__Cancel body;
 
-	if (!cancel_request(op, &request, &body))
-		return 0;
+	if (!cancel_request(op, &request, &body) || conn_is_away(op->channel->client->conn))
+		return 0; /* while it is away, recovery ends the op */
 	return conn_call(op->channel->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL);
 }
 
@@ -271,4 +295,225 @@ void channel_end_ops(struct handle_channel *channel, int result, struct op_list 
 		op_set_result(op, result, 0); /* how much was done is not known */
 		op_list_add(list, op);
 	}
+}
+
+/* ---- recovery ---- */
+
+void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_list *list)
+{
+	if (channel->is_broken || atomic_load(&channel->is_dead))
+		return;
+	channel_consume(channel, list); /* may find that it is broken */
+	(void)pthread_mutex_lock(&channel->submit_lock);
+	channel->is_broken = true;
+	atomic_fetch_add(&channel->n_turns, 1);
+	for (uint32_t i = 0; i < channel->ring.entries; i++) {
+		struct dsaio_op *op = atomic_load_explicit(&channel->rows[i].op,
+							   memory_order_acquire);
+
+		if (op)
+			op->n_crashes = (uint8_t)(op->n_crashes + is_crash);
+	}
+	(void)pthread_mutex_unlock(&channel->submit_lock);
+}
+
+/* The op of that row ends.  why: NULL: the errno says it.  Under submit_lock. */
+static void row_end(struct channel_row *row, int result, const char *why, struct op_list *list)
+{
+	struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
+	struct error_op text = { .verb = op_verb(op),
+				 .file = op->file->name,
+				 .off = op->off,
+				 .len = op->len,
+				 .error = -result,
+				 .because = why,
+				 .file_size = -1 };
+
+	atomic_store_explicit(&row->op, NULL, memory_order_relaxed);
+	op_set_result(op, result, 0); /* how much was done is not known */
+	if (why && !op->text)
+		op->text = malloc(ERROR_TEXT_BYTES);
+	if (why && op->text) /* else the errno has to do */
+		error_op_text(&text, op->text, ERROR_TEXT_BYTES);
+	op_list_add(list, op);
+}
+
+static uint64_t row_deadline(const struct channel_row *row, const struct dsaio_op *op)
+{
+	return op->timeout_msec ? row->put_nsec + op->timeout_msec * UINT64_C(1000000) : UINT64_MAX;
+}
+
+/* Why it cannot be submitted again: 0 (it can), or a negative errno; *why: a message, or NULL. */
+static int row_look(const struct channel_row *row, const struct dsaio_op *op, const char **why)
+{
+	*why = NULL;
+	if (atomic_load(&op->is_cancelled))
+		return -ECANCELED;
+	return clock_nsec() >= row_deadline(row, op) ? -ETIMEDOUT : 0;
+}
+
+void channel_look_away(struct handle_channel *channel, struct op_list *list)
+{
+	(void)pthread_mutex_lock(&channel->submit_lock);
+	for (uint32_t i = 0; is_away(channel) && i < channel->ring.entries; i++) {
+		struct channel_row *row = &channel->rows[i];
+		const struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
+		const char *why;
+		int r = op ? row_look(row, op, &why) : 0;
+
+		if (r < 0)
+			row_end(row, r, why, list);
+	}
+	(void)pthread_mutex_unlock(&channel->submit_lock);
+}
+
+int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint32_t handle)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
+	struct ring_client ring;
+	int fds[3];
+	int r;
+
+	body.handle = handle;
+	body.store = channel->store;
+	body.entries = channel->ring.entries;
+	body.channel = channel->id;
+	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
+	request.channel_open = &body;
+	channel->error = 0;
+	r = conn_call_for(next, "channel", &request, NULL, 0, deadline_in_msec(CHANNEL_REOPEN_MSEC),
+			  &reply, fds);
+	if (r == 0) {
+		/* No thread uses the rings while it is away. */
+		channel_unmap(channel);
+		r = channel_map(channel, reply->channel_open, fds, &ring);
+		if (r == 0 && ring.entries != channel->ring.entries)
+			r = -EPROTO;
+		if (r == 0) {
+			(void)pthread_mutex_lock(&channel->submit_lock);
+			channel->ring.shared = ring.shared;
+			channel->ring.sq = ring.sq;
+			channel->ring.cq = ring.cq;
+			channel->ring.board = ring.board;
+			channel->ring.tail = 0;
+			channel->ring.rung = channel->ring.park_rung = 0;
+			channel->ring.wait_count = channel->ring.nsec = 0;
+			atomic_store(&channel->ring.head, 0);
+			(void)pthread_mutex_unlock(&channel->submit_lock);
+			/* Other threads have its number. */
+			(void)dup3(fds[1], channel->doorbell_fd, O_CLOEXEC); /* both are open */
+		}
+		for (unsigned i = 0; i < 3; i++)
+			closep(&fds[i]);
+		if (r < 0)
+			(void)error_fail_errno(r, "channel: its rings cannot be used here");
+	}
+	channel->error = r;
+	return r;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const struct channel_row *const *x = a, *const *y = b;
+
+	return (*x)->number < (*y)->number ? -1 : (*x)->number > (*y)->number;
+}
+
+/* Why the op cannot go on: as row_look(). */
+static int row_check(const struct channel_row *row, uint64_t features, const struct dsaio_op *op,
+		     const char **why)
+{
+	int r = row_look(row, op, why);
+
+	if (r < 0)
+		return r;
+	if (op->n_crashes > 1) {
+		*why = "it was in flight at two crashes of the daemon in a row, and is not submitted a third time";
+		return -ECONNRESET;
+	}
+	if (op->file->session.error) {
+		*why = "the file could not be handed over to the next daemon: open it again";
+		return op->file->session.error;
+	}
+	if (op->buffer.slab && op->buffer.slab->is_gpu) {
+		*why = "the daemon went away, and the next one does not take GPU memory over: submit it again";
+		return -ECONNRESET;
+	}
+	if (op->buffer.slab && atomic_load(&op->buffer.slab->error)) {
+		*why = "its memory could not be handed over to the next daemon: allocate it again";
+		return atomic_load(&op->buffer.slab->error);
+	}
+	if (op->is_dsync && !(features & RING_FEATURE_DSYNC)) {
+		*why = "the next daemon has no DSAIO_DSYNC";
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+/* Under submit_lock, with room for all rows. */
+static uint32_t rows_put(struct handle_channel *channel, uint64_t features,
+			 struct channel_row **open, struct op_list *list, char **first_why)
+{
+	struct ring_client *ring = &channel->ring;
+	uint32_t n = 0, n_put = 0;
+
+	for (uint32_t i = 0; i < ring->entries; i++)
+		if (atomic_load_explicit(&channel->rows[i].op, memory_order_acquire))
+			open[n++] = &channel->rows[i];
+	qsort(open, n, sizeof(struct channel_row *), compare_rows);
+	for (uint32_t i = 0; i < n; i++) {
+		struct channel_row *row = open[i];
+		struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
+		struct ring_entry entry;
+		const char *why;
+		int r = row_check(row, features, op, &why);
+
+		if (r < 0) {
+			row_end(row, r, why, list);
+			if (why && first_why && !*first_why)
+				*first_why = op->text ? strdup(op->text) : NULL;
+			continue;
+		}
+		entry = channel_entry(op);
+		entry.id = row->id;
+		entry.timeout_msec = deadline_left_msec(row_deadline(row, op));
+		ring_client_put(ring, &entry);
+		n_put++;
+	}
+	/* Completion k puts its row at place k: the rest is for the submissions after these. */
+	for (uint32_t i = 0, at = n_put; i < ring->entries; i++)
+		if (!atomic_load_explicit(&channel->rows[i].op, memory_order_relaxed))
+			channel->free_rows[at++] = i;
+	return n_put;
+}
+
+uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list,
+			   char **first_why)
+{
+	struct channel_row **open = calloc(channel->ring.entries, sizeof(struct channel_row *));
+	bool must_ring = false;
+	uint32_t n_put = 0;
+
+	(void)pthread_mutex_lock(&channel->submit_lock);
+	if (!is_away(channel) || channel->error || !open) {
+		atomic_store(&channel->is_dead, true);
+		for (uint32_t i = 0; i < channel->ring.entries; i++)
+			if (atomic_load_explicit(&channel->rows[i].op, memory_order_acquire))
+				row_end(&channel->rows[i],
+					channel->error ? channel->error : -ECONNRESET,
+					"the next daemon refuses its channel", list);
+	} else {
+		n_put = rows_put(channel, features, open, list, first_why);
+		must_ring = ring_client_submit(&channel->ring);
+		channel->is_broken = false;
+	}
+	if (is_away(channel))
+		atomic_fetch_add(&channel->n_turns, 1);
+	(void)pthread_mutex_unlock(&channel->submit_lock);
+	free(open);
+	if (must_ring)
+		(void)eventfd_write(channel->doorbell_fd, 1);
+	return n_put;
 }

@@ -9,8 +9,9 @@
  * A completion names its row by an id with a generation.  If it names no open row, the daemon is
  * broken.  The rings are not read any more then, and the end of file ends the ops.
  *
- * With a new session (conn.h) the ids, mappings and rings are made anew, and the ops in the table are put
- * into the new ring: channel_entry() makes their entries.
+ * Recovery (recover.h): when the daemon has gone away, the channel is away: it has no room, and nobody reads its
+ * rings.  channel_reopen() maps new ones, and channel_come_back() puts the ops of the table into them, in the
+ * order of their submission: channel_entry() makes their entries.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_CHANNEL_H
 #define DSAIO_CLIENT_LIB_IO_CHANNEL_H
@@ -25,14 +26,16 @@ struct channel_row {
 					free */
 	uint64_t id;
 	uint64_t put_nsec; /* when the op was put into the ring */
+	uint64_t number;   /* of its submission */
 };
 
 struct handle_channel {
 	struct dsaio_client *client;
 	uint32_t store;
 
-	/* of the present session: made anew with a new one */
 	uint32_t id;
+
+	/* of the present session: made anew with a new one */
 	/* The handle's profile as the store uses it, and how much of it is granted. */
 	struct profile profile;
 	uint32_t block_size, queue_depth;
@@ -47,7 +50,10 @@ struct handle_channel {
 
 	pthread_mutex_t submit_lock;
 	_Atomic bool is_dead; /* takes no more entries; set under submit_lock, read anywhere */
-	bool is_broken;	      /* the consumer's: its rings are not looked at any more */
+	bool is_broken; /* the consumer's: its rings are not looked at (any more, or while it is away) */
+	_Atomic uint32_t n_turns; /* odd: it is away; changes under submit_lock */
+	uint64_t n_put;		  /* submissions; under submit_lock */
+	int error;		  /* it could not be handed over; or 0 */
 	/* of the handle; set before it is shown, never changed */
 	struct handle_channel *_Atomic next;
 
@@ -65,10 +71,11 @@ void channel_close(struct handle_channel *channel);
 /* The submission entry, without id.  A pure function. */
 struct ring_entry channel_entry(const struct dsaio_op *op);
 
-/* Completions consumed so far: read before channel_put(), a change of it means new room. */
-static inline uint32_t channel_head(const struct handle_channel *channel)
+/* Completions consumed so far, and turns: read before channel_put(), a change of it means new room. */
+static inline uint64_t channel_head(const struct handle_channel *channel)
 {
-	return atomic_load_explicit(&channel->ring.head, memory_order_acquire); /* consume */
+	return (uint64_t)atomic_load_explicit(&channel->n_turns, memory_order_acquire) << 32 |
+	       atomic_load_explicit(&channel->ring.head, memory_order_acquire); /* consume */
 }
 
 /*
@@ -107,5 +114,30 @@ void channel_consume(struct handle_channel *channel, struct op_list *list);
  * open ops go to the list, with that result.
  */
 void channel_end_ops(struct handle_channel *channel, int result, struct op_list *list);
+
+/* ---- recovery: with the consumer role ---- */
+
+/*
+ * The daemon has gone away: takes its last completions.  From now on it is away.  Fine if it is already.
+ * is_crash: the daemon did not stop in order.
+ */
+void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_list *list);
+
+/* It is away: ops that were cancelled, or whose time is over, go to the list with that result. */
+void channel_look_away(struct handle_channel *channel, struct op_list *list);
+
+/*
+ * Makes it anew on the session of `next`, with its number and new rings.  Returns 0 or conn_call_for()'s errors with
+ * a message, which come_back() will give its ops.
+ */
+int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint32_t handle);
+
+/*
+ * It is not away any more.  Puts the ops of its table into the ring and shows them to the lane; those that cannot be
+ * go to the list.  Returns how many were put.  features: of the next daemon.  first_why: set to the message of the first that was not, or left
+ * alone; the caller's.
+ */
+uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list,
+			   char **first_why);
 
 #endif

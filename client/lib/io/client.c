@@ -22,7 +22,7 @@ int client_check(const struct dsaio_client *client, const char *function)
 
 int client_check_alive(const struct dsaio_client *client, const char *function)
 {
-	if (conn_was_gone(client->conn))
+	if (conn_was_lost(client->conn))
 		return error_fail(-ENOTCONN, "%s: the daemon on %s has gone away: %s", function,
 				  client->conn->path, error_reconnect);
 	return 0;
@@ -33,6 +33,18 @@ void client_add(struct dsaio_client *client, struct client_object *object)
 	(void)pthread_mutex_lock(&client->lock); /* a plain mutex: cannot fail */
 	list_push_front(&client->objects[object->kind], &object->node);
 	(void)pthread_mutex_unlock(&client->lock);
+}
+
+bool client_add_of(struct dsaio_client *client, struct client_object *object, uint32_t session)
+{
+	bool is_of;
+
+	(void)pthread_mutex_lock(&client->lock);
+	is_of = conn_is_of(client->conn, session);
+	if (is_of)
+		list_push_front(&client->objects[object->kind], &object->node);
+	(void)pthread_mutex_unlock(&client->lock);
+	return is_of;
 }
 
 void client_remove(struct dsaio_client *client, struct client_object *object)
@@ -56,9 +68,13 @@ void client_free(struct dsaio_client *client)
 	gpu_memory_deinit(&client->gpu);
 	conn_close(client->conn);
 	closep(&client->state_fd);
+	closep(&client->state_event_fd);
 	if (client->guard) /* our own mapping: cannot fail */
 		(void)munmap((void *)(uintptr_t)client->guard, (size_t)sysconf(_SC_PAGESIZE));
 	(void)pthread_mutex_destroy(&client->files.lock);
+	(void)pthread_mutex_destroy(&client->recovery.objects);
+	(void)pthread_mutex_destroy(&client->recovery.lock);
+	(void)pthread_cond_destroy(&client->recovery.stopping);
 	(void)pthread_mutex_destroy(&client->lock);
 	free(client);
 }

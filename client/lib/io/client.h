@@ -9,6 +9,7 @@
  * hold no lock (client_collect()), and never sleep there, since the file is not their business.
  *
  * Lock order: a thread takes a lock only while it holds none but those above it in this list.
+ *   recovery.objects    handles are gone through
  *   handle.open_lock    a channel is being made
  *   the consumer role   of a handle (wait.h): not a mutex, but waited for like one
  *   inode.lock          the open ops of an inode, its known size
@@ -23,6 +24,7 @@
  *   files.lock          the file cache, descriptors of files
  *   client.lock         the lists here
  *   conn.lock           calls in progress; not held while a thread waits for its reply
+ *   recovery.lock       the thread that reconnects
  * No thread waits for an op while it holds any of them.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_CLIENT_H
@@ -71,14 +73,27 @@ struct client_files {
 	uint32_t n_fds_wanted; /* limit on n_fds */
 };
 
+/* recover.c */
+struct recovery {
+	uint64_t timeout_nsec; /* 0: it does not reconnect */
+	/* Held while handles are gone through, and while one goes: above all locks of the list. */
+	pthread_mutex_t objects;
+	pthread_mutex_t lock; /* of the rest; below all others */
+	pthread_t thread;
+	pthread_cond_t stopping;
+	bool has_thread, is_running, is_wanted, is_stopping;
+};
+
 struct dsaio_client {
 	const _Atomic uint32_t *guard; /* CLIENT_GUARD; 0 in a forked child */
 	struct dsaio_conn *conn;       /* for its whole life */
 	uint32_t spin_usec;	       /* default limit of a wait's spinning */
 	unsigned n_cpus;	       /* in the process's affinity mask when it connected */
 	pthread_mutex_t lock;
-	int state_fd; /* dsaio_client_fd(); -1: not asked for yet; client.lock */
+	int state_fd;	    /* dsaio_client_fd(); -1: not asked for yet; client.lock */
+	int state_event_fd; /* the same: rung when the daemon is back, or lost for good */
 	struct list objects[N_CLIENT_OBJECT_KINDS]; /* newest first */
+	struct recovery recovery;
 	struct buffers buffers;
 	struct gpu_memory gpu;
 	struct client_bounce *_Atomic bounce; /* bounce.c; NULL before the first use */
@@ -152,6 +167,8 @@ void client_left(struct dsaio_client *client);
 void client_free(struct dsaio_client *client);
 
 void client_add(struct dsaio_client *client, struct client_object *object);
+/* The same of one that the daemon made in that session.  False: the session is over, and so is the object. */
+bool client_add_of(struct dsaio_client *client, struct client_object *object, uint32_t session);
 void client_remove(struct dsaio_client *client, struct client_object *object);
 
 void files_collect(struct dsaio_client *client); /* file.c */

@@ -12,31 +12,17 @@
 
 #define SLOW_NSEC UINT64_C(1000000000) /* $DSAIO_DEBUG reports ops that took longer */
 
-static const char *verb(const struct dsaio_op *op)
-{
-	switch (op->opcode) {
-	case RING_OP_READ:
-		return "pread";
-	case RING_OP_WRITE:
-		return "pwrite";
-	case RING_OP_FSYNC:
-		return "fsync";
-	default:
-		return "fdatasync";
-	}
-}
-
 static void report_slow(const struct dsaio_op *op, uint64_t nsec)
 {
 	if (nsec >= SLOW_NSEC)
 		debug_log("slow: %s of %" PRIu64 " bytes at %" PRIu64 " of %s took %" PRIu64 " ms",
-			  verb(op), op->len, op->off, op->file->name, nsec / 1000000);
+			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
 }
 
 static void make_text(struct dsaio_op *op)
 {
 	struct error_op text = {
-		.verb = verb(op),
+		.verb = op_verb(op),
 		.file = op->file->name,
 		.off = op->off,
 		.len = op->len,

@@ -42,17 +42,21 @@ void file_freep(struct dsaio_file **file)
  * The daemon closes the file, which hangs if its mount is dead.  Waits until then, or until the deadline; 0:
  * not at all.
  */
-static int daemon_remove(struct dsaio_client *client, uint32_t id, uint64_t deadline_nsec)
+static int daemon_remove(const struct dsaio_file *file, uint64_t deadline_nsec)
 {
+	struct dsaio_conn *conn = file->client->conn;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileRemove body = WIRE__FILE_REMOVE__INIT;
 
-	body.file = id;
+	if (atomic_load(&file->session.error)) /* the daemon does not have it */
+		return 0;
+	body.file = file->session.id;
 	request.body_case = WIRE__REQUEST__BODY_FILE_REMOVE;
 	request.file_remove = &body;
 	if (deadline_nsec)
-		return conn_call_until(client->conn, "file close", &request, deadline_nsec);
-	conn_post(client->conn, &request);
+		return conn_call_in(conn, "file close", &request, file->session.number, false,
+				    deadline_nsec);
+	conn_post_in(conn, &request, file->session.number);
 	return 0;
 }
 
@@ -94,7 +98,7 @@ static int file_close(struct dsaio_file *file, bool is_removed, uint64_t deadlin
 
 	client_remove(file->client, &file->object);
 	if (!is_removed)
-		r = daemon_remove(file->client, file->session.id, deadline_nsec);
+		r = daemon_remove(file, deadline_nsec);
 	file_free(file);
 	return r;
 }
@@ -333,6 +337,20 @@ static bool idle_take(struct dsaio_client *client, const char *name, struct list
 	return is_settled;
 }
 
+void files_forget_idle(struct dsaio_client *client)
+{
+	struct list taken = { NULL, NULL };
+	bool is_busy;
+
+	(void)idle_take(client, NULL, &taken, &is_busy);
+	while (taken.first) {
+		struct dsaio_file *file = container_of(taken.first, struct dsaio_file, entry.node);
+
+		list_remove(&taken, &file->entry.node);
+		(void)file_close(file, true, 0); /* only frees it */
+	}
+}
+
 int files_uncache(struct dsaio_client *client, const char *name)
 {
 	struct list taken = { NULL, NULL };
@@ -392,5 +410,4 @@ void file_list(struct dsaio_file *file)
 	if (!file->is_shared && !file->is_block_device)
 		(void)cache_add(&client->files.cache, &file->entry);
 	(void)pthread_mutex_unlock(&client->files.lock);
-	client_add(client, &file->object);
 }

@@ -35,9 +35,11 @@ struct inode;
 /* Whether ops between the file and GPU memory are possible: file_gpu.h. */
 enum file_gpu { FILE_GPU_NOT_ASKED, FILE_GPU_ASKED, FILE_GPU_TAKEN, FILE_GPU_REFUSED };
 
-/* The state of the present session; a new one makes it anew. */
+/* What the daemon knows of it. */
 struct file_session {
-	uint32_t id, store;		     /* the daemon's numbers */
+	uint32_t id, store; /* the daemon's numbers, which stay */
+	uint32_t number;   /* conn_session() of the last that it was opened in, or handed over to */
+	_Atomic int error; /* it could not be handed over: no op can use it */
 	uint32_t offset_align, memory_align; /* powers of two */
 	_Atomic bool has_buffered;	     /* the daemon has the buffered description, too */
 	_Atomic int gpu;		     /* enum file_gpu; changes under gpu.lock */
@@ -126,6 +128,18 @@ struct dsaio_file *file_cached(struct dsaio_client *client, const struct cache_k
  * negative errno, with a message.
  */
 int files_uncache(struct dsaio_client *client, const char *name);
+
+/* ---- recovery: file_again.c ---- */
+
+/* The daemon has gone away: files that are only cached go. */
+void files_forget_idle(struct dsaio_client *client);
+/*
+ * Hands all files that are in use over to the session of `next`.  Those that cannot be get an error.  Returns how many
+ * were, or -ENOTCONN.
+ */
+int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next);
+/* conn_replace(); files that have become idle since they were handed over are so on the new board. */
+void files_come_back(struct dsaio_client *client, struct dsaio_conn *next);
 
 /* A new file: from now on it is found by its key, if it can be kept and no other is there. */
 void file_list(struct dsaio_file *file);

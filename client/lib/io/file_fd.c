@@ -38,7 +38,9 @@ static bool files_spare_fds(struct dsaio_client *client)
 	     node = node->next) {
 		struct dsaio_file *file = container_of(node, struct dsaio_file, object.node);
 
-		if (file->fd >= 0 && !file->n_fd_users)
+		/* Those with open ops may have to be handed over to the next daemon. */
+		if (file->fd >= 0 && !file->n_fd_users &&
+		    atomic_load(&file->n_refs) <= file->n_opens)
 			fds[n++] = file_fd_give_up(file);
 	}
 	(void)pthread_mutex_unlock(&client->lock);

@@ -83,6 +83,7 @@ static int daemon_add(struct dsaio_file *file, int fd)
 	if (r < 0)
 		return r;
 	file->session.id = reply->file_add->file;
+	file->session.number = conn_answered_in();
 	file->session.store = reply->file_add->store;
 	file->session.offset_align = reply->file_add->offset_align;
 	file->session.memory_align = reply->file_add->memory_align;
@@ -177,9 +178,11 @@ static int file_new(struct dsaio_client *client, const struct cache_key *key, ch
 		return error_fail_errno(r, "open %s", file->name);
 	if (!file->is_block_device)
 		inode_opened(file->inode, stx.stx_size);
-	r = daemon_add_copy(file, fd);
-	if (r < 0)
-		return r;
+	do {
+		r = daemon_add_copy(file, fd);
+		if (r < 0)
+			return r;
+	} while (!client_add_of(client, &file->object, file->session.number));
 	(void)pthread_mutex_lock(&client->files.lock);
 	client->files.n_fds_wanted = fds_wanted();
 	if (client->files.n_fds < client->files.n_fds_wanted) {
@@ -401,11 +404,27 @@ static int daemon_give_buffered(struct dsaio_file *file, int fd)
 	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL);
 }
 
-/* The same file, opened anew without O_DIRECT; or a negative errno with a message. */
+int file_open_buffered(const struct dsaio_file *file, int fd)
+{
+	char path[32];
+	int buffered, r;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
+	buffered = open_retry(file->client, path, file->entry.key.access_mode, 0);
+	r = -errno;
+	/* Without /proc the path has to do; the daemon takes no other file. */
+	if (buffered < 0 && r == -ENOENT && file->entry.key.path)
+		buffered = open_retry(file->client, file->entry.key.path,
+				      file->entry.key.access_mode, 0);
+	if (buffered < 0)
+		return error_fail_errno(r, "open %s anew, for what is not aligned", file->name);
+	return buffered;
+}
+
+/* The same, or a negative errno with a message. */
 static int open_buffered(struct dsaio_file *file)
 {
-	int fd, buffered, r;
-	char path[32];
+	int fd, buffered;
 
 	if (file->is_shared)
 		return error_fail(
@@ -417,25 +436,53 @@ static int open_buffered(struct dsaio_file *file)
 	fd = file_fd_take(file);
 	if (fd < 0)
 		return fd;
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
-	buffered = open_retry(file->client, path, file->entry.key.access_mode, 0);
-	r = -errno;
+	buffered = file_open_buffered(file, fd);
 	file_fd_release(file);
-	/* Without /proc the path has to do; the daemon takes no other file. */
-	if (buffered < 0 && r == -ENOENT && file->entry.key.path)
-		buffered = open_retry(file->client, file->entry.key.path,
-				      file->entry.key.access_mode, 0);
-	if (buffered < 0)
-		return error_fail_errno(r, "open %s anew, for what is not aligned", file->name);
 	return buffered;
+}
+
+int file_open_again(const struct dsaio_file *file)
+{
+	const struct cache_key *key = &file->entry.key;
+	struct statx stx;
+	int fd;
+
+	if (!key->path)
+		return error_fail(-ESTALE,
+				  "open %s again: it came as a descriptor, which is not kept open",
+				  file->name);
+	fd = open_direct(file->client, key->path, key->path, key->access_mode, 0);
+	if (fd < 0)
+		return fd == -ENOENT ? -ESTALE : fd;
+	if (statx(fd, "", AT_EMPTY_PATH, FILE_STATX_MASK, &stx) == 0 && file_is_same(file, &stx))
+		return fd;
+	(void)close(fd); /* nothing was written to it */
+	return error_fail(-ESTALE, "open %s again: the path names another file by now", file->name);
+}
+
+/* False: the session that this thread has just given it to is over. */
+static bool note_buffered(struct dsaio_file *file)
+{
+	struct client_files *files = &file->client->files;
+	bool is_of;
+
+	(void)pthread_mutex_lock(&files->lock);
+	is_of = conn_is_of(file->client->conn, conn_answered_in());
+	files->n += is_of;
+	/* release: who sees it sends its ops after the daemon had the description */
+	if (is_of)
+		atomic_store_explicit(&file->session.has_buffered, true, memory_order_release);
+	(void)pthread_mutex_unlock(&files->lock);
+	return is_of;
 }
 
 int file_need_buffered(struct dsaio_file *file)
 {
 	uint64_t n_answered;
+	bool is_of;
 	int fd, r;
 
-	/* acquire: pairs with the store below */
+	/* acquire: pairs with note_buffered() */
 	if (atomic_load_explicit(&file->session.has_buffered, memory_order_acquire))
 		return 0;
 	do {
@@ -444,15 +491,7 @@ int file_need_buffered(struct dsaio_file *file)
 		if (fd < 0)
 			return fd;
 		r = daemon_give_buffered(file, fd);
-	} while (r == -EMFILE && files_make_room(file->client, n_answered));
-	if (r == -EEXIST) /* another thread was first */
-		return 0;
-	if (r < 0)
-		return r;
-	(void)pthread_mutex_lock(&file->client->files.lock);
-	file->client->files.n++;
-	(void)pthread_mutex_unlock(&file->client->files.lock);
-	/* release: who sees it sends its ops after the daemon had the description */
-	atomic_store_explicit(&file->session.has_buffered, true, memory_order_release);
-	return 0;
+		is_of = r == 0 && note_buffered(file);
+	} while ((r == -EMFILE && files_make_room(file->client, n_answered)) || (r == 0 && !is_of));
+	return r == -EEXIST ? 0 : r; /* another thread was first */
 }

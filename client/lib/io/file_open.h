@@ -26,6 +26,12 @@ int file_open_for(struct dsaio_client *client, const char *path, bool is_write,
 /* dsaio_file_from_fd(), as file_open(). */
 int file_open_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file);
 
+/* Opens a file of the client's again by its path, for direct I/O.  Returns the descriptor, or a negative errno with a
+   message: -ESTALE: the path names another file now, or there is none. */
+int file_open_again(const struct dsaio_file *file);
+/* The same file as that descriptor, opened without O_DIRECT; or a negative errno with a message. */
+int file_open_buffered(const struct dsaio_file *file, int fd);
+
 /*
  * Before an op that is not aligned and writes: the daemon has to have the file's buffered
  * description.  Returns 0, or a negative errno with a message that such an op ends with; -EACCES:

@@ -1,5 +1,6 @@
 #include "client/lib/io/handle.h"
 
+#include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
 #include "client/lib/io/wait.h"
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
+#define REOPEN_MSEC 30000u	   /* a guess */
 #define COMPANION_ENTRIES_MAX 512u /* pieces that can be in flight: one for each unit of slots.h */
 
 int handle_check(const struct dsaio_handle *handle, const char *function)
@@ -140,6 +142,24 @@ static struct handle_channel *find_channel(const struct dsaio_handle *handle, ui
 	return c;
 }
 
+/* False: the session that this thread has just made it in is over. */
+static bool channel_show(struct dsaio_handle *handle, struct handle_channel *channel)
+{
+	bool is_of;
+
+	(void)pthread_mutex_lock(&handle->lock);
+	is_of = conn_is_of(handle->client->conn, conn_answered_in());
+	if (is_of) {
+		atomic_init(&channel->next, atomic_load(&handle->channels));
+		/* release: pairs with find_channel() and wait.c */
+		atomic_store_explicit(&handle->channels, channel, memory_order_release);
+	}
+	(void)pthread_mutex_unlock(&handle->lock);
+	if (is_of)
+		wait_channel_added(handle);
+	return is_of;
+}
+
 int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_channel **ret_channel)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
@@ -153,15 +173,13 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_ch
 	(void)pthread_mutex_lock(&handle->open_lock);
 	locked = &handle->open_lock;
 	channel = find_channel(handle, store);
-	if (!channel) {
+	while (!channel) {
 		r = channel_open(handle->client, handle->id, store, handle->settings.entries,
 				 &channel);
 		if (r < 0)
 			return r;
-		atomic_init(&channel->next, atomic_load(&handle->channels));
-		/* release: pairs with find_channel() and wait.c */
-		atomic_store_explicit(&handle->channels, channel, memory_order_release);
-		wait_channel_added(handle);
+		if (!channel_show(handle, channel))
+			channel_close(TAKE_PTR(channel)); /* once more, with the next daemon */
 	}
 	*ret_channel = channel;
 	return 0;
@@ -169,29 +187,74 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_ch
 
 /* ---- open ---- */
 
+/* Fills in the request for it.  wanted: its number, or 0. */
+static void open_request(const struct dsaio_handle *handle, uint32_t wanted, Wire__Request *request,
+			 Wire__HandleOpen *body, Wire__Profile *profile)
+{
+	const struct partial_profile *asked = &handle->settings.profile;
+
+	wire__request__init(request);
+	wire__handle_open__init(body);
+	wire__profile__init(profile);
+	if (asked->given) {
+		partial_to_wire(asked, profile);
+		body->profile = profile;
+	}
+	body->io_class = (Wire__Class)handle->settings.io_class; /* the same numbers */
+	body->weight = handle->settings.weight;
+	body->handle = wanted;
+	request->body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
+	request->handle_open = body;
+}
+
 static int daemon_open(struct dsaio_handle *handle)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__HandleOpen body = WIRE__HANDLE_OPEN__INIT;
-	Wire__Profile profile = WIRE__PROFILE__INIT;
-	const struct partial_profile *asked = &handle->settings.profile;
+	Wire__Request request;
+	Wire__HandleOpen body;
+	Wire__Profile profile;
 	int r;
 
-	if (asked->given) {
-		partial_to_wire(asked, &profile);
-		body.profile = &profile;
-	}
-	body.io_class = (Wire__Class)handle->settings.io_class; /* the same numbers */
-	body.weight = handle->settings.weight;
-	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
-	request.handle_open = &body;
+	closep(&handle->doorbell_fd);
+	handle->doorbell_fd = -1;
+	open_request(handle, 0, &request, &body, &profile);
 	r = conn_call(handle->client->conn, "handle_open", &request, NULL, 0, &reply,
 		      &handle->doorbell_fd);
 	if (r < 0)
 		return r;
 	handle->id = reply->handle_open->handle;
+	handle->session = conn_answered_in();
 	return 0;
+}
+
+int handle_hand_over(struct dsaio_handle *handle, struct dsaio_conn *next, uint32_t *n)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__Request request;
+	Wire__HandleOpen body;
+	Wire__Profile profile;
+	int fd = -1, r;
+
+	handle->session = conn_session(handle->client->conn) + 1;
+	open_request(handle, handle->id, &request, &body, &profile);
+	r = conn_call_for(next, "handle_open", &request, NULL, 0, deadline_in_msec(REOPEN_MSEC),
+			  &reply, &fd);
+	if (r == 0) {
+		(void)dup3(fd, handle->doorbell_fd, O_CLOEXEC); /* both are open: cannot fail */
+		(void)close(fd);
+		handle->is_doorbell_at_end = false;
+	}
+	for (struct handle_channel *c = handle_first_channel(handle); c && r != -ENOTCONN;
+	     c = handle_next_channel(c)) {
+		if (r < 0)
+			c->error = r; /* the handle was refused */
+		else if (channel_reopen(c, next, handle->id) == -ENOTCONN)
+			r = -ENOTCONN;
+		++*n;
+	}
+	if (r < 0)
+		debug_log("handle %#x cannot be handed over: %s", handle->id, dsaio_error());
+	return r == -ENOTCONN ? r : 0;
 }
 
 static struct dsaio_handle *handle_new(struct dsaio_client *client,
@@ -230,11 +293,18 @@ int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_comp
 		return error_fail_errno(-ENOMEM, "handle");
 	if (companion->settings.entries > COMPANION_ENTRIES_MAX)
 		companion->settings.entries = COMPANION_ENTRIES_MAX;
-	r = daemon_open(companion);
-	if (r < 0)
-		return r;
-	*ret_companion = TAKE_PTR(companion);
-	atomic_store_explicit(&handle->companion, *ret_companion, memory_order_release);
+	while (!*ret_companion) { /* once more with the next daemon */
+		r = daemon_open(companion);
+		if (r < 0)
+			return r;
+		(void)pthread_mutex_lock(&handle->lock);
+		if (conn_is_of(handle->client->conn, companion->session)) {
+			*ret_companion = TAKE_PTR(companion);
+			atomic_store_explicit(&handle->companion, *ret_companion,
+					      memory_order_release);
+		}
+		(void)pthread_mutex_unlock(&handle->lock);
+	}
 	return 0;
 }
 
@@ -252,10 +322,11 @@ int handle_open(struct dsaio_client *client, const struct handle_settings *setti
 	handle->object.on_disconnect = on_disconnect;
 	if (max_entries && handle->settings.entries > max_entries)
 		handle->settings.entries = max_entries;
-	r = daemon_open(handle);
-	if (r < 0)
-		return r;
-	client_add(client, &handle->object);
+	do {
+		r = daemon_open(handle);
+		if (r < 0)
+			return r;
+	} while (!client_add_of(client, &handle->object, handle->session));
 	debug_log("handle_open: handle %#x, %u entries", handle->id, handle->settings.entries);
 	*ret_handle = TAKE_PTR(handle);
 	return 0;

@@ -32,11 +32,13 @@ struct dsaio_handle {
 	struct handle_settings settings;
 	pthread_mutex_t open_lock; /* a channel, or the companion, is being made */
 
-	/* of the present session: made anew with a new one, from the settings */
-	uint32_t id;				 /* the daemon's number */
-	int doorbell_fd;			 /* our end of the doorbell socket */
-	struct dsaio_handle *_Atomic companion;	 /* NULL: none yet; release by its maker */
-	struct handle_channel *_Atomic channels; /* newest first; release by the maker */
+	uint32_t id;	  /* the daemon's number */
+	uint32_t session; /* conn_session() of the last that it was made in, or handed over to */
+	_Atomic bool is_leaving; /* it is being closed, and has no ops: not handed over any more */
+	int doorbell_fd;	 /* our end of the doorbell socket; its number stays */
+	struct dsaio_handle
+		*_Atomic companion; /* NULL: none yet; release by its maker, under lock */
+	struct handle_channel *_Atomic channels; /* newest first; the same */
 
 	pthread_mutex_t lock;		      /* of all below */
 	bool has_consumer;		      /* a thread has the consumer role: wait.h */
@@ -108,6 +110,12 @@ bool handle_has_open(struct dsaio_handle *handle);
 
 /* The handle's companion, made if need be.  Returns 0 or a negative errno, with a message. */
 int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion);
+
+/*
+ * Recovery.  Makes it and its channels anew on the session of `next`; with the consumer role.  Returns 0, also if
+ * `next` refuses (then its ops will end), or -ENOTCONN.  *n: its channels are added.
+ */
+int handle_hand_over(struct dsaio_handle *handle, struct dsaio_conn *next, uint32_t *n);
 
 /* The channel on that store, made if need be.  Returns 0 or a negative errno, with a message. */
 int handle_channel(struct dsaio_handle *handle, uint32_t store,

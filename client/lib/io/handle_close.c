@@ -72,7 +72,9 @@ static int handle_shut(struct dsaio_handle *handle)
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleClose body = WIRE__HANDLE_CLOSE__INIT;
 	int result = -ECANCELED; /* of entries that the daemon has not taken: it was silent */
+	struct recovery *recovery = &handle->client->recovery;
 	int64_t first;
+	int r = 0;
 
 	bounce_end_handle(handle);
 	companion = atomic_exchange(&handle->companion, NULL);
@@ -80,19 +82,24 @@ static int handle_shut(struct dsaio_handle *handle)
 		(void)handle_shut(companion); /* its ops are pieces, which were awaited */
 		handle_free(companion);
 	}
+	atomic_store(&handle->is_leaving, true);
 	body.handle = handle->id;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 	request.handle_close = &body;
 	/* Not before the daemon says so, or is at its end, may an op be called ended. */
-	if (conn_call_while_alive(handle->client->conn, "handle_close", &request, NULL, 0, NULL,
-				  NULL) < 0) {
+	if (!conn_is_away(handle->client->conn)) /* then that was the end of file */
+		r = conn_call_in(handle->client->conn, "handle_close", &request, handle->session,
+				 true, 0);
+	if (r < 0 && r != -EBADF) {
 		handle_give_up(handle);
 		result = -ECONNRESET;
 	}
+	(void)pthread_mutex_lock(&recovery->objects);
 	wait_finish(handle, result);
 	conn_unwatch(handle->client->conn, handle->epoll_fd);
 	handle_clear(handle);
 	handle->is_shut = true;
+	(void)pthread_mutex_unlock(&recovery->objects);
 	first = handle_take_ended(handle, "handle_close", true);
 	return first < 0 ? (int)first : 0;
 }

@@ -63,7 +63,7 @@ void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_handle *
 /* There will be no slot, for that error. */
 static void job_has_no_slot(struct bounce_job *job, int r)
 {
-	job->stop = r == -ENOTCONN ? -ECONNRESET : r; /* the op is open */
+	job->stop = r == -ENOTCONN ? -ECONNRESET : r; /* the op is open, and the daemon lost */
 	if (r == -ENOMEM && asprintf(&job->why,
 				     "%s of %" PRIu64 " bytes at %" PRIu64
 				     ": memory that is not from dsaio_alloc() "
@@ -110,7 +110,8 @@ static int piece_start_fill(struct job_piece *piece, char *from)
 	return 0;
 }
 
-/* Makes the piece's op, and puts it into the ring.  Returns 0, also if the daemon is gone; or -ENOMEM. */
+/* Makes the piece's op, and puts it into the ring.  Returns 0, also if the daemon is lost; -EAGAIN: there is no
+   room while it is away; or -ENOMEM. */
 static int piece_put(struct job_piece *piece, bool is_blocking)
 {
 	struct bounce_job *job = piece->job;
@@ -130,6 +131,12 @@ static int piece_put(struct job_piece *piece, bool is_blocking)
 	piece->op->grow_end = job->op->grow_end;
 	piece->op->timeout_msec = deadline_left_msec(job->deadline_nsec);
 	r = is_blocking ? wait_put(piece->op, false) : channel_put(piece->op, false);
+	if (r == -EAGAIN) {
+		op_change_state(piece->op, OP_ENDED);
+		piece->op->file = NULL;
+		handle_op_unref(TAKE_PTR(piece->op));
+		return r;
+	}
 	piece_move(piece, r == 0 ? PIECE_IN_FLIGHT : PIECE_ENDED);
 	if (r == 0)
 		return 0;
@@ -149,7 +156,7 @@ void job_look_at_op(struct bounce_job *job)
 		job->stop = -ECANCELED;
 	else if (deadline_is_over(job->deadline_nsec))
 		job->stop = -ETIMEDOUT;
-	else if (conn_was_gone(job->op->handle->client->conn))
+	else if (conn_was_lost(job->op->handle->client->conn))
 		job->stop = -ECONNRESET;
 }
 
@@ -194,9 +201,10 @@ int job_start_piece(struct bounce_job *job, bool is_blocking, bool is_further)
 			r = piece_put(piece, is_blocking);
 	}
 	if (r < 0) {
-		job->stop = r;
+		if (r != -EAGAIN)
+			job->stop = r;
 		slots_release(&piece->slot);
-		return 0;
+		return r == -EAGAIN ? r : 0;
 	}
 	job->next += piece->slice.len;
 	job->n++;
@@ -322,6 +330,10 @@ bool job_end_copy(struct job_piece *piece)
 	job_look_at_op(job);
 	if (!piece->error)
 		piece->error = job->stop ? job->stop : piece_put(piece, false);
+	if (piece->error == -EAGAIN) {
+		piece->error = 0;
+		return false;
+	}
 	if (piece->error) {
 		piece_move(piece, PIECE_ENDED);
 		job->is_over = true;

@@ -107,6 +107,20 @@ void op_set_cancelled(struct dsaio_op *op)
 	atomic_store(&op->is_cancelled, true); /* seq_cst, as ring_id: one side sees the other's */
 }
 
+const char *op_verb(const struct dsaio_op *op)
+{
+	switch (op->opcode) {
+	case RING_OP_READ:
+		return "pread";
+	case RING_OP_WRITE:
+		return "pwrite";
+	case RING_OP_FSYNC:
+		return "fsync";
+	default:
+		return "fdatasync";
+	}
+}
+
 /* ---- its end ---- */
 
 void op_set_result(struct dsaio_op *op, int64_t result, uint64_t done)

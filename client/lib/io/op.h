@@ -57,6 +57,7 @@ struct dsaio_op {
 	uint32_t timeout_msec;	 /* as in struct ring_entry */
 	uint8_t opcode;		 /* enum ring_opcode */
 	uint8_t path;		 /* enum dsaio_path */
+	uint8_t n_crashes;	 /* of the daemon while it was in the ring; as state */
 	_Atomic bool is_cancelled; /* any thread's */
 	_Atomic bool is_taken;	   /* any thread's; relaxed: a caller has seen its error */
 	/* the submitting thread's: constant from the start of its way on */
@@ -127,6 +128,9 @@ void op_set_file(struct dsaio_op *op, struct dsaio_file *file);
 
 /* Whoever puts it into a ring later looks at is_cancelled after. */
 void op_set_cancelled(struct dsaio_op *op);
+
+/* For messages. */
+const char *op_verb(const struct dsaio_op *op);
 
 /* ---- its end ---- */
 

@@ -84,6 +84,13 @@ static int check(struct op_request *q)
 				  "%s of %" PRIu64 " bytes at %" PRIu64 " of %s: passes 2^63, the "
 				  "last byte that a file can have",
 				  q->function, q->len, q->off, q->file->name);
+	r = atomic_load(&q->file->session.error);
+	if (r < 0)
+		return error_fail_errno(
+			r,
+			"%s: %s could not be handed over to the daemon that serves now: "
+			"open it again",
+			q->function, q->file->name);
 	r = client_check_alive(q->handle->client, q->function);
 	return r == 0 && q->opcode == RING_OP_READ && q->len ? cut_at_end(q) : r;
 }
@@ -143,6 +150,15 @@ static int resolve(struct op_plan *plan)
 	if (q->iov)
 		return IN_PARTS;
 	if (buffers_ref(&q->handle->client->buffers, q->buf, q->len, &plan->place)) {
+		r = atomic_load(&plan->place.slab->error);
+		if (r < 0)
+			buffer_unref(plan->place.piece);
+		if (r < 0)
+			return error_fail_errno(
+				r,
+				"%s: the memory at %p could not be handed over to the daemon that serves "
+				"now: allocate or register it again",
+				q->function, q->buf);
 		if (!is_incongruent(q, &plan->place) || q->len <= short_max)
 			return BY_RING;
 	} else {

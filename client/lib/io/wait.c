@@ -191,10 +191,10 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 	if (consume_all(handle))
 		return;
 	now = clock_nsec();
-	if (conn_was_gone(conn)) {
+	if (conn_was_lost(conn))
 		end_all_ops(handle, -ECONNRESET);
+	if (conn_was_gone(conn))
 		return;
-	}
 	if (!handle->wait_began_nsec)
 		handle->wait_began_nsec = now;
 	if (now < deadline_nsec && wait_may_spin(handle, n_open, now)) {
@@ -219,13 +219,12 @@ static void consume_or_sleep(struct dsaio_handle *handle, uint64_t n_open, uint6
 		}
 		now = clock_nsec();
 	}
-	if (conn_was_gone(conn)) {
-		end_all_ops(handle, -ECONNRESET);
-	} else if (now - handle->looked_nsec >= LOOK_NSEC / 2) {
+	if (!conn_was_gone(conn) && now - handle->looked_nsec >= LOOK_NSEC / 2) {
 		handle->looked_nsec = now;
-		if (conn_is_gone(conn))
-			end_all_ops(handle, -ECONNRESET);
+		(void)conn_is_gone(conn);
 	}
+	if (conn_was_lost(conn) && conn_was_gone(conn))
+		end_all_ops(handle, -ECONNRESET);
 }
 
 /* Under handle->lock. */
@@ -275,7 +274,9 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 			r = -ETIMEDOUT;
 			break;
 		}
-		if (handle->has_consumer || !wait_may_consume(handle, w)) {
+		/* While the daemon is away, recovery alone has the role, and gives it to a waiter when it is over. */
+		if (handle->has_consumer || !wait_may_consume(handle, w) ||
+		    conn_is_away(handle->client->conn)) {
 			follow(handle, w, deadline_nsec);
 			has_looked = true;
 			continue;
@@ -292,7 +293,7 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 			has_looked = true;
 			(void)pthread_mutex_lock(&handle->lock);
 		} while (!wait_is_done(handle, w) && wait_may_consume(handle, w) &&
-			 !deadline_is_over(deadline_nsec));
+			 !conn_is_away(handle->client->conn) && !deadline_is_over(deadline_nsec));
 		leave_role(handle);
 	}
 	(void)pthread_mutex_unlock(&handle->lock);
@@ -323,7 +324,7 @@ bool wait_poll(struct dsaio_handle *handle, bool must_arm)
 
 	(void)pthread_mutex_lock(&handle->lock);
 	/* Else the consumer ends ops, then writes to the handle's eventfd. */
-	has_role = !handle->has_consumer;
+	has_role = !handle->has_consumer && !conn_is_away(handle->client->conn);
 	if (has_role) {
 		handle->has_consumer = true;
 		(void)pthread_mutex_unlock(&handle->lock);
@@ -352,18 +353,30 @@ void wait_channel_added(struct dsaio_handle *handle)
 	(void)pthread_mutex_unlock(&handle->lock);
 }
 
-void wait_finish(struct dsaio_handle *handle, int result)
+void wait_take_role(struct dsaio_handle *handle)
 {
 	struct wait_for role = { .what = WAIT_ROLE };
 
 	(void)pthread_mutex_lock(&handle->lock);
-	while (handle->has_consumer)
-		follow(handle, &role, UINT64_MAX);
+	while (handle->has_consumer) {
+		wake_futexes(handle);
+		follow(handle, &role, clock_nsec() + LOOK_NSEC);
+	}
 	handle->has_consumer = true;
 	(void)pthread_mutex_unlock(&handle->lock);
-	end_all_ops(handle, result);
+}
+
+void wait_leave_role(struct dsaio_handle *handle)
+{
 	(void)pthread_mutex_lock(&handle->lock);
 	leave_role(handle);
 	(void)pthread_mutex_unlock(&handle->lock);
+}
+
+void wait_finish(struct dsaio_handle *handle, int result)
+{
+	wait_take_role(handle);
+	end_all_ops(handle, result);
+	wait_leave_role(handle);
 	client_collect(handle->client);
 }

@@ -10,7 +10,8 @@
  * A consumer with one ring sleeps on its futex.  With several rings, or while the program has the
  * handle's descriptor armed, it sleeps on the doorbell socket, with bit 1 set in each ring.  It wakes
  * every 100 ms to look for the end of file on the control socket.  After that end, and only then, the
- * completions in the rings are consumed and all other open ops end with -ECONNRESET.
+ * completions in the rings are consumed.  All other open ops wait for the next daemon (recover.h), or end with
+ * -ECONNRESET.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_WAIT_H
 #define DSAIO_CLIENT_LIB_IO_WAIT_H
@@ -49,6 +50,10 @@ void wait_disarm(struct dsaio_handle *handle);
  * time; else where it pays (proto/util/spin.h) and, with many ops, the lane has a core of its own.
  */
 bool wait_may_spin(const struct dsaio_handle *handle, uint64_t n_open, uint64_t now_nsec);
+
+/* For recovery: sleeps until nobody has the role, and takes it; gives it to the next waiter. */
+void wait_take_role(struct dsaio_handle *handle);
+void wait_leave_role(struct dsaio_handle *handle);
 
 /* A channel was added: a thread that sleeps has to look at it, too. */
 void wait_channel_added(struct dsaio_handle *handle);

@@ -22,7 +22,7 @@ struct wait_for {
 	} what;
 	const struct dsaio_op *op;
 	const struct handle_channel *channel;
-	uint32_t head;
+	uint64_t head;
 	uint64_t n_ops;
 };
 

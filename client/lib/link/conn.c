@@ -41,6 +41,7 @@ static void socket_close(struct dsaio_conn *conn)
 void conn_end(struct dsaio_conn *conn)
 {
 	atomic_store(&conn->is_broken, true);
+	atomic_store(&conn->is_lost, true);
 	atomic_store(&conn->n_gone, atomic_load(&conn->n_replaced) + 1);
 	socket_close(conn);
 }
@@ -58,7 +59,9 @@ void conn_close(struct dsaio_conn *conn)
 	socket_close(conn);
 	board_unmap(conn);
 	conn_calls_deinit(conn);
+	frame_writer_deinit(&conn->deferred);
 	free(conn->watches);
+	(void)pthread_cond_destroy(&conn->changed);
 	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: cannot fail */
 	free(conn);
 }
@@ -150,7 +153,7 @@ static int conn_map_board(struct dsaio_conn *conn, uint32_t max_files, int fd)
 	return 0;
 }
 
-static int conn_hello(struct dsaio_conn *conn, const char *name)
+static int conn_hello(struct dsaio_conn *conn)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Hello hello = WIRE__HELLO__INIT;
@@ -162,7 +165,7 @@ static int conn_hello(struct dsaio_conn *conn, const char *name)
 	hello.version_min = CONN_VERSION_MIN;
 	hello.version_max = CONN_VERSION_MAX;
 	hello.features = CONN_FEATURES;
-	hello.name = name ? (char *)(uintptr_t)name /* only read */ : program_invocation_short_name;
+	hello.name = conn->name;
 	hello.pid = (uint32_t)getpid();
 	request.body_case = WIRE__REQUEST__BODY_HELLO;
 	request.hello = &hello;
@@ -213,9 +216,12 @@ static int versions_fail(const struct found *found)
 		       : "");
 }
 
-/* Tries once to find a daemon and to say Hello.  -ENOTCONN: it has not answered as it should. */
-static int conn_try(const char *path, const char *name, struct found *found,
-		    struct dsaio_conn **ret_conn)
+/*
+ * Tries once to find a daemon and to say Hello.  -ENOTCONN: it has not answered as it should.  again: where that one
+ * was, in the place of path.
+ */
+static int conn_try(const char *path, const char *name, const struct dsaio_conn *again,
+		    struct found *found, struct dsaio_conn **ret_conn)
 {
 	_cleanup_(conn_closep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
 	int r;
@@ -226,14 +232,17 @@ static int conn_try(const char *path, const char *name, struct found *found,
 	conn->silence.limit_msec = CONN_SILENT_MSEC;
 	conn_calls_init(conn);
 	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: cannot fail */
-	r = discover(path, found);
+	(void)pthread_cond_init(&conn->changed, NULL);
+	(void)snprintf(conn->name, sizeof(conn->name), "%s", name); /* the daemon cuts it, too */
+	r = again ? discover_again(again->path, again->is_own, found) : discover(path, found);
 	if (r < 0)
 		return r;
 	(void)strcpy(conn->path, found->path);
+	conn->is_own = found->is_own;
 	conn->fd = TAKE_FD(found->fd);
 	if (fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return error_fail_errno(-errno, "connect: %s", found->path);
-	r = conn_hello(conn, name);
+	r = conn_hello(conn);
 	if (r == -EPROTONOSUPPORT)
 		return versions_fail(found);
 	if (r < 0)
@@ -246,7 +255,8 @@ int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn)
 {
 	for (unsigned n_tries = 1;; n_tries++) {
 		_cleanup_(found_deinit) struct found found = FOUND_NONE;
-		int r = conn_try(path, name, &found, ret_conn);
+		int r = conn_try(path, name ? name : program_invocation_short_name, NULL, &found,
+				 ret_conn);
 
 		if (r == 0)
 			debug_log("connect: dsaiod %s on %s, session begins",
@@ -269,6 +279,14 @@ int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn)
 
 /* ---- another session ---- */
 
+int conn_open_again(const struct dsaio_conn *conn, struct dsaio_conn **ret_next)
+{
+	_cleanup_(found_deinit) struct found found = FOUND_NONE;
+	int r = conn_try(NULL, conn->name, conn, &found, ret_next);
+
+	return r == -ENOTCONN && found.is_started ? discover_explain(&found) : r;
+}
+
 static void watch_all(struct dsaio_conn *conn, int op)
 {
 	for (unsigned i = 0; i < conn->n_watches; i++) {
@@ -278,12 +296,32 @@ static void watch_all(struct dsaio_conn *conn, int op)
 	}
 }
 
+enum conn_end conn_end_read(struct dsaio_conn *conn)
+{
+	enum conn_end end;
+
+	(void)pthread_mutex_lock(&conn->lock);
+	conn_calls_read(conn);
+	end = conn->is_on_purpose ? CONN_END_ON_PURPOSE
+	      : conn->is_stop	  ? CONN_END_STOP
+				  : CONN_END_CRASH;
+	if (end != CONN_END_ON_PURPOSE) /* else they would be readable all the time */
+		watch_all(conn, EPOLL_CTL_DEL);
+	(void)pthread_mutex_unlock(&conn->lock);
+	return end;
+}
+
 void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 {
 	(void)pthread_mutex_lock(&conn->lock);
 	conn_calls_stop(conn);
 	conn_calls_deinit(conn);
 	conn_calls_init(conn);
+	conn->writer.queue = conn->deferred.queue; /* neither has descriptors */
+	conn->writer.queued_bytes = conn->deferred.queued_bytes;
+	conn->n_unawaited = conn->n_deferred;
+	conn->deferred = (struct frame_writer){ 0 };
+	conn->n_deferred = 0;
 	watch_all(conn, EPOLL_CTL_DEL);
 	(void)dup3(next->fd, conn->fd, O_CLOEXEC); /* both are open: cannot fail */
 	watch_all(conn, EPOLL_CTL_ADD); /* the kernel may lack memory: the program then finds out by
@@ -294,10 +332,23 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 	conn->silence = (struct silence){ .limit_msec = conn->silence.limit_msec };
 	atomic_fetch_add(&conn->n_replaced, 1);
 	atomic_store(&conn->is_broken, false);
+	conn_calls_flush(conn);
+	(void)pthread_cond_broadcast(&conn->changed);
 	(void)pthread_mutex_unlock(&conn->lock);
 	closep(&next->fd); /* not shut down: the session goes on */
 	next->fd = -1;
 	conn_close(next);
+}
+
+void conn_lose(struct dsaio_conn *conn, const char *why)
+{
+	(void)pthread_mutex_lock(&conn->lock);
+	if (!conn->is_on_purpose)
+		(void)snprintf(conn->end_text, sizeof(conn->end_text), "%s", why); /* cut is fine */
+	atomic_store_explicit(&conn->is_lost, true, memory_order_release);
+	watch_all(conn, EPOLL_CTL_ADD); /* readable from now on; fine where they are */
+	(void)pthread_cond_broadcast(&conn->changed);
+	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 struct conn_facts conn_facts(struct dsaio_conn *conn)
@@ -314,7 +365,8 @@ int conn_sleep(struct dsaio_conn *conn, struct pollfd *fds, nfds_t n, const stru
 {
 	int r;
 
-	fds[0] = (struct pollfd){ .fd = conn->fd, .events = POLLRDHUP };
+	/* While it is away, its end is there all the time. */
+	fds[0] = (struct pollfd){ .fd = conn_is_away(conn) ? -1 : conn->fd, .events = POLLRDHUP };
 	r = ppoll(fds, n, ts, NULL);
 	if (r > 0 && fds[0].revents)
 		(void)conn_is_gone(conn); /* remembers it */

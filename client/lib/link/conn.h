@@ -12,17 +12,13 @@
  * to the call that it belongs to.  When the polling thread has its own reply, another one polls.
  * conn->lock is held for moments only, never while a thread sleeps.
  *
- * Replacement (not used yet).  conn_replace() begins another session, after a restart of the daemon.
- * Calls in progress end with -ENOTCONN; sleeps and watches continue with the new socket.  The new
- * daemon knows nothing of the old session.  The caller will have to make its objects anew, from the
- * fields of each that are not marked "of the present session":
- *   slabs      their memfds, which are still mapped; a new number for each
- *   files      their descriptors; new numbers, and what the new daemon tells of the store
- *   handles    their settings; a new number and doorbell
- *   channels   new rings.  The op table has each op that the old daemon had not ended, and channel_entry()
- *              makes its entry from the op, with the new numbers of slab and file
- * From the end of the old session until then it will have the consumer role of each handle and the
- * submit_lock of each channel, so that no thread uses old rings.
+ * Recovery.  A connection with on_gone outlives its daemon.  When the end of file has come, it is *away*:
+ * on_gone() has been called once, calls wait, and calls that were under way are sent again in the next
+ * session, since objects keep their ids.  io/recover.c makes the next session and hands over what the client
+ * has; conn_replace() then takes it, or conn_lose() gives up.  Requests that end an object are of one session:
+ * conn_call_in() and conn_post_in() do not send them in a session that the object was not handed over to, where
+ * its id may be another's.  A thread that makes an object looks at conn_is_of() under the lock of the list
+ * that recovery walks, when it adds it there.
  *
  * Only the end of file proves that the daemon is gone (conn_is_gone()).  A stream that stopped making
  * sense is shut down for writing; the daemon then ends the session, and its end of file comes.
@@ -48,7 +44,8 @@
 
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
-#define CONN_FEATURES (RING_FEATURE_DEVICE | RING_FEATURE_DSYNC)
+#define CONN_FEATURES (RING_FEATURE_DEVICE | RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY)
+#define CONN_NAME_BYTES 64u
 
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
 #define CONN_SILENT_MSEC 30000u
@@ -80,8 +77,14 @@ struct conn_watch {
 struct dsaio_conn {
 	int fd; /* not blocking */
 	char path[SOCKET_PATH_BYTES];
+	bool is_own; /* the user's own, which the library starts (discover.h) */
+	char name[CONN_NAME_BYTES];
+	/* Called once when the end of file was seen, by any thread, without conn->lock; NULL: the end is for good. */
+	void (*on_gone)(void *arg);
+	void *arg;
+	_Atomic bool is_lost;	/* for good */
 	_Atomic bool is_broken; /* no request makes sense any more; the end of file will come */
-	_Atomic uint32_t n_replaced;
+	_Atomic uint32_t n_replaced; /* the number of the session */
 	_Atomic uint32_t
 		n_gone; /* more than n_replaced: the present session's end of file has come */
 
@@ -96,9 +99,14 @@ struct dsaio_conn {
 	/* Descriptors that keep places free for those that replies bring, as many as n_places_wanted. */
 	int *places;
 	unsigned n_places, n_places_wanted;
-	struct silence silence; /* limit: CONN_SILENT_MSEC; shorter in tests */
-	bool is_ended;		/* nothing is read any more, for this reason: */
+	pthread_cond_t changed;	      /* it is not away any more */
+	struct frame_writer deferred; /* posts for the next session, ... */
+	uint64_t n_deferred;	      /* ... and their number */
+	struct silence silence;	      /* limit: CONN_SILENT_MSEC; shorter in tests */
+	bool is_ended;		      /* nothing is read any more, for this reason: */
 	char end_text[CONN_TEXT_BYTES];
+	bool is_on_purpose; /* the daemon ended the session for that reason, or this library did */
+	bool is_stop;	    /* the daemon stopped in order */
 	struct conn_watch *watches;
 	unsigned n_watches;
 	struct conn_facts facts;
@@ -116,11 +124,32 @@ void conn_close(struct dsaio_conn *conn); /* NULL is fine */
 /* Ends the session, and keeps the struct: every later call returns -ENOTCONN at once. */
 void conn_end(struct dsaio_conn *conn);
 
+/* ---- recovery: io/recover.c ---- */
+
+/* As conn_open(), once, at the place where conn's daemon was, which is started again if it is the user's own. */
+int conn_open_again(const struct dsaio_conn *conn, struct dsaio_conn **ret_next);
+
+enum conn_end { CONN_END_CRASH, CONN_END_STOP, CONN_END_ON_PURPOSE };
+/* It is away: reads the daemon's last words.  Its watches show nothing more. */
+enum conn_end conn_end_read(struct dsaio_conn *conn);
+
 /*
- * Takes the session of `next`, which it frees.  `next` is connected to the same path, since other
- * threads read conn->path without the lock.  Sleeps until no thread polls for the old session.
+ * Takes the session of `next`, which it frees; calls that wait go on.  `next` is connected to the same path, since
+ * other threads read conn->path without the lock.  Sleeps until no thread polls for the old session.
  */
 void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next);
+
+/* Calls that wait end with -ENOTCONN, and that reason. */
+void conn_lose(struct dsaio_conn *conn, const char *why);
+
+/* Is the object of that session still of use: was the daemon not seen to end since?  Under the lock of a list. */
+static inline bool conn_is_of(const struct dsaio_conn *conn, uint32_t session);
+
+/* The session in which this thread's last call was answered. */
+uint32_t conn_answered_in(void);
+
+/* This thread's calls do not wait while a connection is away: they end with -ENOTCONN. */
+void conn_never_waits(void);
 
 struct conn_facts conn_facts(struct dsaio_conn *conn);
 
@@ -162,11 +191,16 @@ int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Reque
 			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds);
 
 /*
- * The same without descriptors and reply, but returns -ETIMEDOUT if there is no reply before the deadline
- * (base/deadline.h).  The connection lives on, and ignores the reply when it comes.
+ * Calls that end an object of that session (0: of none).  Not sent, and 0, in a session that the object was not
+ * handed over to.  -ETIMEDOUT: no reply before the deadline (base/deadline.h): the connection ignores it when
+ * it comes; while_alive: as above, without deadline.
  */
-int conn_call_until(struct dsaio_conn *conn, const char *what, Wire__Request *request,
-		    uint64_t deadline_nsec);
+int conn_call_in(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+		 uint32_t session, bool while_alive, uint64_t deadline_nsec);
+
+/* conn_call() for recover.c: -ETIMEDOUT if there is no reply before the deadline. */
+int conn_call_for(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
+		  unsigned n_fds, uint64_t deadline_nsec, Wire__Reply **ret_reply, int *ret_fds);
 
 /* Asks for any reply: false if the daemon is silent, as above, or gone. */
 bool conn_answers(struct dsaio_conn *conn);
@@ -176,6 +210,8 @@ bool conn_answers(struct dsaio_conn *conn);
  * not take now goes out with a later call.  A request is lost if there is no memory for it.
  */
 void conn_post(struct dsaio_conn *conn, Wire__Request *request);
+/* The same of one that ends an object of that session, as conn_call_in(): while it is away, in the next one. */
+void conn_post_in(struct dsaio_conn *conn, Wire__Request *request, uint32_t session);
 
 /*
  * Sleeps until more posts have been answered than were at an earlier call of conn_posts_answered(),
@@ -187,6 +223,9 @@ bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered);
 /* For conn.c: no call is in progress, nor are there requests or replies; and frees what was. */
 void conn_calls_init(struct dsaio_conn *conn);
 void conn_calls_deinit(struct dsaio_conn *conn);
+/* Reads what has come, and sends what waits.  Under the lock. */
+void conn_calls_read(struct dsaio_conn *conn);
+void conn_calls_flush(struct dsaio_conn *conn);
 /* Ends all calls, and sleeps until no thread polls.  Under the lock, which is released meanwhile. */
 void conn_calls_stop(struct dsaio_conn *conn);
 
@@ -206,7 +245,29 @@ static inline bool conn_was_gone(const struct dsaio_conn *conn)
 	       atomic_load_explicit(&conn->n_replaced, memory_order_acquire);
 }
 
-/* The daemon broke the protocol: asks it to end the session.  Any thread. */
+static inline bool conn_was_lost(const struct dsaio_conn *conn)
+{
+	return atomic_load_explicit(&conn->is_lost, memory_order_acquire) ||
+	       (!conn->on_gone && conn_was_gone(conn));
+}
+
+/* The daemon has gone away, and another one may come. */
+static inline bool conn_is_away(const struct dsaio_conn *conn)
+{
+	return conn_was_gone(conn) && !conn_was_lost(conn);
+}
+
+static inline uint32_t conn_session(const struct dsaio_conn *conn)
+{
+	return atomic_load_explicit(&conn->n_replaced, memory_order_acquire);
+}
+
+static inline bool conn_is_of(const struct dsaio_conn *conn, uint32_t session)
+{
+	return conn_session(conn) == session && !conn_was_gone(conn);
+}
+
+/* The daemon broke the protocol: asks it to end the session, for good.  Any thread. */
 void conn_break(struct dsaio_conn *conn);
 
 /*

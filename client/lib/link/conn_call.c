@@ -30,6 +30,8 @@
 #include <sys/socket.h>
 
 #define ERRNO_MAX 4095 /* the kernel's */
+#define CALL_ANY UINT32_MAX
+#define CALL_AGAIN 1
 
 /* A call in progress, on its thread's stack. */
 struct conn_pending {
@@ -37,6 +39,9 @@ struct conn_pending {
 	uint64_t seq; /* 0: waits in conn_await_post() */
 	bool while_alive;
 	uint64_t nsec; /* while_alive: the begin of the call; else its end */
+	uint32_t
+		session; /* CALL_ANY, or the one that it makes sense in; then the one of its reply */
+	bool is_moot;	 /* that session is over */
 	unsigned n_places;
 	pthread_cond_t cond;
 	bool is_done; /* not in the list any more; then either ... */
@@ -65,7 +70,12 @@ static const struct reply_kind {
 	[WIRE__REQUEST__BODY_PROFILE_SET] = { WIRE__REPLY__BODY_STORE_GET, 0 },
 	[WIRE__REQUEST__BODY_DEVICE_IMPORT] = { WIRE__REPLY__BODY_DEVICE_IMPORT, 0 },
 	[WIRE__REQUEST__BODY_STORE_DRAIN] = { WIRE__REPLY__BODY_STORE_DRAIN, 0 },
+	[WIRE__REQUEST__BODY_SLAB_ADOPT] = { WIRE__REPLY__BODY_SLAB_ADOPT, 0 },
 };
+
+/* See conn_answered_in() and conn_never_waits(). */
+static _Thread_local uint32_t answered_in;
+static _Thread_local bool never_waits;
 
 static struct reply_kind reply_to(const Wire__Request *request)
 {
@@ -88,17 +98,39 @@ bool conn_is_gone(struct dsaio_conn *conn)
 	if (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLRDHUP | POLLHUP)))
 		return false;
 	/* release: who sees it sees also what the daemon published before it died */
-	if (atomic_exchange_explicit(&conn->n_gone, n_gone, memory_order_release) != n_gone)
+	if (atomic_exchange_explicit(&conn->n_gone, n_gone, memory_order_release) != n_gone) {
 		debug_log("session: the daemon on %s has gone away", conn->path);
+		if (conn->on_gone)
+			conn->on_gone(conn->arg);
+	}
 	return conn_was_gone(conn);
 }
 
-void conn_break(struct dsaio_conn *conn)
+uint32_t conn_answered_in(void)
+{
+	return answered_in;
+}
+
+void conn_never_waits(void)
+{
+	never_waits = true;
+}
+
+/* No request can be sent, nor a reply read. */
+static void hang_up(struct dsaio_conn *conn)
 {
 	if (atomic_exchange(&conn->is_broken, true))
 		return;
 	/* It ends the session, then closes: its end of file stays the one proof. */
 	(void)shutdown(conn->fd, SHUT_WR); /* fails only if the daemon is gone already */
+}
+
+void conn_break(struct dsaio_conn *conn)
+{
+	(void)pthread_mutex_lock(&conn->lock);
+	conn->is_on_purpose = true;
+	hang_up(conn);
+	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 /* ---- places for descriptors ---- */
@@ -180,7 +212,7 @@ static void pending_complete(struct dsaio_conn *conn, struct conn_pending *call)
 /* Nothing is read from now on, and all calls end with that error and reason. */
 static void calls_end(struct dsaio_conn *conn, int error, const char *why)
 {
-	conn_break(conn);
+	hang_up(conn);
 	conn->is_ended = true;
 	(void)snprintf(conn->end_text, sizeof(conn->end_text), "%s", why); /* cut is fine */
 	frame_writer_deinit(&conn->writer);
@@ -190,13 +222,20 @@ static void calls_end(struct dsaio_conn *conn, int error, const char *why)
 	}
 }
 
+/* The same: the daemon talks nonsense. */
+static void calls_fail(struct dsaio_conn *conn, const char *why)
+{
+	conn->is_on_purpose = true;
+	calls_end(conn, -ENOTCONN, why);
+}
+
 /* A reply that no call waits for. */
 static void unawaited_take(struct dsaio_conn *conn)
 {
 	struct conn_pending *call, *next;
 
 	if (!conn->n_unawaited) {
-		calls_end(conn, -ENOTCONN, "the answer belongs to no request");
+		calls_fail(conn, "the answer belongs to no request");
 		return;
 	}
 	conn->n_unawaited--;
@@ -216,14 +255,16 @@ static void reply_take(struct dsaio_conn *conn, struct frame *frame)
 
 	silence_heard(&conn->silence, clock_nsec());
 	if (!reply) {
-		calls_end(conn, -ENOTCONN, "the answer is no Reply: is it dsaiod?");
+		calls_fail(conn, "the answer is no Reply: is it dsaiod?");
 		return;
 	}
 	if (reply->error > 0 || reply->error < -ERRNO_MAX) {
-		calls_end(conn, -ENOTCONN, "the answer's error is none");
+		calls_fail(conn, "the answer's error is none");
 		return;
 	}
 	if (reply->seq == 0 && reply->error < 0) { /* why it closes the connection */
+		conn->is_stop = reply->error == -ESHUTDOWN;
+		conn->is_on_purpose |= !conn->is_stop;
 		calls_end(conn, reply->error, reply->text);
 		return;
 	}
@@ -234,6 +275,7 @@ static void reply_take(struct dsaio_conn *conn, struct frame *frame)
 		return;
 	}
 	call->reply = TAKE_PTR(reply);
+	call->session = conn_session(conn);
 	call->n_fds = frame->n_fds;
 	for (unsigned i = 0; i < frame->n_fds; i++)
 		call->fds[i] = TAKE_FD(frame->fds[i]);
@@ -249,7 +291,7 @@ static void calls_send(struct dsaio_conn *conn)
 	if (r == 0 || r == -EAGAIN)
 		return;
 	/* It hung up, or the stream is lost.  It may have said why before its end. */
-	conn_break(conn);
+	hang_up(conn);
 	frame_writer_deinit(&conn->writer);
 }
 
@@ -269,13 +311,23 @@ static void calls_receive(struct dsaio_conn *conn)
 		else if (r == 0 || r == -ECONNRESET)
 			calls_end(conn, -ENOTCONN, "the daemon hung up");
 		else
-			calls_end(conn, -ENOTCONN, r == -EPROTO ? text : strerrordesc_np(-r));
+			calls_fail(conn, r == -EPROTO ? text : strerrordesc_np(-r));
 	}
 }
 
+void conn_calls_read(struct dsaio_conn *conn)
+{
+	calls_receive(conn);
+}
+
+void conn_calls_flush(struct dsaio_conn *conn)
+{
+	calls_send(conn);
+}
+
 /* The descriptors stay the caller's, and open until the call is done. */
-static int request_queue(struct dsaio_conn *conn, Wire__Request *request, const int *fds,
-			 unsigned n_fds)
+static int request_queue(struct dsaio_conn *conn, struct frame_writer *writer,
+			 Wire__Request *request, const int *fds, unsigned n_fds)
 {
 	_cleanup_(freep) uint8_t *packed = NULL;
 	size_t len;
@@ -286,7 +338,7 @@ static int request_queue(struct dsaio_conn *conn, Wire__Request *request, const 
 	if (!packed)
 		return -ENOMEM;
 	(void)wire__request__pack(request, packed);
-	return frame_queue(&conn->writer, packed, len, fds, n_fds);
+	return frame_queue(writer, packed, len, fds, n_fds);
 }
 
 /* ---- waiting ---- */
@@ -316,7 +368,7 @@ static void pending_follow(struct dsaio_conn *conn, struct conn_pending *call, i
 /* Nobody waits for the reply.  Without memory the request is lost. */
 static void request_post(struct dsaio_conn *conn, Wire__Request *request)
 {
-	if (request_queue(conn, request, NULL, 0) < 0)
+	if (request_queue(conn, &conn->writer, request, NULL, 0) < 0)
 		return;
 	conn->n_unawaited++;
 	calls_send(conn);
@@ -395,39 +447,93 @@ static void name_listener(const struct dsaio_conn *conn, char *text, size_t size
 		text[0] = '\0';
 }
 
-/* Sends the request and waits; leaves the call done.  Returns 0 or a negative errno, with a message. */
-static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *request,
-		    const int *fds, unsigned n_fds, struct conn_pending *call)
+/* Is there a next session for what this thread wants? */
+static bool may_wait(const struct dsaio_conn *conn)
+{
+	return conn->on_gone && !conn->is_on_purpose && !never_waits;
+}
+
+/*
+ * Sleeps while the connection is away.  Returns 0, -ENOTCONN or -ETIMEDOUT, without a message.  Under the lock, which
+ * is released meanwhile.
+ */
+static int session_await(struct dsaio_conn *conn, const struct conn_pending *call)
+{
+	const struct timespec until = timespec_of(call->while_alive ? DEADLINE_NEVER : call->nsec);
+
+	while (atomic_load(&conn->is_broken) || conn_was_gone(conn)) {
+		if (conn_was_lost(conn) || !may_wait(conn))
+			return -ENOTCONN;
+		if (!conn_was_gone(conn)) { /* the end of file is to come */
+			(void)pthread_mutex_unlock(&conn->lock);
+			(void)conn_await_end(conn, false);
+			(void)pthread_mutex_lock(&conn->lock);
+		} else if (call->while_alive || call->nsec == DEADLINE_NEVER) {
+			(void)pthread_cond_wait(&conn->changed, &conn->lock);
+		} else if (pthread_cond_clockwait(&conn->changed, &conn->lock, CLOCK_MONOTONIC,
+						  &until) != 0) {
+			return -ETIMEDOUT;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Sends the request and waits; leaves the call done.  Returns 0, CALL_AGAIN (the daemon went away, and may come
+ * back), or a negative errno, with a message.
+ */
+static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+		     const int *fds, unsigned n_fds, struct conn_pending *call)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
 	char why[sizeof(conn->end_text)], listener[32];
+	const uint32_t wanted = call->session;
+	bool is_again;
 	int r;
 
 	(void)pthread_mutex_lock(locked); /* a plain mutex: cannot fail */
-	if (atomic_load(&conn->is_broken)) {
+	r = session_await(conn, call);
+	if (r == -ENOTCONN) {
+		(void)strcpy(why, conn->end_text);
 		(void)pthread_mutex_unlock(TAKE_PTR(locked));
-		return lost(conn, what, "the connection is broken");
+		return lost(conn, what, conn->on_gone && *why ? why : "the connection is broken");
 	}
-	r = places_take(conn, what, reply_to(request).n_fds);
-	if (r < 0)
-		return r;
-	call->n_places = reply_to(request).n_fds;
-	r = request_queue(conn, request, fds, n_fds);
-	if (r < 0) {
-		places_return(conn, call->n_places);
-		return error_fail_errno(r, "%s: request", what);
+	call->is_moot = wanted != CALL_ANY && wanted != conn_session(conn);
+	if (r == 0 && call->is_moot)
+		return 0;
+	if (r == 0) {
+		r = places_take(conn, what, reply_to(request).n_fds);
+		if (r < 0)
+			return r;
+		call->n_places = reply_to(request).n_fds;
+		r = request_queue(conn, &conn->writer, request, fds, n_fds);
+		if (r < 0) {
+			places_return(conn, call->n_places);
+			return error_fail_errno(r, "%s: request", what);
+		}
+		call->seq = request->seq;
+		pending_add(conn, call);
+		calls_send(conn);
+		r = pending_await(conn, call);
 	}
-	call->seq = request->seq;
-	pending_add(conn, call);
-	calls_send(conn);
-	r = pending_await(conn, call);
+	if (r == 0 && call->reply &&
+	    call->reply->error == -ESHUTDOWN) { /* its last answers: it stops */
+		(void)snprintf(conn->end_text, sizeof(conn->end_text), "%s", call->reply->text);
+		wire_replyp(&call->reply);
+		call->reply = NULL;
+		call->error = -ENOTCONN;
+	}
+	is_again = r == 0 && call->error < 0 && may_wait(conn);
 	(void)strcpy(why, conn->end_text);
 	if (r < 0 && call->while_alive) {
 		conn->silence.is_silent = true;
-		conn_break(conn);
+		conn->is_on_purpose = true;
+		hang_up(conn);
 		frame_writer_deinit(&conn->writer); /* the caller closes what may still be in it */
 	}
 	(void)pthread_mutex_unlock(TAKE_PTR(locked));
+	if (is_again)
+		return CALL_AGAIN;
 	if (r < 0 && !call->while_alive)
 		return error_fail(r, "%s: the daemon has not answered in time", what);
 	if (r < 0) {
@@ -438,9 +544,28 @@ static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *re
 				  "status shows them), or is it another program?",
 				  what, conn->path, listener, conn->silence.limit_msec / 1000);
 	}
-	if (call->error == -ENOTCONN)
+	if (call->error == -ENOTCONN || call->error == -ESHUTDOWN)
 		return lost(conn, what, why);
-	return call->error < 0 ? error_fail(call->error, "%s: %s", what, why) : 0;
+	if (call->error < 0)
+		return error_fail(call->error, "%s: %s", what, why);
+	answered_in = call->session;
+	return 0;
+}
+
+static int call_run(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+		    const int *fds, unsigned n_fds, struct conn_pending *call)
+{
+	const uint32_t session = call->session;
+	int r;
+
+	while ((r = call_once(conn, what, request, fds, n_fds, call)) == CALL_AGAIN) {
+		call->is_done = false;
+		call->error = 0;
+		call->session = session;
+		if (call->while_alive)
+			call->nsec = clock_nsec();
+	}
+	return r;
 }
 
 static void pending_deinit(struct conn_pending *call)
@@ -453,17 +578,18 @@ static void pending_deinit(struct conn_pending *call)
 
 static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		     const int *fds, unsigned n_fds, bool while_alive, uint64_t nsec,
-		     Wire__Reply **ret_reply, int *ret_fds)
+		     uint32_t session, Wire__Reply **ret_reply, int *ret_fds)
 {
 	_cleanup_(pending_deinit) struct conn_pending call = { .while_alive = while_alive,
 							       .nsec = nsec,
+							       .session = session,
 							       .cond = PTHREAD_COND_INITIALIZER };
 	int r = call_run(conn, what, request, fds, n_fds, &call);
 
 	/* Without the lock, because close(2) may wait for the server of the file's mount. */
 	for (unsigned i = 0; i < n_fds; i++)
 		(void)close(fds[i]); /* nothing was written to it */
-	if (r < 0)
+	if (r < 0 || call.is_moot)
 		return r;
 	if (call.reply->error < 0)
 		return error_fail(call.reply->error, "%s",
@@ -490,20 +616,29 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
-	return call_with(conn, what, request, fds, n_fds, false, DEADLINE_NEVER, ret_reply,
-			 ret_fds);
+	return call_with(conn, what, request, fds, n_fds, false, DEADLINE_NEVER, CALL_ANY,
+			 ret_reply, ret_fds);
 }
 
 int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
-	return call_with(conn, what, request, fds, n_fds, true, clock_nsec(), ret_reply, ret_fds);
+	return call_with(conn, what, request, fds, n_fds, true, clock_nsec(), CALL_ANY, ret_reply,
+			 ret_fds);
 }
 
-int conn_call_until(struct dsaio_conn *conn, const char *what, Wire__Request *request,
-		    uint64_t deadline_nsec)
+int conn_call_in(struct dsaio_conn *conn, const char *what, Wire__Request *request,
+		 uint32_t session, bool while_alive, uint64_t deadline_nsec)
 {
-	return call_with(conn, what, request, NULL, 0, false, deadline_nsec, NULL, NULL);
+	return call_with(conn, what, request, NULL, 0, while_alive,
+			 while_alive ? clock_nsec() : deadline_nsec, session, NULL, NULL);
+}
+
+int conn_call_for(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
+		  unsigned n_fds, uint64_t deadline_nsec, Wire__Reply **ret_reply, int *ret_fds)
+{
+	return call_with(conn, what, request, fds, n_fds, false, deadline_nsec, CALL_ANY, ret_reply,
+			 ret_fds);
 }
 
 bool conn_answers(struct dsaio_conn *conn)
@@ -519,15 +654,31 @@ bool conn_answers(struct dsaio_conn *conn)
 	return r != -ETIMEDOUT && r != -ENOTCONN;
 }
 
+/* Under the lock. */
+static void post(struct dsaio_conn *conn, Wire__Request *request)
+{
+	request_post(conn, request);
+	/* Else the daemon may wait for room for its replies, and read no more requests. */
+	if (!conn->n_polling)
+		calls_receive(conn);
+}
+
 void conn_post(struct dsaio_conn *conn, Wire__Request *request)
 {
 	(void)pthread_mutex_lock(&conn->lock);
-	if (!atomic_load(&conn->is_broken)) {
-		request_post(conn, request);
-		/* Else the daemon may wait for room for its replies, and read no more requests. */
-		if (!conn->n_polling)
-			calls_receive(conn);
-	}
+	if (!atomic_load(&conn->is_broken))
+		post(conn, request);
+	(void)pthread_mutex_unlock(&conn->lock);
+}
+
+void conn_post_in(struct dsaio_conn *conn, Wire__Request *request, uint32_t session)
+{
+	(void)pthread_mutex_lock(&conn->lock);
+	if (session == conn_session(conn) && !atomic_load(&conn->is_broken))
+		post(conn, request);
+	else if (session == conn_session(conn) + 1 && conn_is_away(conn) &&
+		 request_queue(conn, &conn->deferred, request, NULL, 0) == 0)
+		conn->n_deferred++;
 	(void)pthread_mutex_unlock(&conn->lock);
 }
 
@@ -584,7 +735,7 @@ void conn_calls_init(struct dsaio_conn *conn)
 	conn->reader = (struct frame_reader){ .is_exact = true };
 	conn->writer = (struct frame_writer){ .close_fds = keep_fds };
 	conn->n_unawaited = 0;
-	conn->is_ended = false;
+	conn->is_ended = conn->is_on_purpose = conn->is_stop = false;
 }
 
 void conn_calls_deinit(struct dsaio_conn *conn)

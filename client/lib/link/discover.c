@@ -335,6 +335,7 @@ static int discover_own(struct found *found)
 				  SOCKET_SYSTEM, text);
 	if (r == 0) {
 		(void)strcpy(found->path, dir.path);
+		found->is_own = true;
 		r = may_start ? own_find(&dir, found) : own_connect(&dir, found);
 	}
 	if (may_start || (r != -ENOENT && r != -ECONNREFUSED))
@@ -367,6 +368,17 @@ int discover(const char *path, struct found *found)
 		return socket_fail(SOCKET_SYSTEM, r);
 	(void)strcpy(found->path, SOCKET_SYSTEM);
 	return 0;
+}
+
+int discover_again(const char *path, bool is_own, struct found *found)
+{
+	int r = is_own ? discover_own(found) : discover_at(path, found);
+
+	if (r == 0 && strcmp(path, found->path) != 0)
+		return error_fail(-ENOENT,
+				  "connect: the user's own daemon was on %s, and is on %s now",
+				  path, found->path);
+	return r;
 }
 
 void found_deinit(struct found *found)

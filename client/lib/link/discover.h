@@ -25,6 +25,7 @@
 struct found {
 	int fd; /* connected, nothing said yet; -1: none */
 	char path[SOCKET_PATH_BYTES];
+	bool is_own;   /* the user's own */
 	bool is_named; /* by the caller or $DSAIO_SOCKET: to look again would find the same */
 	/* We have started it: */
 	bool is_started;
@@ -42,6 +43,8 @@ struct found {
  * found_deinit() it in any case.
  */
 int discover(const char *path, struct found *found);
+/* The same at the path where a daemon was found before; is_own: the user's own, which is started if need be. */
+int discover_again(const char *path, bool is_own, struct found *found);
 void found_deinit(struct found *found);
 
 /* The daemon that we started ended before it answered: returns -ECHILD, with a message. */

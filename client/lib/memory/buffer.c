@@ -2,6 +2,8 @@
 
 #include "client/lib/base/debug.h"
 #include "client/lib/base/error.h"
+#include "client/lib/base/fd.h"
+#include "client/lib/dsaio.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/map.h"
 #include "proto/util/size.h"
@@ -20,6 +22,8 @@ struct mapped_slab {
 	struct slab_placement place;
 	char *memory;
 	size_t bytes;
+	int fd;	      /* for the next daemon: a mapping cannot be handed over */
+	uint64_t off; /* imported: of the memory in it */
 	struct cut cut;
 };
 
@@ -70,8 +74,18 @@ static void slab_free(struct mapped_slab *slab)
 		return;
 	if (slab->memory && !slab->slab.is_imported)
 		(void)munmap(slab->memory, slab->bytes); /* our own mapping: cannot fail */
+	closep(&slab->fd);
 	cut_deinit(&slab->cut);
 	free(slab);
+}
+
+static struct mapped_slab *mapped_slab_new(void)
+{
+	struct mapped_slab *slab = calloc(1, sizeof(*slab));
+
+	if (slab)
+		slab->fd = -1;
+	return slab;
 }
 
 static void slab_freep(struct mapped_slab **slab)
@@ -82,23 +96,23 @@ static void slab_freep(struct mapped_slab **slab)
 /* A slab that is in no list any more.  Unmapped first: the pool punches it quicker. */
 static void slab_return(struct dsaio_conn *conn, struct mapped_slab *slab)
 {
-	const uint32_t id = slab->slab.id;
+	const struct slab_name name = slab->slab;
 
 	slab_free(slab);
-	slab_release(conn, id, true);
+	slab_release(conn, &name, true);
 }
 
-static int slab_map(struct mapped_slab *slab, int fd)
+static int slab_map(struct mapped_slab *slab)
 {
 	struct stat st;
 	void *map;
 
-	if (fstat(fd, &st) < 0)
+	if (fstat(slab->fd, &st) < 0)
 		return -errno;
 	if (st.st_size < 0 || (uint64_t)st.st_size < slab->bytes)
 		return -EPROTO; /* pages behind its end would raise SIGBUS */
 	/* Else each 4 KiB of memory on huge pages would cost a page fault here. */
-	map = map_aligned(fd, slab->bytes);
+	map = map_aligned(slab->fd, slab->bytes);
 	if (map == MAP_FAILED)
 		return -errno;
 	slab->memory = map;
@@ -110,24 +124,23 @@ static int slab_map(struct mapped_slab *slab, int fd)
 static int slab_new(struct dsaio_conn *conn, size_t bytes, const struct slab_placement *place,
 		    struct mapped_slab **ret_slab)
 {
-	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
-	_cleanup_(closep) int fd = -1;
+	_cleanup_(slab_freep) struct mapped_slab *slab = mapped_slab_new();
 	int r;
 
 	if (!slab)
 		return error_fail_errno(-ENOMEM, "alloc");
-	r = slab_ask(conn, "alloc", bytes, place, &slab->slab.id, &fd);
+	r = slab_ask(conn, "alloc", bytes, place, &slab->slab, &slab->fd);
 	if (r < 0)
 		return r;
 	slab->place = *place;
-	slab->bytes = bytes;	/* the daemon may have rounded it up */
-	r = slab_map(slab, fd); /* the mapping holds it */
+	slab->bytes = bytes; /* the daemon may have rounded it up */
+	r = slab_map(slab);
 	if (r == -EPROTO)
 		conn_break(conn);
 	if (r == 0)
 		r = cut_init(&slab->cut, bytes);
 	if (r < 0) {
-		slab_release(conn, slab->slab.id, true);
+		slab_release(conn, &slab->slab, true);
 		return error_fail_errno(r, "alloc: a slab of %s was made, but cannot be mapped",
 					SIZE_TEXT(bytes));
 	}
@@ -171,10 +184,13 @@ static size_t buffers_find(const struct buffers *buffers, const char *address)
 	return buffers->n;
 }
 
+/* -ESTALE: its session is over. */
 static int buffers_add(struct buffers *buffers, struct mapped_slab *slab)
 {
 	size_t i = 0;
 
+	if (!conn_is_of(buffers->conn, slab->slab.session))
+		return -ESTALE;
 	if (buffers->n == buffers->n_allocated) {
 		size_t n = buffers->n_allocated ? 2 * buffers->n_allocated : 8;
 		struct mapped_slab **slabs = reallocarray(buffers->slabs, n, sizeof(*slabs));
@@ -235,13 +251,12 @@ static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab
 	return r;
 }
 
-/* A new slab, and a piece of it for the caller before anybody else comes. */
+/* A new slab, and a piece of it for the caller before anybody else comes.  -ESTALE: the daemon has gone away with it. */
 static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab_placement *place,
 			size_t last, char **ret_memory)
 {
 	struct dsaio_conn *conn = buffers->conn;
 	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
-	uint32_t id;
 	bool is_dirty;
 	size_t want = buffer_slab_bytes(bytes, last);
 	size_t page = place->pages == WIRE__PAGES__PAGES_HUGE ? MAP_HUGE_BYTES : CUT_PAGE;
@@ -254,18 +269,19 @@ static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab
 		r = slab_new(conn, least, place, &slab);
 	if (r < 0)
 		return r;
-	id = slab->slab.id;
 	r = slab_take(slab, bytes, ret_memory, &is_dirty); /* it is not */
 	if (r == 0) {
 		(void)pthread_rwlock_wrlock(&buffers->lock);
 		r = buffers_add(buffers, slab);
 		(void)pthread_rwlock_unlock(&buffers->lock);
 	}
+	if (r == -ESTALE)
+		return r;
 	if (r < 0) {
-		slab_release(conn, id, true);
+		slab_release(conn, &slab->slab, true);
 		return error_fail_errno(r, "alloc of %s", SIZE_TEXT(bytes));
 	}
-	debug_log("alloc: slab %u of %s", id, SIZE_TEXT(slab->bytes));
+	debug_log("alloc: slab %u of %s", slab->slab.id, SIZE_TEXT(slab->bytes));
 	(void)TAKE_PTR(slab); /* the list has it */
 	return 0;
 }
@@ -303,10 +319,13 @@ int buffers_alloc(struct buffers *buffers, size_t bytes, const struct slab_place
 		locked = &buffers->grow_lock;
 		r = buffers_take(buffers, bytes, place, &memory, &is_dirty, &last);
 	}
-	if (r == -ENOSPC)
-		r = buffers_grow(buffers, bytes, place, last, &memory);
-	else if (r < 0)
+	if (r == -ENOSPC) {
+		do
+			r = buffers_grow(buffers, bytes, place, last, &memory);
+		while (r == -ESTALE);
+	} else if (r < 0) {
 		r = error_fail_errno(r, "alloc of %s", SIZE_TEXT(bytes));
+	}
 	/* Children may see their parent's data rather than the parent fail. */
 	if (r == -ENOMEM && buffers_revive(buffers) &&
 	    buffers_take(buffers, bytes, place, &memory, &is_dirty, &last) == 0)
@@ -403,19 +422,89 @@ bool buffers_trim(struct buffers *buffers)
 	return spare;
 }
 
+/* ---- the next session ---- */
+
+/* The first slab behind that address, with a descriptor for the caller; -1 and errno: there is none to be had. */
+static struct mapped_slab *next_slab(struct buffers *buffers, const char *address, int *ret_fd)
+{
+	for (size_t i = 0; i < buffers->n; i++)
+		if ((uintptr_t)buffers->slabs[i]->memory > (uintptr_t)address) {
+			*ret_fd = fd_duplicate(buffers->slabs[i]->fd);
+			return buffers->slabs[i];
+		}
+	return NULL;
+}
+
+/* The slab that begins there could not be handed over, if it still is that one. */
+static void note_refused(struct buffers *buffers, char *address, uint32_t id, int error)
+{
+	size_t i;
+
+	(void)pthread_rwlock_wrlock(&buffers->lock);
+	i = buffers_find(buffers, address);
+	if (i < buffers->n && buffers->slabs[i]->slab.id == id)
+		atomic_store(&buffers->slabs[i]->slab.error, error);
+	(void)pthread_rwlock_unlock(&buffers->lock);
+	debug_log("memory at %p cannot be handed over: %s", (void *)address, dsaio_error());
+}
+
+struct hand_over buffers_hand_over(struct buffers *buffers, struct dsaio_conn *next)
+{
+	struct hand_over done = { 0 };
+	char *at = NULL;
+
+	for (;;) {
+		struct mapped_slab *slab, copy;
+		struct stat st = { .st_size = 0 };
+		int fd = -1, r;
+
+		(void)pthread_rwlock_wrlock(&buffers->lock);
+		slab = next_slab(buffers, at, &fd);
+		if (slab) {
+			r = fd < 0 ? -errno : 0;
+			slab->slab.session = conn_session(buffers->conn) + 1;
+			copy = *slab;
+		}
+		(void)pthread_rwlock_unlock(&buffers->lock);
+		if (!slab)
+			return done;
+		at = copy.memory;
+		if (atomic_load(&copy.slab.error)) { /* once is enough */
+			closep(&fd);
+			continue;
+		}
+		if (r < 0)
+			(void)error_fail_errno(r, "memory: a descriptor");
+		if (r == 0 && !copy.slab.is_imported)
+			r = fstat(fd, &st) < 0 ? -errno : 0; /* the daemon may have rounded it up */
+		if (r == 0)
+			r = slab_hand_over(next, &copy.slab, fd, copy.off,
+					   copy.slab.is_imported ? copy.bytes
+								 : (uint64_t)st.st_size);
+		if (r == -ENOTCONN)
+			return done;
+		if (r < 0)
+			note_refused(buffers, at, copy.slab.id, r);
+		done.n += r == 0;
+		done.bytes += r == 0 ? copy.bytes : 0;
+	}
+}
+
 /* ---- imported memory ---- */
 
-int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t id)
+int buffers_import(struct buffers *buffers, void *memory, size_t bytes,
+		   const struct slab_name *name, int fd, uint64_t off)
 {
-	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
+	_cleanup_(slab_freep) struct mapped_slab *slab = mapped_slab_new();
 	const uintptr_t start = (uintptr_t)memory;
 	struct cut_piece *piece;
 	int r;
 
 	if (!slab)
 		return -ENOMEM;
+	slab->slab = *name;
 	slab->slab.is_imported = true;
-	slab->slab.id = id;
+	slab->off = off;
 	slab->memory = memory;
 	slab->bytes = bytes;
 	r = cut_init(&slab->cut, (bytes + CUT_PAGE - 1) & ~(size_t)(CUT_PAGE - 1));
@@ -433,7 +522,11 @@ int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t
 			r = -EEXIST;
 	}
 	if (r == 0)
+		slab->fd = fd;
+	if (r == 0)
 		r = buffers_add(buffers, slab);
+	if (r < 0)
+		slab->fd = -1; /* the caller's */
 	(void)pthread_rwlock_unlock(&buffers->lock);
 	if (r == 0)
 		(void)TAKE_PTR(slab); /* the list has it */

@@ -78,10 +78,19 @@ int buffers_free(struct buffers *buffers, void *memory, bool is_imported, bool *
 bool buffers_trim(struct buffers *buffers);
 
 /*
- * From now on buffers_ref() finds memory of the program's own, which is already the daemon's slab.
- * Returns 0, -EEXIST if part of it is in another slab, or -ENOMEM.
+ * From now on buffers_ref() finds memory of the program's own, which is already the daemon's slab: these bytes of
+ * fd, which is taken unless there is an error.  Returns 0, -EEXIST if part of it is in another slab, -ENOMEM, or
+ * -ESTALE if the slab's session is over.
  */
-int buffers_import(struct buffers *buffers, void *memory, size_t bytes, uint32_t slab);
+int buffers_import(struct buffers *buffers, void *memory, size_t bytes,
+		   const struct slab_name *slab, int fd, uint64_t off);
+
+/* Hands all slabs over to the session of `next`, the one after the client's.  Those that it refuses get an error. */
+struct hand_over {
+	uint32_t n;
+	uint64_t bytes;
+};
+struct hand_over buffers_hand_over(struct buffers *buffers, struct dsaio_conn *next);
 
 /* Is the whole range in buffers?  *ret_is_imported says of which kind. */
 bool buffers_have(struct buffers *buffers, const void *memory, size_t bytes, bool *ret_is_imported);

@@ -123,14 +123,22 @@ static bool region_may_go(const struct gpu_region *region)
 	return region->state == REGION_IMPORTED || region->state == REGION_REFUSED;
 }
 
+/* Is it still of that allocation, and of this session?  The next daemon does not take GPU memory over. */
+static bool region_is_current(const struct gpu_memory *gpu, const struct gpu_region *region,
+			      const void *memory)
+{
+	return allocation_is_current(&region->allocation, memory) &&
+	       (region->state != REGION_IMPORTED ||
+		region->slab.session == conn_session(gpu->conn));
+}
+
 /* Retires the regions of memory that was freed. */
 static void regions_look(struct gpu_memory *gpu)
 {
 	gpu->looked_nsec = clock_nsec();
 	LIST_EACH(struct gpu_region, region, &gpu->regions, node)
 		if (region_may_go(region) &&
-		    !allocation_is_current(&region->allocation,
-					   (const void *)region->allocation.base))
+		    !region_is_current(gpu, region, (const void *)region->allocation.base))
 			region_retire(gpu, region);
 }
 
@@ -174,7 +182,7 @@ static void release(struct gpu_memory *gpu, const struct list *gone, bool waits)
 	LIST_EACH(struct gpu_region, region, gone, node) {
 		if (!region->error) {
 			debug_log("GPU memory: slab %u is released", region->slab.id);
-			slab_release(gpu->conn, region->slab.id, waits);
+			slab_release(gpu->conn, &region->slab, waits);
 		}
 		region_free(region);
 	}
@@ -192,7 +200,7 @@ static int import(struct gpu_memory *gpu, struct gpu_region *region, char **ret_
 		return r;
 	region->uuid = handle.uuid;
 	r = slab_import_gpu(gpu->conn, &handle, region->allocation.bytes, gpu->must_import,
-			    &region->slab.id);
+			    &region->slab);
 	if (r < 0)
 		*ret_why = strdup(dsaio_error());
 	return r;
@@ -387,8 +395,7 @@ static int region_get(struct gpu_memory *gpu, const char *function, const void *
 		struct gpu_region *region = region_at(gpu, memory);
 		int r = 1;
 
-		if (region && region_may_go(region) &&
-		    !allocation_is_current(&region->allocation, memory)) {
+		if (region && region_may_go(region) && !region_is_current(gpu, region, memory)) {
 			region_retire(gpu, region);
 			region = NULL;
 		}

@@ -1,13 +1,17 @@
 #include "client/lib/memory/slab.h"
 
+#include "client/lib/base/deadline.h"
 #include "client/lib/base/error.h"
 #include "client/lib/memory/allocation.h"
 #include "proto/util/cleanup.h"
 
+/* Locking takes 0.1 to 6 s a GiB. */
+#define SLAB_HAND_OVER_MSEC 60000u
+
 const struct slab_placement SLAB_ANYWHERE = { .pages = WIRE__PAGES__PAGES_ANY };
 
 int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
-	     const struct slab_placement *place, uint32_t *ret_id, int *ret_fd)
+	     const struct slab_placement *place, struct slab_name *slab, int *ret_fd)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -25,11 +29,13 @@ int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
 		return r;
 	if (!reply->slab_new->is_locked)
 		atomic_store_explicit(&conn->has_unlocked, true, memory_order_relaxed);
-	*ret_id = reply->slab_new->slab;
+	slab->id = reply->slab_new->slab;
+	slab->session = conn_answered_in();
 	return 0;
 }
 
-int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id)
+int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes,
+		   struct slab_name *slab)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -41,13 +47,15 @@ int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes
 	request.body_case = WIRE__REQUEST__BODY_SLAB_IMPORT;
 	request.slab_import = &body;
 	r = conn_call(conn, "memory_register", &request, &fd, 1, &reply, NULL);
-	if (r == 0)
-		*ret_id = reply->slab_import->slab;
-	return r;
+	if (r < 0)
+		return r;
+	slab->id = reply->slab_import->slab;
+	slab->session = conn_answered_in();
+	return 0;
 }
 
 int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *handle, uint64_t bytes,
-		    bool must_import, uint32_t *ret_id)
+		    bool must_import, struct slab_name *slab)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -68,21 +76,48 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 	request.body_case = WIRE__REQUEST__BODY_DEVICE_IMPORT;
 	request.device_import = &body;
 	r = conn_call(conn, "the daemon", &request, &handle->fd, has_fd, &reply, NULL);
-	if (r == 0)
-		*ret_id = reply->device_import->slab;
-	return r;
+	if (r < 0)
+		return r;
+	slab->id = reply->device_import->slab;
+	slab->session = conn_answered_in();
+	return 0;
 }
 
-void slab_release(struct dsaio_conn *conn, uint32_t id, bool waits)
+void slab_release(struct dsaio_conn *conn, const struct slab_name *slab, bool waits)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
 
-	body.slab = id;
+	if (atomic_load(&slab->error)) /* the daemon does not have it */
+		return;
+	body.slab = slab->id;
 	request.body_case = WIRE__REQUEST__BODY_SLAB_FREE;
 	request.slab_free = &body;
 	if (!waits)
-		conn_post(conn, &request);
+		conn_post_in(conn, &request, slab->session);
 	else /* fails only if the daemon is gone, and its pool with it */
-		(void)conn_call(conn, "free", &request, NULL, 0, NULL, NULL);
+		(void)conn_call_in(conn, "free", &request, slab->session, false, DEADLINE_NEVER);
+}
+
+int slab_hand_over(struct dsaio_conn *next, const struct slab_name *slab, int fd, uint64_t off,
+		   uint64_t bytes)
+{
+	const uint64_t deadline = deadline_in_msec(SLAB_HAND_OVER_MSEC);
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__SlabImport import = WIRE__SLAB_IMPORT__INIT;
+	Wire__SlabAdopt adopt = WIRE__SLAB_ADOPT__INIT;
+
+	if (slab->is_imported) {
+		import.off = off;
+		import.size_bytes = bytes;
+		import.slab = slab->id;
+		request.body_case = WIRE__REQUEST__BODY_SLAB_IMPORT;
+		request.slab_import = &import;
+	} else {
+		adopt.slab = slab->id;
+		adopt.size_bytes = bytes;
+		request.body_case = WIRE__REQUEST__BODY_SLAB_ADOPT;
+		request.slab_adopt = &adopt;
+	}
+	return conn_call_for(next, "memory", &request, &fd, 1, deadline, NULL, NULL);
 }

@@ -14,9 +14,11 @@
 
 /* The fields of an entry that name a slab.  Embedded in objects that map it or copy through it. */
 struct slab_name {
-	uint32_t id;	  /* the daemon's number for it in this session */
-	bool is_imported; /* the memory is the program's own */
-	bool is_gpu;	  /* it is a GPU's: any address is as good as any other */
+	uint32_t id;	   /* the daemon's number for it */
+	uint32_t session;  /* conn_session() of the last that it was made in, or handed over to */
+	_Atomic int error; /* it could not be handed over to that: no op can use it */
+	bool is_imported;  /* the memory is the program's own */
+	bool is_gpu;	   /* it is a GPU's: any address is as good as any other */
 };
 
 struct allocation_handle;
@@ -37,22 +39,30 @@ static inline bool slab_placement_is(const struct slab_placement *a, const struc
 
 /*
  * Asks the daemon for a slab of that many bytes (of huge pages: whole ones).  what: for the message.
- * Returns 0, with its number and its memfd (the caller's), or conn_call()'s errors with a message.
+ * Returns 0, with its number, its session and its memfd (the caller's), or conn_call()'s errors with a message.
  */
 int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
-	     const struct slab_placement *place, uint32_t *ret_id, int *ret_fd);
+	     const struct slab_placement *place, struct slab_name *slab, int *ret_fd);
 
 /*
  * Asks the daemon to map part of a file of the program's own as a slab.  Takes fd, also on error.
  * Returns 0 or conn_call()'s errors with a message.
  */
-int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes, uint32_t *ret_id);
+int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes,
+		   struct slab_name *slab);
 
 /* The same with an allocation of a GPU.  Takes handle->fd, also on error.  must_import: also where cuFile copies. */
 int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *handle, uint64_t bytes,
-		    bool must_import, uint32_t *ret_id);
+		    bool must_import, struct slab_name *slab);
 
-/* Releases a slab that no op uses.  waits: until it is done. */
-void slab_release(struct dsaio_conn *conn, uint32_t id, bool waits);
+/* Releases a slab that no op uses, unless its session is over.  waits: until it is done. */
+void slab_release(struct dsaio_conn *conn, const struct slab_name *slab, bool waits);
+
+/*
+ * Hands it over to the session of `next`, with its number: as an import of those bytes of fd, if it is imported.
+ * Takes fd, also on error.  Returns 0 or conn_call_for()'s errors with a message.
+ */
+int slab_hand_over(struct dsaio_conn *next, const struct slab_name *slab, int fd, uint64_t off,
+		   uint64_t bytes);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
+#include "client/lib/base/fd.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/util/size.h"
@@ -157,13 +158,13 @@ static int grow(struct slots *slots, bool may_be_small)
 {
 	struct slots_slab *slab = slots->slabs;
 	uint64_t bytes = SLOTS_SLAB_BYTES;
-	uint32_t id = 0;
+	struct slab_name name = { 0 };
 	int fd = -1, r;
 
 	slots->is_growing = true;
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (;;) {
-		r = slab_ask(slots->buffers->conn, "private memory", bytes, &SLAB_ANYWHERE, &id,
+		r = slab_ask(slots->buffers->conn, "private memory", bytes, &SLAB_ANYWHERE, &name,
 			     &fd);
 		if (r != -ENOMEM || !may_be_small)
 			break;
@@ -174,6 +175,10 @@ static int grow(struct slots *slots, bool may_be_small)
 	}
 	(void)pthread_mutex_lock(&slots->lock);
 	slots->is_growing = false;
+	if (r == 0 && !conn_is_of(slots->buffers->conn, name.session)) {
+		closep(&fd); /* the daemon has gone away with it: asks the next one */
+		return 0;
+	}
 	if (r < 0) {
 		slots->full_nsec = clock_nsec();
 		return r;
@@ -181,7 +186,7 @@ static int grow(struct slots *slots, bool may_be_small)
 	slots->full_nsec = 0;
 	while (slab->n_units) /* there is a place */
 		slab++;
-	*slab = (struct slots_slab){ .slab.id = id,
+	*slab = (struct slots_slab){ .slab = name,
 				     .fd = fd,
 				     .n_units = (unsigned)(bytes / SLOT_UNIT),
 				     .used = ~bits((unsigned)(bytes / SLOT_UNIT)) };
@@ -216,6 +221,10 @@ static int take(struct slots_share *share, uint64_t bytes, bool is_further, stru
 		if (may_grow(slots)) {
 			r = grow(slots, !share->n_units && !slots->n_free);
 			wake_next(slots); /* whether it grew or not */
+			/* The library's thread does not wait for the next daemon. */
+			if (r == -ENOTCONN && slots->buffers->conn->on_gone &&
+			    !conn_was_lost(slots->buffers->conn))
+				return -EAGAIN;
 			if (r < 0 && (r != -ENOMEM || !slots->n_slabs))
 				return is_further ? -EAGAIN : r;
 		}
@@ -259,7 +268,8 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 
 			(void)pthread_cond_clockwait(&waiter.cond, &slots->lock, CLOCK_MONOTONIC,
 						     &until);
-			if (conn_is_gone(slots->buffers->conn))
+			(void)conn_is_gone(slots->buffers->conn);
+			if (conn_was_lost(slots->buffers->conn))
 				r = -ECONNRESET;
 			else if (share->waiters.first == &waiter.node)
 				r = take(share, bytes, false, ret_slot);
@@ -291,6 +301,44 @@ void slots_release(struct slot *slot)
 	(void)pthread_mutex_unlock(&slots->lock);
 }
 
+struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next)
+{
+	struct hand_over done = { 0 };
+	int r = 0;
+
+	for (unsigned i = 0; i < SLOTS_SLABS_MAX && r != -ENOTCONN; i++) {
+		struct slots_slab copy;
+		int fd = -1;
+
+		(void)pthread_mutex_lock(&slots->lock);
+		slots->slabs[i].slab.session = conn_session(slots->buffers->conn) + 1;
+		copy = slots->slabs[i];
+		if (copy.n_units)
+			fd = fd_duplicate(copy.fd);
+		(void)pthread_mutex_unlock(&slots->lock);
+		if (!copy.n_units || atomic_load(&copy.slab.error)) {
+			closep(&fd);
+			continue;
+		}
+		r = fd < 0 ? -errno
+			   : slab_hand_over(next, &copy.slab, fd, 0,
+					    (uint64_t)copy.n_units * SLOT_UNIT);
+		done.n += r == 0;
+		done.bytes += r == 0 ? (uint64_t)copy.n_units * SLOT_UNIT : 0;
+		if (r == 0 || r == -ENOTCONN)
+			continue;
+		(void)pthread_mutex_lock(&slots->lock);
+		if (slots->slabs[i].fd == copy.fd && slots->slabs[i].n_units) {
+			atomic_store(&slots->slabs[i].slab.error, r);
+			/* No op gets a slot of it any more. */
+			slots->n_free -= 64 - (unsigned)__builtin_popcountll(slots->slabs[i].used);
+			slots->slabs[i].used = UINT64_MAX;
+		}
+		(void)pthread_mutex_unlock(&slots->lock);
+	}
+	return done;
+}
+
 bool slots_trim(struct slots *slots)
 {
 	struct slots_slab spare[SLOTS_SLABS_MAX];
@@ -312,7 +360,7 @@ bool slots_trim(struct slots *slots)
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (unsigned i = 0; i < n; i++) {
 		slab_unmap(slots, &spare[i]);
-		slab_release(slots->buffers->conn, spare[i].slab.id, true);
+		slab_release(slots->buffers->conn, &spare[i].slab, true);
 	}
 	return n;
 }

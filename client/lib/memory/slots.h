@@ -109,6 +109,9 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 		struct slot *ret_slot);
 void slots_release(struct slot *slot);
 
+/* As buffers_hand_over(), of the slabs of slots. */
+struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next);
+
 /* Gives slabs back that nobody uses, but not the last one while a share exists.  Returns whether there was one. */
 bool slots_trim(struct slots *slots);
 

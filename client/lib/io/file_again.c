@@ -1,0 +1,163 @@
+/*
+ * Recovery of files: handing those in use over to the next daemon, with the ids that they had.
+ *
+ *   the file                                     what is handed over
+ *   its descriptor is kept here                  a duplicate of it
+ *     (also if it was unlinked, or came as a
+ *     descriptor; with open ops it is kept)
+ *   it is not, and the file has a path           the path, opened again, if it is the same inode; never with
+ *                                                O_CREAT, O_EXCL or O_TRUNC
+ *   it is not, and has none, or names another    nothing: -ESTALE
+ *   it had a buffered description                another one
+ *   it is only cached                            nothing: it leaves the cache
+ */
+#include "client/lib/base/deadline.h"
+#include "client/lib/base/debug.h"
+#include "client/lib/base/fd.h"
+#include "client/lib/io/file.h"
+#include "client/lib/io/file_open.h"
+
+#include <stdlib.h>
+
+/* A file system may hang; the others are not to wait for it.  A guess. */
+#define FILE_MSEC 10000u
+
+/* All files in use, each with a reference for the caller.  Returns how many, or -ENOMEM. */
+static int files_take(struct dsaio_client *client, struct dsaio_file ***ret_files)
+{
+	struct dsaio_file **files = NULL;
+	int n = 0;
+
+	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: cannot fail */
+	(void)pthread_mutex_lock(&client->lock);
+	for (struct list_node *o = client->objects[CLIENT_FILE].first; o; o = o->next)
+		n++;
+	files = calloc((size_t)n + 1, sizeof(*files));
+	n = 0;
+	for (struct list_node *o = client->objects[CLIENT_FILE].first; o && files; o = o->next) {
+		struct dsaio_file *file = container_of(o, struct dsaio_file, object.node);
+
+		if (!atomic_load(&file->n_refs))
+			continue;
+		file_add_ref(file);
+		file->session.number = conn_session(client->conn) + 1;
+		files[n++] = file;
+	}
+	(void)pthread_mutex_unlock(&client->lock);
+	(void)pthread_mutex_unlock(&client->files.lock);
+	*ret_files = files;
+	return files ? n : -ENOMEM;
+}
+
+/* Its descriptor, the caller's; or a negative errno with a message. */
+static int file_descriptor(struct dsaio_file *file)
+{
+	struct client_files *files = &file->client->files;
+	bool is_kept;
+	int fd;
+
+	(void)pthread_mutex_lock(&files->lock);
+	is_kept = file->fd >= 0;
+	fd = is_kept ? fd_duplicate(file->fd) : -1;
+	(void)pthread_mutex_unlock(&files->lock);
+	if (!is_kept)
+		return file_open_again(file);
+	return fd < 0 ? error_fail_errno(-errno, "file %s", file->name) : fd;
+}
+
+static int hand_over_direct(struct dsaio_file *file, struct dsaio_conn *next, int fd)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__FileAdd body = WIRE__FILE_ADD__INIT;
+	int r;
+
+	body.name = file->name;
+	body.file = file->session.id;
+	request.body_case = WIRE__REQUEST__BODY_FILE_ADD;
+	request.file_add = &body;
+	r = conn_call_for(next, "open", &request, &fd, 1, deadline_in_msec(FILE_MSEC), &reply,
+			  NULL);
+	if (r == 0 && reply->file_add->store != file->session.store)
+		r = error_fail(-ENXIO,
+			       "file %s: its store is not the one that it was before the restart",
+			       file->name);
+	return r;
+}
+
+static int hand_over_buffered(struct dsaio_file *file, struct dsaio_conn *next, int fd)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__FileBuffered body = WIRE__FILE_BUFFERED__INIT;
+	int buffered = file_open_buffered(file, fd);
+
+	if (buffered < 0)
+		return buffered;
+	body.file = file->session.id;
+	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
+	request.file_buffered = &body;
+	return conn_call_for(next, "open", &request, &buffered, 1, deadline_in_msec(FILE_MSEC),
+			     NULL, NULL);
+}
+
+/* Returns 0, also if it could not be; or -ENOTCONN. */
+static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
+{
+	_cleanup_(closep) int fd = file_descriptor(file);
+	struct client_files *files = &file->client->files;
+	int copy, r = fd < 0 ? fd : 0;
+
+	if (r == 0) {
+		copy = fd_duplicate(fd);
+		r = copy < 0 ? error_fail_errno(-errno, "file %s", file->name)
+			     : hand_over_direct(file, next, copy);
+	}
+	if (r < 0 && r != -ENOTCONN) {
+		atomic_store(&file->session.error, r);
+		debug_log("file %s cannot be handed over: %s", file->name, dsaio_error());
+		return 0;
+	}
+	if (r == 0 && atomic_load(&file->session.has_buffered)) {
+		r = hand_over_buffered(file, next, fd);
+		if (r < 0) { /* the next op that needs it asks again */
+			(void)pthread_mutex_lock(&files->lock);
+			atomic_store(&file->session.has_buffered, false);
+			files->n--;
+			(void)pthread_mutex_unlock(&files->lock);
+		}
+	}
+	(void)pthread_mutex_lock(&file->client->gpu.lock);
+	if (atomic_load(&file->session.gpu) == FILE_GPU_TAKEN)
+		atomic_store(&file->session.gpu, FILE_GPU_NOT_ASKED);
+	(void)pthread_mutex_unlock(&file->client->gpu.lock);
+	return r == -ENOTCONN ? r : 0;
+}
+
+int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
+{
+	_cleanup_(freep) struct dsaio_file **files = NULL;
+	int n = files_take(client, &files), n_done = 0, r = 0;
+
+	if (n < 0)
+		return -ENOTCONN; /* tried again */
+	for (int i = 0; i < n; i++) {
+		if (r == 0 && !atomic_load(&files[i]->session.error))
+			r = file_hand_over(files[i], next);
+		n_done += !atomic_load(&files[i]->session.error);
+		file_drop_ref(files[i]);
+	}
+	return r < 0 ? r : n_done;
+}
+
+void files_come_back(struct dsaio_client *client, struct dsaio_conn *next)
+{
+	(void)pthread_mutex_lock(&client->files.lock);
+	conn_replace(client->conn, next);
+	for (struct list_node *node = client->files.cache.idle.first; node; node = node->next) {
+		struct dsaio_file *file = container_of(node, struct dsaio_file, entry.node);
+
+		if (file->session.number == conn_session(client->conn))
+			(void)conn_file_idle(client->conn, file->session.id);
+	}
+	(void)pthread_mutex_unlock(&client->files.lock);
+}

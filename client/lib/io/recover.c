@@ -1,0 +1,403 @@
+#include "client/lib/io/recover.h"
+
+#include "client/lib/base/deadline.h"
+#include "client/lib/base/debug.h"
+#include "client/lib/base/thread.h"
+#include "client/lib/io/bounce.h"
+#include "client/lib/io/end.h"
+#include "client/lib/io/file.h"
+#include "client/lib/io/wait.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+/* Pauses between two tries: the first and the longest, as each is twice the one before. */
+#define PAUSE_MIN_NSEC (UINT64_C(1) * NSEC_PER_MSEC)
+#define PAUSE_MAX_NSEC (UINT64_C(250) * NSEC_PER_MSEC)
+
+/* ---- handles ---- */
+
+/* The handles that are not being closed, and their companions.  Under recovery.objects. */
+struct handles {
+	struct dsaio_handle **all;
+	size_t n;
+};
+
+static void handles_free(struct handles *handles)
+{
+	free(handles->all);
+}
+
+static int handles_get(struct dsaio_client *client, struct handles *ret)
+{
+	struct handles handles = { NULL, 0 };
+	size_t n = 0;
+
+	(void)pthread_mutex_lock(&client->lock); /* a plain mutex: cannot fail */
+	for (struct list_node *o = client->objects[CLIENT_HANDLE].first; o; o = o->next)
+		n += 2;
+	handles.all = calloc(n + 1, sizeof(*handles.all));
+	for (struct list_node *o = client->objects[CLIENT_HANDLE].first; o && handles.all;
+	     o = o->next) {
+		struct dsaio_handle *handle = container_of(o, struct dsaio_handle, object.node);
+		struct dsaio_handle *companion = atomic_load(&handle->companion);
+
+		if (handle->is_shut || atomic_load(&handle->is_leaving))
+			continue;
+		handles.all[handles.n++] = handle;
+		if (companion && !atomic_load(&companion->is_leaving))
+			handles.all[handles.n++] = companion;
+	}
+	(void)pthread_mutex_unlock(&client->lock);
+	*ret = handles;
+	return handles.all ? 0 : -ENOMEM;
+}
+
+/* Ops that recovery took from a handle end. */
+static void end_taken(struct dsaio_handle *handle, const struct op_list *list)
+{
+	if (!list->first)
+		return;
+	if (list->first->part_of &&
+	    list->first->part_of->job->via != list->first->part_of->job->op->handle)
+		bounce_take(handle->client, list);
+	else
+		end_ops(handle, list->first, true);
+}
+
+/* The doorbell is at its end, which would be readable all the time; or there is a new one. */
+static void doorbell_watch(struct dsaio_handle *handle, int op)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	(void)pthread_mutex_lock(&handle->lock);
+	if (handle->epoll_fd >= 0)
+		(void)epoll_ctl(handle->epoll_fd, op, handle->doorbell_fd, &event);
+	(void)pthread_mutex_unlock(&handle->lock);
+}
+
+/* ---- the steps ---- */
+
+static void go_away(struct dsaio_client *client, bool is_crash)
+{
+	struct handles handles;
+
+	files_forget_idle(client);
+	bounce_park(client);
+	(void)pthread_mutex_lock(&client->recovery.objects);
+	(void)handles_get(client, &handles); /* no memory: its channels are lost */
+	for (size_t i = 0; i < handles.n; i++) {
+		struct dsaio_handle *handle = handles.all[i];
+		struct op_list list = { NULL, NULL };
+
+		wait_take_role(handle);
+		for (struct handle_channel *c = handle_first_channel(handle); c;
+		     c = handle_next_channel(c))
+			channel_go_away(c, is_crash, &list);
+		doorbell_watch(handle, EPOLL_CTL_DEL);
+		handle->is_doorbell_at_end = true;
+		end_taken(handle, &list);
+		wait_leave_role(handle);
+	}
+	handles_free(&handles);
+	(void)pthread_mutex_unlock(&client->recovery.objects);
+	bounce_unpark(client);
+}
+
+/* Ops whose end does not need the daemon end.  The bounce thread does the same for its own. */
+static void look_away(struct dsaio_client *client)
+{
+	struct handles handles;
+
+	(void)pthread_mutex_lock(&client->recovery.objects);
+	(void)handles_get(client, &handles);
+	for (size_t i = 0; i < handles.n; i++) {
+		struct dsaio_handle *handle = handles.all[i];
+		struct op_list list = { NULL, NULL };
+
+		if (handle->object.on_disconnect) { /* it is no companion */
+			wait_take_role(handle);
+			for (struct handle_channel *c = handle_first_channel(handle); c;
+			     c = handle_next_channel(c))
+				channel_look_away(c, &list);
+			end_taken(handle, &list);
+			wait_leave_role(handle);
+		}
+	}
+	handles_free(&handles);
+	(void)pthread_mutex_unlock(&client->recovery.objects);
+}
+
+struct report {
+	struct hand_over slabs;
+	uint32_t n_files, n_channels, n_ops, n_failed;
+	char *why;
+};
+
+/* Returns 0, or -ENOTCONN: `next` has gone away, too. */
+static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
+		     const struct handles *handles, struct report *report)
+{
+	struct hand_over of_slots = bounce_hand_over(client, next);
+	int n, r = 0;
+
+	report->slabs = buffers_hand_over(&client->buffers, next);
+	report->slabs.n += of_slots.n;
+	report->slabs.bytes += of_slots.bytes;
+	n = files_hand_over(client, next);
+	if (n < 0)
+		return n;
+	report->n_files = (uint32_t)n;
+	for (size_t i = 0; i < handles->n && r == 0; i++)
+		r = handle_hand_over(handles->all[i], next, &report->n_channels);
+	return r == 0 && conn_is_gone(next) ? -ENOTCONN : r;
+}
+
+/* Takes next. */
+static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
+		      const struct handles *handles, struct report *report)
+{
+	const uint64_t features = conn_facts(next).features;
+
+	for (size_t i = 0; i < handles->n; i++) {
+		struct dsaio_handle *handle = handles->all[i];
+		struct op_list list = { NULL, NULL };
+
+		for (struct handle_channel *c = handle_first_channel(handle); c;
+		     c = handle_next_channel(c))
+			report->n_ops += channel_come_back(c, features, &list, &report->why);
+		for (const struct dsaio_op *op = list.first; op; op = op_next(op))
+			report->n_failed++;
+		end_taken(handle, &list);
+		doorbell_watch(handle, EPOLL_CTL_ADD);
+	}
+	files_come_back(client, next);
+}
+
+static void post_report(struct dsaio_client *client, const struct report *report,
+			uint64_t since_nsec)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Recovered body = WIRE__RECOVERED__INIT;
+
+	body.slabs = report->slabs.n;
+	body.slab_bytes = report->slabs.bytes;
+	body.files = report->n_files;
+	body.channels = report->n_channels;
+	body.ops = report->n_ops;
+	body.failed = report->n_failed;
+	body.text = report->why ? report->why : (char *)(uintptr_t) ""; /* only read */
+	body.usec = (clock_nsec() - since_nsec) / 1000;
+	request.body_case = WIRE__REQUEST__BODY_RECOVERED;
+	request.recovered = &body;
+	conn_post(client->conn, &request);
+	debug_log(
+		"session: goes on with the next daemon after %" PRIu64
+		" ms: %u slabs, %u files, %u channels, %u ops; %u ops could not be submitted again",
+		body.usec / 1000, body.slabs, body.files, body.channels, body.ops, body.failed);
+}
+
+/* Steps 3 and 4.  Takes next.  Returns 0, or -ENOTCONN. */
+static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint64_t since_nsec)
+{
+	struct report report = { .why = NULL };
+	struct handles handles;
+	int r;
+
+	bounce_park(client);
+	(void)pthread_mutex_lock(&client->recovery.objects);
+	r = handles_get(client, &handles);
+	for (size_t i = 0; i < handles.n; i++)
+		wait_take_role(handles.all[i]);
+	if (r == 0)
+		r = hand_over(client, next, &handles, &report);
+	if (r == 0)
+		come_back(client, next, &handles, &report);
+	else
+		conn_close(next);
+	for (size_t i = 0; i < handles.n; i++)
+		wait_leave_role(handles.all[i]);
+	handles_free(&handles);
+	(void)pthread_mutex_unlock(&client->recovery.objects);
+	bounce_unpark(client);
+	if (r == 0)
+		post_report(client, &report, since_nsec);
+	free(report.why);
+	return r;
+}
+
+/* ---- the thread ---- */
+
+static void tell(struct dsaio_client *client)
+{
+	(void)pthread_mutex_lock(&client->lock);
+	if (client->state_event_fd >= 0)
+		(void)eventfd_write(client->state_event_fd, 1); /* full: it is readable */
+	(void)pthread_mutex_unlock(&client->lock);
+}
+
+/* Open ops end with -ECONNRESET: whoever waits for them finds that out. */
+static void lose(struct dsaio_client *client, const char *why)
+{
+	struct handles handles;
+
+	debug_log("session: lost: %s", why);
+	conn_lose(client->conn, why);
+	(void)pthread_mutex_lock(&client->recovery.objects);
+	(void)handles_get(client, &handles);
+	for (size_t i = 0; i < handles.n; i++) {
+		struct dsaio_handle *handle = handles.all[i];
+
+		(void)pthread_mutex_lock(&handle->lock);
+		if (handle->epoll_fd >= 0)
+			wake_descriptor(handle);
+		wake_waiters(handle);
+		(void)pthread_mutex_unlock(&handle->lock);
+	}
+	handles_free(&handles);
+	(void)pthread_mutex_unlock(&client->recovery.objects);
+	client_poke(client);
+	tell(client);
+}
+
+/* False: the client is being closed. */
+static bool pause_for(struct recovery *recovery, uint64_t nsec)
+{
+	const struct timespec until = timespec_of(clock_nsec() + nsec);
+	bool goes_on;
+
+	(void)pthread_mutex_lock(&recovery->lock);
+	if (!recovery->is_stopping)
+		(void)pthread_cond_clockwait(&recovery->stopping, &recovery->lock, CLOCK_MONOTONIC,
+					     &until);
+	goes_on = !recovery->is_stopping;
+	(void)pthread_mutex_unlock(&recovery->lock);
+	return goes_on;
+}
+
+/* Finds the next daemon and goes on with it.  Returns 0, or -EAGAIN: later; or what will not change, with a message. */
+static int reconnect(struct dsaio_client *client, uint64_t since_nsec)
+{
+	struct dsaio_conn *next;
+	int r = conn_open_again(client->conn, &next);
+
+	if (r == -EPROTONOSUPPORT)
+		return r;
+	if (r < 0)
+		return -EAGAIN;
+	if (!(conn_facts(next).features & RING_FEATURE_RECOVERY)) {
+		r = error_fail(-EPROTONOSUPPORT,
+			       "the daemon that serves now (%s) takes no sessions over",
+			       conn_facts(next).daemon_version);
+		conn_close(next);
+		return r;
+	}
+	return take_over(client, next, since_nsec) < 0 ? -EAGAIN : 0;
+}
+
+static void recover(struct dsaio_client *client)
+{
+	const uint64_t since_nsec = clock_nsec();
+	struct recovery *recovery = &client->recovery;
+	struct dsaio_conn *conn = client->conn;
+	uint64_t pause_nsec = PAUSE_MIN_NSEC;
+	const enum conn_end end = conn_end_read(conn);
+	char why[CONN_TEXT_BYTES];
+	int r;
+
+	if (end == CONN_END_ON_PURPOSE) {
+		lose(client, "the daemon ended this session");
+		return;
+	}
+	go_away(client, end == CONN_END_CRASH);
+	tell(client);
+	for (;;) {
+		r = reconnect(client, since_nsec);
+		if (r == 0) {
+			tell(client);
+			return;
+		}
+		if (r != -EAGAIN || clock_nsec() - since_nsec >= recovery->timeout_nsec)
+			break;
+		look_away(client);
+		if (!pause_for(recovery, pause_nsec))
+			break;
+		if (pause_nsec < PAUSE_MAX_NSEC)
+			pause_nsec *= 2;
+	}
+	(void)snprintf(why, sizeof(why),
+		       "the daemon has gone away, and no other came for %" PRIu64 " s: %s",
+		       (clock_nsec() - since_nsec) / NSEC_PER_SEC, dsaio_error()); /* cut is fine */
+	lose(client, why);
+}
+
+static void *recover_main(void *arg)
+{
+	struct dsaio_client *client = arg;
+	struct recovery *recovery = &client->recovery;
+	bool goes_on = true;
+
+	while (goes_on) {
+		recover(client);
+		(void)pthread_mutex_lock(&recovery->lock);
+		goes_on = recovery->is_wanted;
+		recovery->is_wanted = false;
+		recovery->is_running = goes_on;
+		(void)pthread_mutex_unlock(&recovery->lock);
+	}
+	return NULL;
+}
+
+/* Any thread has seen the end of file. */
+static void on_gone(void *arg)
+{
+	struct dsaio_client *client = arg;
+	struct recovery *recovery = &client->recovery;
+	int r = 0;
+
+	(void)pthread_mutex_lock(&recovery->lock);
+	if (recovery->is_stopping) {
+		r = -ECANCELED;
+	} else if (recovery->is_running) {
+		recovery->is_wanted = true;
+	} else {
+		if (recovery->has_thread) /* it is at its end */
+			(void)pthread_join(recovery->thread, NULL);
+		r = thread_start("dsaio-again", recover_main, client, &recovery->thread);
+		recovery->has_thread = recovery->is_running = r == 0;
+	}
+	(void)pthread_mutex_unlock(&recovery->lock);
+	if (r < 0)
+		conn_lose(client->conn, r == -ECANCELED
+						? "the client is being closed"
+						: "the daemon has gone away, and there is no "
+						  "thread to reconnect");
+}
+
+void recover_init(struct dsaio_client *client, uint64_t timeout_nsec)
+{
+	if (!timeout_nsec || !(conn_facts(client->conn).features & RING_FEATURE_RECOVERY))
+		return;
+	client->recovery.timeout_nsec = timeout_nsec;
+	client->conn->arg = client;
+	client->conn->on_gone = on_gone;
+}
+
+void recover_stop(struct dsaio_client *client)
+{
+	struct recovery *recovery = &client->recovery;
+	bool has_thread;
+
+	(void)pthread_mutex_lock(&recovery->lock);
+	recovery->is_stopping = true;
+	(void)pthread_cond_signal(&recovery->stopping);
+	has_thread = recovery->has_thread;
+	recovery->has_thread = false;
+	(void)pthread_mutex_unlock(&recovery->lock);
+	if (has_thread)
+		(void)pthread_join(recovery->thread, NULL);
+	if (conn_is_away(client->conn))
+		conn_lose(client->conn, "the client is being closed");
+}
