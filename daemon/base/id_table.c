@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,33 +62,91 @@ static int slot_take_fresh(struct id_table *table, uint32_t *ret_index)
 	return 0;
 }
 
-int id_table_add(struct id_table *table, void *object, uint32_t *ret_id)
+static void slot_free(struct id_table *table, uint32_t index)
+{
+	struct id_table_slot *slot = slot_at(table, index);
+
+	slot->next_free = 0;
+	slot->prev_free = table->last_free;
+	if (table->last_free)
+		slot_at(table, table->last_free - 1)->next_free = index + 1;
+	else
+		table->first_free = index + 1;
+	table->last_free = index + 1;
+}
+
+static bool slot_is_free(const struct id_table *table, uint32_t index)
+{
+	return table->first_free == index + 1 || slot_at(table, index)->prev_free;
+}
+
+static void slot_take_free(struct id_table *table, uint32_t index)
+{
+	struct id_table_slot *slot = slot_at(table, index);
+
+	if (slot->prev_free)
+		slot_at(table, slot->prev_free - 1)->next_free = slot->next_free;
+	else
+		table->first_free = slot->next_free;
+	if (slot->next_free)
+		slot_at(table, slot->next_free - 1)->prev_free = slot->prev_free;
+	else
+		table->last_free = slot->prev_free;
+	slot->next_free = slot->prev_free = 0;
+}
+
+static int slot_take_any(struct id_table *table, uint32_t *ret_index)
+{
+	if (table->n_slots < n_fresh_first(table) ||
+	    (!table->first_free && table->n_slots < ID_TABLE_SLOTS_MAX))
+		return slot_take_fresh(table, ret_index);
+	if (!table->first_free)
+		return -EMFILE;
+	*ret_index = table->first_free - 1;
+	slot_take_free(table, *ret_index);
+	return 0;
+}
+
+static int slot_take_at(struct id_table *table, uint32_t id)
+{
+	uint32_t index = id & INDEX_MASK, fresh;
+	int r;
+
+	if (!(id >> INDEX_BITS) || index >= id_table_end(table))
+		return -EINVAL;
+	while (table->n_slots <= index) {
+		r = slot_take_fresh(table, &fresh);
+		if (r < 0)
+			return r;
+		slot_free(table, fresh);
+	}
+	if (!slot_is_free(table, index))
+		return -EEXIST;
+	slot_take_free(table, index);
+	slot_at(table, index)->id = id;
+	return 0;
+}
+
+int id_table_add_at(struct id_table *table, void *object, uint32_t wanted_id, uint32_t *ret_id)
 {
 	struct id_table_slot *slot;
-	uint32_t index;
+	uint32_t index = wanted_id & INDEX_MASK;
 	int r;
 
 	assert(object);
-	if (table->n_slots < n_fresh_first(table) ||
-	    (!table->first_free && table->n_slots < ID_TABLE_SLOTS_MAX)) {
-		r = slot_take_fresh(table, &index);
-		if (r < 0)
-			return r;
-		slot = slot_at(table, index);
-	} else if (table->first_free) {
-		slot = slot_at(table, table->first_free - 1);
-		table->first_free = slot->next_free;
-		if (!table->first_free)
-			table->last_free = 0;
-		slot->next_free = 0;
-	} else {
-		return -EMFILE;
-	}
-
+	r = wanted_id ? slot_take_at(table, wanted_id) : slot_take_any(table, &index);
+	if (r < 0)
+		return r;
+	slot = slot_at(table, index);
 	table->n_objects++;
 	*ret_id = slot->id;
 	atomic_store_explicit(&slot->object, object, memory_order_release); /* lanes: get */
 	return 0;
+}
+
+int id_table_add(struct id_table *table, void *object, uint32_t *ret_id)
+{
+	return id_table_add_at(table, object, 0, ret_id);
 }
 
 void *id_table_get(const struct id_table *table, uint32_t id)
@@ -122,12 +181,7 @@ void id_table_release(struct id_table *table, uint32_t id)
 	assert(slot && !atomic_load_explicit(&slot->object, memory_order_relaxed)); /* ours */
 	generation = generation == UINT16_MAX ? 1 : generation + 1;
 	slot->id = generation << INDEX_BITS | index;
-	slot->next_free = 0;
-	if (table->last_free)
-		slot_at(table, table->last_free - 1)->next_free = index + 1;
-	else
-		table->first_free = index + 1;
-	table->last_free = index + 1;
+	slot_free(table, index);
 	table->n_objects--;
 }
 

@@ -19,7 +19,7 @@
 struct id_table_slot {
 	_Atomic(void *) object; /* main: release; lanes: acquire */
 	uint32_t id;		/* main writes while object is NULL and no lane can look */
-	uint32_t next_free;
+	uint32_t next_free, prev_free; /* in the list of free slots: index + 1; 0: none */
 };
 
 struct id_table {
@@ -40,6 +40,17 @@ static inline void id_table_bound(struct id_table *table, uint32_t n)
 
 /* Returns 0 and the new id, or -ENOMEM, or -EMFILE when all slots are used. */
 int id_table_add(struct id_table *table, void *object, uint32_t *ret_id);
+/*
+ * The same with this id; 0: any.  The slot's later ids go on from its generation, and slots below it that were never
+ * used become free ones.  -EEXIST: its slot is used by an object, or by one that was removed and not released.
+ * -EINVAL: its generation is 0, or its index has reached the bound.
+ */
+int id_table_add_at(struct id_table *table, void *object, uint32_t wanted_id, uint32_t *ret_id);
+/* Indices of ids are below. */
+static inline uint32_t id_table_end(const struct id_table *table)
+{
+	return table->index_end ? table->index_end : ID_TABLE_SLOTS_MAX;
+}
 
 /* The object, or NULL.  Any thread. */
 void *id_table_get(const struct id_table *table, uint32_t id);

@@ -232,4 +232,84 @@ TEST(a_bound_on_objects_is_one_on_indices)
 	id_table_deinit(&table);
 }
 
+static void remove_and_release(uint32_t id)
+{
+	ck_assert_ptr_nonnull(id_table_remove(&table, id));
+	id_table_release(&table, id);
+}
+
+TEST(a_wanted_id_is_given_and_its_slot_goes_on_from_there)
+{
+	const uint32_t wanted = 7u << 16 | 300;
+	uint32_t id, ids[301];
+	int a;
+
+	memset(&table, 0, sizeof(table));
+	ck_assert_int_eq(id_table_add_at(&table, &a, wanted, &id), 0);
+	ck_assert_uint_eq(id, wanted);
+	ck_assert_ptr_eq(id_table_get(&table, wanted), &a);
+	ck_assert_ptr_null(id_table_get(&table, 1u << 16 | 300));
+	for (unsigned i = 0; i < 301; i++) { /* the slots below, in their order, then a fresh one */
+		ck_assert_int_eq(id_table_add(&table, &a, &ids[i]), 0);
+		ck_assert_uint_eq(ids[i], 1u << 16 | (i < 300 ? i : 301));
+	}
+	remove_and_release(wanted);
+	ck_assert_int_eq(id_table_add(&table, &a, &id), 0);
+	ck_assert_uint_eq(id, 8u << 16 | 300);
+	remove_and_release(id);
+	for (unsigned i = 0; i < 301; i++)
+		remove_and_release(ids[i]);
+	id_table_deinit(&table);
+}
+
+TEST(a_wanted_id_takes_its_slot_from_any_place_among_the_free_ones)
+{
+	static const uint32_t wanted[] = { 5u << 16 | 0, 5u << 16 | 9, 5u << 16 | 4, 5u << 16 | 5 };
+	uint32_t id, ids[6];
+	int a;
+
+	memset(&table, 0, sizeof(table));
+	id_table_bound(&table, 10);
+	ck_assert_int_eq(id_table_add_at(&table, &a, 2u << 16 | 9, &id), 0);
+	remove_and_release(id); /* all ten are free */
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert_int_eq(id_table_add_at(&table, &a, wanted[i], &id), 0);
+		ck_assert_uint_eq(id, wanted[i]);
+	}
+	for (unsigned i = 0; i < 6; i++) {
+		ck_assert_int_eq(id_table_add(&table, &a, &ids[i]), 0);
+		ck_assert_uint_eq(ids[i] & 0xffff, i < 3 ? i + 1 : i + 3);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		remove_and_release(wanted[i]);
+	for (unsigned i = 0; i < 6; i++)
+		remove_and_release(ids[i]);
+	id_table_deinit(&table);
+}
+
+TEST(a_wanted_id_that_is_used_or_impossible_is_refused)
+{
+	uint32_t id, first;
+	int a;
+
+	memset(&table, 0, sizeof(table));
+	id_table_bound(&table, 10);
+	ck_assert_int_eq(id_table_add(&table, &a, &first), 0);
+	ck_assert_int_eq(id_table_add_at(&table, &a, first, &id), -EEXIST);
+	ck_assert_int_eq(id_table_add_at(&table, &a, 9u << 16, &id), -EEXIST);
+	(void)id_table_remove(&table, first);
+	ck_assert_int_eq(id_table_add_at(&table, &a, first, &id), -EEXIST); /* not released */
+	id_table_release(&table, first);
+	ck_assert_int_eq(id_table_add_at(&table, &a, first, &id), 0);
+	ck_assert_int_eq(id_table_add_at(&table, &a, 3, &id), -EINVAL); /* generation 0 */
+	ck_assert_int_eq(id_table_add_at(&table, &a, 1u << 16 | 10, &id), -EINVAL);
+	ck_assert_int_eq(id_table_add_at(&table, &a, UINT32_MAX, &id), -EINVAL);
+	ck_assert_uint_eq(table.n_slots, 1);
+	remove_and_release(first);
+	id_table_bound(&table, 0);
+	ck_assert_int_eq(id_table_add_at(&table, &a, UINT32_MAX, &id), 0); /* the last of all */
+	remove_and_release(UINT32_MAX);
+	id_table_deinit(&table);
+}
+
 TEST_MAIN
