@@ -346,6 +346,8 @@ void raw_wait_closed(struct raw *raw);
 void raw_slab(struct raw *raw, size_t bytes, struct raw_slab *ret_slab);
 void raw_slab_unmap(struct raw_slab *slab);
 void raw_file(struct raw *raw, const char *path, int flags, struct raw_file *ret_file);
+uint32_t raw_store(
+	const char *name); /* the number of the store with that name, as in FileAddReply */
 uint32_t raw_handle(struct raw *raw);
 uint32_t raw_handle_with_bell(struct raw *raw, int *ret_bell_fd); /* the client's end */
 void raw_channel(struct raw *raw, uint32_t handle, uint32_t store, uint32_t entries, bool rings,

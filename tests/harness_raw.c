@@ -258,6 +258,15 @@ void raw_file(struct raw *raw, const char *path, int flags, struct raw_file *ret
 				       .memory_align = answer.reply->file_add->memory_align };
 }
 
+uint32_t raw_store(const char *name)
+{
+	uint32_t key = 2166136261u; /* FNV-1a */
+
+	for (const char *c = name; *c; c++)
+		key = (key ^ (uint8_t)*c) * 16777619u;
+	return key;
+}
+
 uint32_t raw_handle_with_bell(struct raw *raw, int *ret_bell_fd)
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;

@@ -17,8 +17,8 @@
 #define ID_TABLE_CHUNK 256u
 
 struct id_table_slot {
-	_Atomic(void *) object; /* main: release; lanes: acquire */
-	uint32_t id;		/* main writes while object is NULL and no lane can look */
+	_Atomic(void *) object;	       /* main: release; lanes: acquire */
+	uint32_t id;		       /* main writes while object is NULL and no lane can look */
 	uint32_t next_free, prev_free; /* in the list of free slots: index + 1; 0: none */
 };
 

@@ -192,13 +192,13 @@ static int channel_copy_fds(const struct channel *channel, int ret_fds[FRAME_FDS
 	return 0;
 }
 
-int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_id,
+int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_key,
 			 uint32_t entries, bool has_rings, struct channel **ret_channel,
 			 struct profile *ret_asked, int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds,
 			 struct error *error)
 {
 	struct handle *handle = id_table_get(&session->handles.handles, handle_id);
-	struct store *store = registry_by_id(&session->service->registry, store_id);
+	struct store *store = registry_by_key(&session->service->registry, store_key);
 	_cleanup_(freep) struct session_channel *session_channel = NULL;
 	_cleanup_(share_settlep) struct share *share = NULL;
 	struct channel *channel;
@@ -210,7 +210,9 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 	if (!store)
 		return error_set_plain(
 			error, -ENXIO,
-			"channel: store %" PRIu32 ": the daemon has none with this id", store_id);
+			"channel: store %" PRIu32
+			": the daemon has none with this number: name one from the reply to FileAdd",
+			store_key);
 	r = registry_check_access(&session->service->registry, store, &session->peer, "channel",
 				  error);
 	if (r < 0)

@@ -100,7 +100,7 @@ int session_handle_close(struct session *session, uint32_t id, struct call *call
 
 /* *ret_asked: the handle's profile, with inherited fields filled in.  Fills in the reply's descriptors:
    the caller's. */
-int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_id,
+int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_key,
 			 uint32_t entries, bool has_rings, struct channel **ret_channel,
 			 struct profile *ret_asked, int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds,
 			 struct error *error);

@@ -101,7 +101,7 @@ static void call_done(struct call *call, int result, const struct error *error)
 		break;
 	case WIRE__REQUEST__BODY_FILE_ADD:
 		file.file = call->file->id;
-		file.store = call->file->store->id;
+		file.store = call->file->store->key;
 		file.offset_align = call->file->target.offset_align;
 		file.memory_align = call->file->target.memory_align;
 		profile_to_wire(&call->file->store->profile, &profile);

@@ -28,10 +28,10 @@ const char *store_profile_source(const struct store *store)
 
 /* ---- the store of a file ---- */
 
-struct store *registry_by_id(const struct registry *registry, uint32_t id)
+struct store *registry_by_key(const struct registry *registry, uint32_t key)
 {
 	LIST_EACH(struct store, store, &registry->stores, node)
-		if (store->id == id)
+		if (store->key == key)
 			return store;
 	return NULL;
 }
@@ -138,7 +138,7 @@ static int store_make_configured(struct registry *registry, const struct store_c
 		log_warning("store %s: is on the same device as store %s, which serves all its "
 			    "files",
 			    store->name, before->name);
-	list_push(&registry->stores, &store->node);
+	registry_add(registry, store);
 
 	/* This may block: it runs only at start, and the administrator chose the path. */
 	fd = open(config->path, O_PATH | O_CLOEXEC);

@@ -10,6 +10,10 @@
  * An automatic store is freed after a minute without references.  So if another file system gets its
  * device number, that file system gets a store of its own.  Ids are never reused.
  *
+ * Clients name a store by its key, which is made from its name.  A configured store has its key in the next daemon,
+ * too, and so has an automatic one: its name is its block device's, or its kind of file system and the minor device
+ * number.  Only where two of them have one name does their order decide, by which the later gets a number behind it.
+ *
  * Main thread.  It reads /proc and /sys, and never calls a file system that a client chose.
  */
 #ifndef DSAIO_DAEMON_STORE_REGISTRY_H
@@ -58,8 +62,8 @@ int registry_start(struct registry *registry, struct error *error);
 void registry_deinit(
 	struct registry *registry); /* no store has a reference; a zeroed registry is fine */
 
-/* Returns NULL if no store has this id. */
-struct store *registry_by_id(const struct registry *registry, uint32_t id);
+/* Returns NULL if no store has this key. */
+struct store *registry_by_key(const struct registry *registry, uint32_t key);
 
 /*
  * Finds the store of a file that peer passed, or makes an automatic store.  The caller takes a

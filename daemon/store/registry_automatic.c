@@ -176,7 +176,7 @@ static int automatic_make(struct registry *registry, const struct file_facts *fa
 	registry->n_automatic++;
 	store->is_automatic = true;
 	store->made_for = peer->uid;
-	list_push(&registry->stores, &store->node);
+	registry_add(registry, store);
 	if (registry->sweep_event)
 		(void)event_add(registry->sweep_event,
 				&period); /* without memory the next store adds it */

@@ -33,6 +33,18 @@ void registry_text(const struct registry *registry, char *text, size_t size)
 					      store->name, store->path);
 }
 
+void registry_add(struct registry *registry, struct store *store)
+{
+	uint32_t key = 2166136261u; /* FNV-1a */
+
+	for (const char *c = store->name; *c; c++)
+		key = (key ^ (uint8_t)*c) * 16777619u;
+	while (!key || registry_by_key(registry, key))
+		key++;
+	store->key = key;
+	list_push(&registry->stores, &store->node);
+}
+
 /* ---- profiles ---- */
 
 int registry_take_key(const struct registry *registry, struct store *store, const char *key)

@@ -14,6 +14,9 @@
 #include "daemon/base/mount.h"
 #include "daemon/store/registry.h"
 
+/* Gives a new store its key, and adds it to the list. */
+void registry_add(struct registry *registry, struct store *store);
+
 /* NULL: there is none. */
 struct store *registry_named(const struct registry *registry, const char *name);
 

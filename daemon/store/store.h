@@ -36,7 +36,8 @@ enum profile_source {
 
 struct store {
 	struct list_node node; /* in the list of struct registry */
-	uint32_t id;	       /* from 1 */
+	uint32_t id;	       /* from 1: for status */
+	uint32_t key; /* for clients: from its name, so that the next daemon has the same */
 	char *name, *path;
 	const struct fs_type *fs_type;
 	dev_t dev;

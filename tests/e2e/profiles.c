@@ -364,7 +364,7 @@ TEST_TABLE(wire, on_wire, "fields on the wire")
 	raw_call_ok(&raw, &open, NULL, 0, &opened);
 	check_shown(&raw, on_wire[row].absent, 6);
 	channel_open.handle = opened.reply->handle_open->handle;
-	channel_open.store = 1;
+	channel_open.store = raw_store("t");
 	channel_open.entries = 16;
 	channel_open.without_rings = true;
 	raw_call_ok(&raw, &on_store, NULL, 0, &channel);

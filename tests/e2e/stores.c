@@ -304,8 +304,8 @@ static Wire__Profile profile_of_depth(uint32_t queue_depth)
 	return profile;
 }
 
-/* The profile on store 1 of a handle without one. */
-static uint32_t channel_depth(const struct daemon *daemon)
+/* The profile on a store of a handle without one. */
+static uint32_t channel_depth(const struct daemon *daemon, const char *store)
 {
 	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
@@ -313,7 +313,7 @@ static uint32_t channel_depth(const struct daemon *daemon)
 	Wire__Request request = RAW_REQUEST(CHANNEL_OPEN, channel_open, &open);
 
 	open.handle = raw_handle(&raw);
-	open.store = 1;
+	open.store = raw_store(store);
 	open.entries = 16;
 	open.without_rings = true;
 	raw_call_ok(&raw, &request, NULL, 0, &answer);
@@ -332,11 +332,11 @@ TEST(saved,
 
 		store_get(daemon, "t", -1, &before);
 		check_profile(&before, 128, "default");
-		CHECK_EQ(channel_depth(daemon), 128);
+		CHECK_EQ(channel_depth(daemon, "t"), 128);
 		profile_set(daemon, "t", -1, &profile, &set);
 		check_profile(&set, 17, "saved");
 		CHECK_EQ(strcmp(set.reply->text, ""), 0);
-		CHECK_EQ(channel_depth(daemon), 17);
+		CHECK_EQ(channel_depth(daemon, "t"), 17);
 
 		if (round == 0) /* it outlasts a kill, too */
 			daemon_stop(daemon);
@@ -346,7 +346,7 @@ TEST(saved,
 		store_get(daemon, "t", -1, &after);
 		check_profile(&after, 17, "saved");
 		CHECK_EQ(after.reply->store_get->profile->block_size, 256u << 10);
-		CHECK_EQ(channel_depth(daemon), 17);
+		CHECK_EQ(channel_depth(daemon, "t"), 17);
 
 		profile_set(daemon, "t", -1, NULL, &reset);
 		check_profile(&reset, 128, "default");
@@ -420,7 +420,7 @@ TEST(not_saved,
 	CHECK(set.reply->store_get->is_automatic);
 	CHECK_MSG(strstr(set.reply->text, "not saved") && strstr(set.reply->text, "a minute"),
 		  "it says: %s", set.reply->text);
-	CHECK_EQ(channel_depth(daemon), 17);
+	CHECK_EQ(channel_depth(daemon, set.reply->store_get->name), 17);
 }
 
 TEST(asked_about, "a store is asked about by its name, or by anything that lies on it")

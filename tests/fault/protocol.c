@@ -384,7 +384,8 @@ TEST(c3_mutated, "C3 two thousand good requests with random bytes changed")
 		profile.block_size = (uint32_t)test_random(&random);
 		profile.queue_depth = (uint32_t)test_random(&random);
 		handle_open.profile = &profile;
-		channel_open.handle = channel_open.store = 1;
+		channel_open.handle = 1;
+		channel_open.store = raw_store("t");
 		submit.n_entries = 1;
 		submit.entries = entries;
 		submit.channel = cancel.channel = 65536;

@@ -89,7 +89,7 @@ static void visit(const struct daemon *daemon, const char *path, int row)
 		/* Nor by the store's number. */
 		raw_open(&raw, daemon);
 		open.handle = raw_handle(&raw);
-		open.store = 1;
+		open.store = raw_store("t");
 		open.entries = 16;
 		raw_call_fails(&raw, &request, NULL, 0, -EACCES, "store t;users");
 	}

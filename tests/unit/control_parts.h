@@ -235,10 +235,10 @@ __attribute__((unused)) static int control_channel(struct session *session, uint
 	return r;
 }
 
-/* The id of the store of the session's file. */
+/* The key of the store of the session's file. */
 __attribute__((unused)) static uint32_t control_store(struct session *session, uint32_t file)
 {
-	return ((struct file *)id_table_get(&session->objects.files, file))->store->id;
+	return ((struct file *)id_table_get(&session->objects.files, file))->store->key;
 }
 
 /* Sends one frame from the client. */

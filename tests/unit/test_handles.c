@@ -72,7 +72,7 @@ TEST(a_handle_is_closed_when_the_lanes_have_returned_its_channels)
 
 TEST(a_session_has_one_share_of_a_store_while_it_has_files_or_channels_there)
 {
-	const struct store *s = registry_by_id(&c.service.registry, store);
+	const struct store *s = registry_by_key(&c.service.registry, store);
 	uint32_t handles[2] = { control_handle(session)->id, control_handle(session)->id };
 
 	for (int i = 0; i < 2; i++)
@@ -112,7 +112,7 @@ TEST(a_channel_needs_a_handle_and_a_store_and_is_the_only_one_of_both)
 
 TEST(a_store_refuses_the_channel_of_a_user_that_it_does_not_serve)
 {
-	struct store *s = registry_by_id(&c.service.registry, store);
+	struct store *s = registry_by_key(&c.service.registry, store);
 	uint32_t handle = control_handle(session)->id;
 	struct channel *channel;
 	uid_t users[] = { 1234 };

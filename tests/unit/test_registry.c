@@ -170,21 +170,24 @@ TEST(a_block_device_is_named_as_the_kernel_names_it)
 TEST(names_are_unique_and_ids_never_used_again)
 {
 	struct store *first, *second;
-	uint32_t id;
+	uint32_t id, key;
 
 	ck_assert_int_eq(config_add_store(&config, "tmpfs-5=/", &error), 0);
 	start();
 	first = store_of(TMPFS_MAGIC, 5, &alice);
 	ck_assert_str_eq(first->name, "tmpfs-5-2");
 	ck_assert_ptr_eq(store_of(TMPFS_MAGIC, 5, &root), first);
-	ck_assert_ptr_eq(registry_by_id(&stores, first->id), first);
+	ck_assert_ptr_eq(registry_by_key(&stores, first->key), first);
 	second = store_of(TMPFS_MAGIC, 6, &alice);
 	ck_assert_str_eq(second->name, "tmpfs-6");
 	ck_assert_uint_ne(second->id, first->id);
 	id = second->id;
+	key = second->key;
 	registry_sweep(&stores, UINT64_MAX);
-	ck_assert_ptr_null(registry_by_id(&stores, id));
-	ck_assert_uint_gt(store_of(TMPFS_MAGIC, 6, &alice)->id, id);
+	ck_assert_ptr_null(registry_by_key(&stores, key));
+	second = store_of(TMPFS_MAGIC, 6, &alice);
+	ck_assert_uint_gt(second->id, id);
+	ck_assert_uint_eq(second->key, key); /* of the same name */
 }
 
 TEST(an_automatic_store_goes_a_minute_after_its_last_use)
@@ -353,7 +356,7 @@ TEST(a_look_lets_no_store_go)
 	struct file_facts facts = facts_of(XFS_MAGIC, 9);
 	struct store *store;
 	struct stat st;
-	uint32_t id;
+	uint32_t key;
 	int fd = open("/dev/shm", O_PATH | O_CLOEXEC);
 
 	ck_assert_int_ge(fd, 0);
@@ -361,10 +364,10 @@ TEST(a_look_lets_no_store_go)
 	facts.dev = st.st_dev;
 	start();
 	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
-	id = store->id;
+	key = store->key;
 	ck_assert_int_eq(ask("", fd, &alice, NULL, false), 0); /* of another type */
 	ck_assert_int_eq(answer.result, 0);
-	ck_assert_ptr_eq(registry_by_id(&stores, id), store);
+	ck_assert_ptr_eq(registry_by_key(&stores, key), store);
 	ck_assert_uint_eq(stores.n_automatic, 1);
 }
 
