@@ -23,7 +23,8 @@ struct slab;
 struct call {
 	struct session *session;
 	uint64_t seq;
-	int what; /* the request's body_case */
+	int what;	    /* the request's body_case */
+	uint32_t wanted_id; /* of the slab or file; 0: any */
 	void (*on_done)(struct call *call, int result, const struct error *error);
 	struct charge charge;
 	union { /* the result, or what the call waits for */

@@ -17,17 +17,10 @@
 
 /* ---- the file board ---- */
 
-uint32_t session_max_files(const struct session *session)
-{
-	uint64_t limit = session->quota.limit[QUOTA_FILES];
-
-	return limit < ID_TABLE_SLOTS_MAX ? (uint32_t)limit : ID_TABLE_SLOTS_MAX;
-}
-
 /* The board has room for all files that the client may have: untouched pages take no memory. */
 int session_make_board(struct session *session, int *ret_fd, struct error *error)
 {
-	uint32_t max_files = session_max_files(session);
+	uint32_t max_files = id_table_end(&session->objects.files);
 	size_t bytes = file_board_bytes(max_files);
 	_cleanup_(closep) int fd = -1;
 	void *board;
@@ -42,7 +35,6 @@ int session_make_board(struct session *session, int *ret_fd, struct error *error
 		return error_set(error, -errno, "hello: the file board");
 	session->board = board;
 	session->board_bytes = bytes;
-	id_table_bound(&session->objects.files, max_files);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -61,6 +53,7 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	struct call *call = arg;
 	struct session *session = call->session;
 	struct share *share = NULL;
+	char name[sizeof(file->name) + 8];
 	struct store *store;
 	struct error error;
 
@@ -82,11 +75,13 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 		share->n_files++;
 		file->share = share;
 		file->on_closed = share_lose_file;
+		(void)snprintf(name, sizeof(name), "file %s", file->name);
 		result = file_attach(file, store, &store->inodes, store->engine->align);
-		if (result == 0)
-			result = id_table_add(&session->objects.files, file, &file->id);
 		if (result < 0)
-			(void)error_set(&error, result, "file %s: no id for it", file->name);
+			(void)error_set(&error, result, "%s", name);
+		else
+			result = session_add(&session->objects.files, file, name, call->wanted_id,
+					     &file->id, &error);
 	}
 	if (result < 0) {
 		file_unref_for(file, session_object_gone, session);

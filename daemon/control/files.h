@@ -22,10 +22,7 @@ struct session;
 int session_make_board(struct session *session, int *ret_fd, struct error *error);
 void session_free_board(struct session *session);
 
-/* The most files that the session may have; indices of their ids are below. */
-uint32_t session_max_files(const struct session *session);
-
-/* Takes fd, also on error.  on_done with call->file. */
+/* Takes fd, also on error.  on_done with call->file, which has call->wanted_id. */
 int session_file_add(struct session *session, int fd, const char *name, struct call *call,
 		     struct error *error);
 int session_file_remove(struct session *session, uint32_t id, struct call *call,

@@ -148,11 +148,12 @@ int session_handle_open(struct session *session, const struct handle_config *con
 	   descriptor of the client's waits in the socket to be closed with it. */
 	(void)shutdown(fds[0], SHUT_RD); /* a connected socket: cannot fail */
 	handle->doorbell_fd = fds[0];
-	r = id_table_add(&session->handles.handles, handle, &handle->id);
+	r = session_add(&session->handles.handles, handle, "handle", config->wanted_id, &handle->id,
+			error);
 	if (r < 0) {
 		closep(&fds[1]);
 		handle_free(handle);
-		return error_set(error, r, "handle: no id");
+		return r;
 	}
 	*ret_handle = handle;
 	*ret_client_fd = fds[1];
@@ -193,9 +194,9 @@ static int channel_copy_fds(const struct channel *channel, int ret_fds[FRAME_FDS
 }
 
 int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_key,
-			 uint32_t entries, bool has_rings, struct channel **ret_channel,
-			 struct profile *ret_asked, int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds,
-			 struct error *error)
+			 uint32_t wanted_id, uint32_t entries, bool has_rings,
+			 struct channel **ret_channel, struct profile *ret_asked,
+			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error)
 {
 	struct handle *handle = id_table_get(&session->handles.handles, handle_id);
 	struct store *store = registry_by_key(&session->service->registry, store_key);
@@ -258,12 +259,13 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			return error_set(error, r, "channel: descriptors");
 		}
 	}
-	r = id_table_add(&session->handles.channels, session_channel, &channel->id);
+	r = session_add(&session->handles.channels, session_channel, "channel", wanted_id,
+			&channel->id, error);
 	if (r < 0) {
 		for (unsigned i = 0; i < n_fds; i++)
 			closep(&ret_fds[i]);
 		channel_free(channel);
-		return error_set(error, r, "channel: no id");
+		return r;
 	}
 
 	session_channel->handle = handle;

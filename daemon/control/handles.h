@@ -90,6 +90,7 @@ struct handle_config {
 	struct partial_profile profile; /* the rest is each store's own */
 	enum sched_class io_class;
 	uint32_t weight;
+	uint32_t wanted_id; /* 0: any */
 };
 /* *ret_client_fd: the client's end of the doorbell socket, the caller's. */
 int session_handle_open(struct session *session, const struct handle_config *config,
@@ -101,9 +102,9 @@ int session_handle_close(struct session *session, uint32_t id, struct call *call
 /* *ret_asked: the handle's profile, with inherited fields filled in.  Fills in the reply's descriptors:
    the caller's. */
 int session_channel_open(struct session *session, uint32_t handle_id, uint32_t store_key,
-			 uint32_t entries, bool has_rings, struct channel **ret_channel,
-			 struct profile *ret_asked, int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds,
-			 struct error *error);
+			 uint32_t wanted_id, uint32_t entries, bool has_rings,
+			 struct channel **ret_channel, struct profile *ret_asked,
+			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error);
 
 /*
  * Copies n entries.  on_done: call->batch has the results until call_free().

@@ -31,6 +31,27 @@ int session_no_such(struct error *error, const char *what, uint32_t id)
 			       what, id);
 }
 
+int session_add(struct id_table *table, void *object, const char *name, uint32_t wanted_id,
+		uint32_t *ret_id, struct error *error)
+{
+	int r = id_table_add_at(table, object, wanted_id, ret_id);
+
+	if (r == -EEXIST)
+		return error_set_plain(error, r,
+				       "%s: its id %" PRIu32
+				       " is in use: remove the object that has it (or had it, and "
+				       "is not yet freed), or ask for any id (0)",
+				       name, wanted_id);
+	if (r == -EINVAL)
+		return error_set_plain(error, r,
+				       "%s: its id %" PRIu32
+				       " is none that this client can have: the index (id & 65535) "
+				       "must be below %" PRIu32
+				       ", and the generation (id >> 16) not 0: ask for any id (0)",
+				       name, wanted_id, id_table_end(table));
+	return r < 0 ? error_set(error, r, "%s: no id for it", name) : 0;
+}
+
 void session_object_gone(void *arg)
 {
 	struct session *session = arg;
@@ -140,11 +161,13 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 	}
 	if (slab->fd >= 0)
 		result = call_add_fd(call, slab->fd);
-	if (result == 0)
-		result = id_table_add(&session->objects.slabs, slab, &slab->id);
+	if (result < 0)
+		(void)error_set(&error, result, "slab: no descriptor for it");
+	else
+		result = session_add(&session->objects.slabs, slab, "slab", call->wanted_id,
+				     &slab->id, &error);
 	if (result < 0) {
 		slab_unref_for(slab, session_object_gone, session);
-		(void)error_set(&error, result, "slab: no id or descriptor for it");
 		call->on_done(call, result, &error);
 		return;
 	}

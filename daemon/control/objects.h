@@ -26,7 +26,15 @@ struct slab_place;
 /* -EBADF with a message: the session has no such object. */
 int session_no_such(struct error *error, const char *what, uint32_t id);
 
-/* on_done with call->slab; the descriptor is in the reply's. */
+/*
+ * Adds an object to a table of the session, with the id wanted by the client; 0: any.  name: "slab", "file NAME".  Returns
+ * 0, or with a message what id_table_add_at() says.
+ */
+int session_add(struct id_table *table, void *object, const char *name, uint32_t wanted_id,
+		uint32_t *ret_id, struct error *error);
+
+/* The requests below that make a slab give it call->wanted_id.
+   on_done with call->slab; the descriptor is in the reply's. */
 int session_slab_new(struct session *session, uint64_t size_bytes, const struct slab_place *place,
 		     struct call *call, struct error *error);
 /* Takes fd, also on error.  As session_slab_new(), but the reply has no descriptor. */

@@ -261,7 +261,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.client_pool_max = service->config->client_limit[QUOTA_POOL_BYTES];
 	ours.max_entries = RING_ENTRIES_MAX;
 	ours.spin_usec = service->config->spin_usec;
-	ours.max_files = session_max_files(session);
+	ours.max_files = id_table_end(&session->objects.files);
 	ours.gpu_path = path.path;
 	ours.gpu_why = path.why;
 	ours.log_place = (char *)(uintptr_t)log_place(session->peer.uid); /* only read */
@@ -293,7 +293,8 @@ static int serve_handle_open(struct session *session, uint64_t seq, const Wire__
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__HandleOpenReply opened = WIRE__HANDLE_OPEN_REPLY__INIT;
 	struct handle_config config = { .profile = PARTIAL_PROFILE_NONE,
-					.weight = open->weight ? open->weight : 1 };
+					.weight = open->weight ? open->weight : 1,
+					.wanted_id = open->handle };
 	struct handle *handle;
 	int client_fd, r;
 
@@ -322,7 +323,7 @@ static int serve_channel_open(struct session *session, uint64_t seq, const Wire_
 	int fds[FRAME_FDS_MAX], r;
 	unsigned n_fds;
 
-	r = session_channel_open(session, open->handle, open->store, open->entries,
+	r = session_channel_open(session, open->handle, open->store, open->channel, open->entries,
 				 !open->without_rings, &channel, &asked, fds, &n_fds, error);
 	if (r < 0)
 		return r;
@@ -366,6 +367,7 @@ static int serve_file_add(struct session *session, const Wire__FileAdd *add, str
 {
 	const char *name = add->name[0] ? add->name : "(unnamed)";
 
+	call->wanted_id = add->file;
 	return session_file_add(session, TAKE_FD(frame->fds[0]), name, call, error);
 }
 
@@ -407,6 +409,7 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	case WIRE__REQUEST__BODY_SLAB_NEW:
 		return serve_slab_new(session, request->slab_new, call, error);
 	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+		call->wanted_id = request->slab_import->slab;
 		return session_slab_import(session, TAKE_FD(frame->fds[0]),
 					   request->slab_import->off,
 					   request->slab_import->size_bytes, call, error);

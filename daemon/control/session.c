@@ -140,6 +140,12 @@ bool session_serve(struct session *session)
 	return has_more && !session_is_ending(session);
 }
 
+/* A client chooses ids (session_add()), and a table has all slots below. */
+static void bound(struct id_table *table, uint64_t limit)
+{
+	id_table_bound(table, limit < ID_TABLE_SLOTS_MAX ? (uint32_t)limit : ID_TABLE_SLOTS_MAX);
+}
+
 /* ---- begin and end ---- */
 
 int session_hello(struct session *session, const char *name, int pidfd, int *ret_board_fd,
@@ -311,6 +317,10 @@ int session_new(struct service *service, int fd, struct error *error)
 		       session->id);
 	session->quota.parent = &session->user->quota;
 	memcpy(session->quota.limit, service->config->client_limit, sizeof(session->quota.limit));
+	bound(&session->objects.slabs, session->quota.limit[QUOTA_SLABS]);
+	bound(&session->objects.files, session->quota.limit[QUOTA_FILES]);
+	bound(&session->handles.handles, session->quota.limit[QUOTA_HANDLES]);
+	bound(&session->handles.channels, session->quota.limit[QUOTA_CHANNELS]);
 	session->gpu = (struct gpu_client){ .requests = &service->gpu,
 					    .user = &session->user->gpu,
 					    .pool = &service->pool,

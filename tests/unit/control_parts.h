@@ -228,7 +228,7 @@ __attribute__((unused)) static int control_channel(struct session *session, uint
 	struct profile gives;
 	unsigned n_fds = 0;
 
-	r = session_channel_open(session, handle, store, entries, has_rings, ret_channel, &gives,
+	r = session_channel_open(session, handle, store, 0, entries, has_rings, ret_channel, &gives,
 				 fds, &n_fds, &c.error);
 	for (unsigned i = 0; r == 0 && i < n_fds; i++)
 		(void)close(fds[i]);

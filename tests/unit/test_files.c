@@ -15,7 +15,7 @@ TEST(a_file_gets_an_id_a_store_and_its_word_on_the_board)
 	ck_assert_uint_eq(session->board[file_board_index(id)],
 			  file_board_word(id, FILE_BOARD_USED));
 	ck_assert_uint_eq(session->user->quota.used[QUOTA_FILES], 1);
-	ck_assert_uint_lt(file_board_index(id), session_max_files(session));
+	ck_assert_uint_lt(file_board_index(id), id_table_end(&session->objects.files));
 }
 
 TEST(a_file_that_is_removed_is_closed_and_its_share_of_the_store_goes)
