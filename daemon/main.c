@@ -291,7 +291,7 @@ static void on_crash(int number)
 	const uint64_t n_ops = crash_server ? server_n_open_ops(crash_server) : 0;
 	char text[128];
 	int n = snprintf(text, sizeof(text),
-			 "dsaiod: crashed (SIG%s): cuts off %" PRIu32 " client%s and %" PRIu64
+			 "dsaiod: crashed (SIG%s): had %" PRIu32 " client%s and %" PRIu64
 			 " open op%s\n",
 			 sigabbrev_np(number), n_clients, plural(n_clients), n_ops, plural(n_ops));
 

@@ -164,6 +164,13 @@ LOG_FUNCTION(log_warning, WARNING, true)
 LOG_FUNCTION(log_notice, NOTICE, true)
 LOG_FUNCTION(log_mistake, ERROR, false)
 
+void log_clean(char *text)
+{
+	for (char *c = text; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+}
+
 void log_client(struct log_limit *limit, const char *format, ...)
 {
 	struct timespec now;

@@ -28,6 +28,8 @@ void log_mistake(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The last line, from the handler of a signal; without the lock, which this thread may hold. */
 void log_crash(const char *line, size_t n);
 
+/* Makes a client's text fit for a line: what is not printable ASCII becomes '?'. */
+void log_clean(char *text);
 /*
  * A line that a client or a failing device caused.  At most LOG_LIMIT_LINES a second are written for
  * each limit; the others are counted.  limit: used by one thread, zeroed at first.

@@ -22,8 +22,9 @@
 
 static void connection_lost_for(struct connection *connection, const char *why)
 {
-	connection->is_mute = true;
+	connection->is_mute |= !why;
 	connection->ops->on_lost(connection, why);
+	connection->is_mute = true;
 }
 
 static void connection_lost(struct connection *connection)
@@ -293,6 +294,16 @@ int connection_watch_pidfd(struct connection *connection, int pidfd)
 	if (!is_pidfd(pidfd))
 		return -EINVAL;
 	return watch(connection, event_get_base(connection->read_event), pidfd);
+}
+
+bool connection_has_peer(const struct connection *connection)
+{
+	struct pollfd ends[] = {
+		{ .fd = connection->fd, .events = POLLRDHUP },
+		{ .fd = connection->pidfd, .events = POLLIN }, /* -1 is ignored */
+	};
+
+	return poll(ends, 2, 0) == 0;
 }
 
 void connection_unwatch(struct connection *connection)

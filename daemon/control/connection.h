@@ -36,8 +36,8 @@ struct connection_ops {
 	void (*on_frame)(struct connection *connection, struct frame *frame);
 	/* The bytes are no frame. */
 	void (*on_garbage)(struct connection *connection, const char *why);
-	/* The peer has gone or cannot be reached, or it is costly to wake (why is not NULL); the connection is
-	   mute. */
+	/* The peer has gone or cannot be reached, and the connection is mute.  Or it is costly to wake (why is not
+	   NULL): the connection is mute after the call, which may send one more reply. */
 	void (*on_lost)(struct connection *connection, const char *why);
 	/* Descriptors that came from the client; the callee takes those that are not -1. */
 	void (*close_fds)(struct connection *connection, const int *fds, unsigned n_fds);
@@ -78,6 +78,9 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
  * already; -EINVAL: it is no pidfd; -ENOMEM.
  */
 int connection_watch_pidfd(struct connection *connection, int pidfd);
+
+/* Whether the peer's socket is open and its process lives, as far as that can be seen. */
+bool connection_has_peer(const struct connection *connection);
 
 /* Serves requests for a short time; returns whether more may wait: the run queue's serve(). */
 bool connection_serve(struct connection *connection);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -111,13 +112,12 @@ static void on_channel_removed(struct channel *channel, void *arg)
 
 static void on_channel_broken(struct channel *channel, const char *why, void *arg)
 {
+	char object[32];
 	const struct session_channel *session_channel = arg;
 	struct session *session = session_channel->handle->session;
 
-	if (!session_is_ending(session))
-		log_client(&session->user->log_limit, "%s: channel %" PRIu32 ": %s: disconnected",
-			   session_title(session), channel->id, why);
-	session_end(session, false);
+	(void)snprintf(object, sizeof(object), "channel %" PRIu32 ": ", channel->id);
+	session_end_for(session, object, why);
 }
 
 int session_handle_open(struct session *session, const struct handle_config *config,

@@ -1,6 +1,7 @@
 #include "daemon/control/objects.h"
 
 #include "daemon/control/session.h"
+#include "daemon/recovery/adopt.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -154,12 +155,13 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 		return;
 	}
 	if (session_is_ending(session)) {
+		slab->keeps_bytes = session_client_goes_on(session);
 		slab_unref_for(slab, session_object_gone, session);
 		(void)session_end_error(session, "slab", "", &error);
 		call->on_done(call, error.code, &error);
 		return;
 	}
-	if (slab->fd >= 0)
+	if (slab->kind->sends_fd)
 		result = call_add_fd(call, slab->fd);
 	if (result < 0)
 		(void)error_set(&error, result, "slab: no descriptor for it");
@@ -171,6 +173,7 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 		call->on_done(call, result, &error);
 		return;
 	}
+	slab->keeps_bytes = false;
 	call->slab = slab;
 	call->on_done(call, 0, NULL);
 }
@@ -199,6 +202,19 @@ int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t 
 	return r;
 }
 
+int session_slab_adopt(struct session *session, int fd, uint64_t size_bytes, struct call *call,
+		       struct error *error)
+{
+	int r = slab_adopt(&session->service->pool, &session->quota, session->user->work_queue,
+			   &session->who, fd, size_bytes, on_slab_made, call, error);
+
+	if (r < 0)
+		session_close_fds(session, &fd, 1);
+	else
+		session->n_objects++;
+	return r;
+}
+
 int session_slab_import_gpu(struct session *session, const struct gds_handle *handle,
 			    bool must_import, struct call *call, struct error *error)
 {
@@ -219,6 +235,7 @@ int session_slab_free(struct session *session, uint32_t id, struct call *call, s
 
 void session_drop_objects(struct session *session)
 {
+	const bool keeps_bytes = session_client_goes_on(session);
 	uint32_t cursor = 0;
 	struct slab *slab;
 	struct file *file;
@@ -226,6 +243,7 @@ void session_drop_objects(struct session *session)
 	while ((slab = id_table_next(&session->objects.slabs, &cursor))) {
 		(void)id_table_remove(&session->objects.slabs, slab->id); /* no lane looks */
 		id_table_release(&session->objects.slabs, slab->id);
+		slab->keeps_bytes = keeps_bytes;
 		slab_unref_for(slab, session_object_gone, session);
 	}
 	cursor = 0;

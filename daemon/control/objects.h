@@ -40,6 +40,9 @@ int session_slab_new(struct session *session, uint64_t size_bytes, const struct 
 /* Takes fd, also on error.  As session_slab_new(), but the reply has no descriptor. */
 int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
 			struct call *call, struct error *error);
+/* The same of memory that an earlier daemon has made. */
+int session_slab_adopt(struct session *session, int fd, uint64_t size_bytes, struct call *call,
+		       struct error *error);
 /* The same of GPU memory: takes the handle's descriptor, also on error.  As gpu_import(). */
 int session_slab_import_gpu(struct session *session, const struct gds_handle *handle,
 			    bool must_import, struct call *call, struct error *error);

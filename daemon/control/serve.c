@@ -5,13 +5,19 @@
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/size.h"
 #include "proto/version.h" /* the version is the project's */
 #include "proto/wire.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+/* A cut message in a line of the log: a guess. */
+#define RECOVERED_TEXT_BYTES 200u
 
 /* ---- replies ---- */
 
@@ -61,6 +67,11 @@ void serve_refusal(int fd, const struct error *error)
 	frame_writer_deinit(&writer);
 }
 
+void serve_end(struct session *session, const struct error *why)
+{
+	reply_error(session, 0, why);
+}
+
 void serve_garbage(struct session *session, const char *why)
 {
 	struct error error;
@@ -68,7 +79,7 @@ void serve_garbage(struct session *session, const char *why)
 	log_client(&session->user->log_limit, "%s: broke the protocol: %s: disconnected",
 		   session_title(session), why);
 	(void)error_set_plain(&error, -EPROTO, "%s: the daemon closes the connection", why);
-	reply_error(session, 0, &error);
+	serve_end(session, &error);
 	session_end(session, false);
 }
 
@@ -92,6 +103,7 @@ static void call_done(struct call *call, int result, const struct error *error)
 	case WIRE__REQUEST__BODY_SLAB_NEW:
 	case WIRE__REQUEST__BODY_SLAB_IMPORT:
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
+	case WIRE__REQUEST__BODY_SLAB_ADOPT:
 		slab.slab = call->slab->id;
 		slab.size_bytes = call->slab->size_bytes;
 		slab.is_locked = call->slab->is_locked;
@@ -254,8 +266,8 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
-	ours.features = hello->features &
-			((path.can_import ? RING_FEATURE_DEVICE : 0) | RING_FEATURE_DSYNC);
+	ours.features = hello->features & ((path.can_import ? RING_FEATURE_DEVICE : 0) |
+					   RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY);
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->config->client_limit[QUOTA_POOL_BYTES];
@@ -270,6 +282,37 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	reply.body_case = WIRE__REPLY__BODY_HELLO;
 	reply.hello = &ours;
 	reply_send(session, &reply, &board_fd, 1);
+	return 0;
+}
+
+static const char *plural(uint32_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+/* All of it is what the client says. */
+static int serve_recovered(struct session *session, uint64_t seq, const Wire__Recovered *r,
+			   struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	char text[RECOVERED_TEXT_BYTES], failed[RECOVERED_TEXT_BYTES + 32] = "";
+
+	if (session->has_recovered)
+		return error_set_plain(error, -EINVAL, "recovered: this connection has had one");
+	session->has_recovered = true;
+	(void)snprintf(text, sizeof(text), "%s", r->text); /* cut is fine */
+	log_clean(text);
+	if (r->failed)
+		(void)snprintf(failed, sizeof(failed), " (%" PRIu32 " failed%s%s)", r->failed,
+			       text[0] ? ": " : "", text);
+	log_client(&session->user->log_limit,
+		   "%s: has gone on after a restart: handed over %" PRIu32 " slab%s of %s, %" PRIu32
+		   " file%s, %" PRIu32 " channel%s, %" PRIu32 " op%s%s in %" PRIu64 " ms",
+		   session_title(session), r->slabs, plural(r->slabs), SIZE_TEXT(r->slab_bytes),
+		   r->files, plural(r->files), r->channels, plural(r->channels), r->ops,
+		   plural(r->ops), failed, r->usec / 1000);
+	reply.seq = seq;
+	reply_send(session, &reply, NULL, 0);
 	return 0;
 }
 
@@ -394,6 +437,8 @@ static int serve_now(struct session *session, const Wire__Request *request, stru
 		return serve_channel_open(session, request->seq, request->channel_open, error);
 	case WIRE__REQUEST__BODY_STATUS:
 		return serve_status(session, request->seq, request->status, error);
+	case WIRE__REQUEST__BODY_RECOVERED:
+		return serve_recovered(session, request->seq, request->recovered, error);
 	case WIRE__REQUEST__BODY_FILE_GET:
 		return serve_file_get(session, request->seq, request->file_get, error);
 	default:
@@ -413,6 +458,10 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		return session_slab_import(session, TAKE_FD(frame->fds[0]),
 					   request->slab_import->off,
 					   request->slab_import->size_bytes, call, error);
+	case WIRE__REQUEST__BODY_SLAB_ADOPT:
+		call->wanted_id = request->slab_adopt->slab;
+		return session_slab_adopt(session, TAKE_FD(frame->fds[0]),
+					  request->slab_adopt->size_bytes, call, error);
 	case WIRE__REQUEST__BODY_SLAB_FREE:
 		return session_slab_free(session, request->slab_free->slab, call, error);
 	case WIRE__REQUEST__BODY_FILE_ADD:

@@ -14,6 +14,8 @@
 /* The service's on_frame and on_garbage. */
 void serve_frame(struct session *session, struct frame *frame);
 void serve_garbage(struct session *session, const char *why);
+/* The service's say_end. */
+void serve_end(struct session *session, const struct error *why);
 
 /* Sends the reason to a client that gets no session.  fd: its socket; borrowed. */
 void serve_refusal(int fd, const struct error *error);

@@ -202,6 +202,7 @@ static int server_init_service(struct server *server, struct event_base *base)
 		.started_nsec = clock_nsec(),
 		.on_frame = serve_frame,
 		.on_garbage = serve_garbage,
+		.say_end = serve_end,
 		.on_gone = on_gone,
 	};
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)

@@ -52,6 +52,8 @@ struct service {
 	void (*on_frame)(struct session *session, struct frame *frame);
 	/* The bytes are no frame: replies with an error if that is possible, and ends the session. */
 	void (*on_garbage)(struct session *session, const char *why);
+	/* Sends a reply that belongs to no request: why the daemon is about to end the session. */
+	void (*say_end)(struct session *session, const struct error *why);
 	/* A session has gone, or a control socket that had unread descriptors is closed. */
 	void (*on_gone)(struct service *service);
 

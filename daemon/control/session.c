@@ -76,10 +76,11 @@ static void on_lost(struct connection *connection, const char *why)
 {
 	struct session *session = container_of(connection, struct session, connection);
 
-	if (why && !session_is_ending(session))
-		log_client(&session->user->log_limit, "%s: %s: disconnected",
-			   session_title(session), why);
-	session_end(session, false);
+	session->is_lost = true;
+	if (why)
+		session_end_for(session, "", why);
+	else
+		session_end(session, false);
 }
 
 static void on_close_fds(struct connection *connection, const int *fds, unsigned n_fds)
@@ -160,9 +161,7 @@ int session_hello(struct session *session, const char *name, int pidfd, int *ret
 		return r;
 	}
 	(void)snprintf(session->name, sizeof(session->name), "%s", name); /* cut is fine */
-	for (char *c = session->name; *c; c++)
-		if (*c < ' ' || *c > '~')
-			*c = '?';
+	log_clean(session->name);
 	session->state = SESSION_OPEN;
 
 	/* A client with a wrong pidfd is served; only its death is noticed later. */
@@ -213,6 +212,7 @@ static void session_advance(struct message *message)
 {
 	struct session *session = container_of(message, struct session, advance);
 	struct service *service = session->service;
+	struct error error;
 
 	session->is_advancing = false;
 	if (session->state == SESSION_ENDING && !session->handles.n_channels) {
@@ -222,6 +222,10 @@ static void session_advance(struct message *message)
 	if (session->state != SESSION_EMPTYING || session->n_objects || session->n_calls ||
 	    session->look || session->connection.run_entry.is_queued)
 		return;
+	if (!session->connection.is_mute && session_client_goes_on(session)) {
+		(void)error_set_plain(&error, -ESHUTDOWN, "the daemon is stopping");
+		service->say_end(session, &error); /* if the socket has no room: dropped */
+	}
 	connection_mute(
 		&session->connection); /* drops replies, whose descriptors may be of the client's files */
 	if (session->n_closings || session->is_advancing)
@@ -262,6 +266,7 @@ void session_end(struct session *session, bool drain)
 		return;
 	}
 	session->state = SESSION_ENDING;
+	session->is_lost |= !drain;
 	/* Nothing of the end waits for the client's socket: ops that drain end by themselves, and replies that
 	   it does not read are dropped.  If the process dies, its pidfd still reports it: then none drains. */
 	connection_stop(connection);
@@ -271,6 +276,26 @@ void session_end(struct session *session, bool drain)
 	connection->reader.n_fds = 0;
 	handles_close_all(session, drain);
 	session_touch(session);
+}
+
+bool session_client_goes_on(const struct session *session)
+{
+	return session->is_stopped && !session->is_lost &&
+	       connection_has_peer(&session->connection);
+}
+
+void session_end_for(struct session *session, const char *object, const char *why)
+{
+	struct error error;
+
+	if (!session_is_ending(session)) {
+		log_client(&session->user->log_limit, "%s: %s%s: disconnected",
+			   session_title(session), object, why);
+		(void)error_set_plain(&error, -EPROTO, "%s%s: the daemon closes the connection",
+				      object, why);
+		session->service->say_end(session, &error);
+	}
+	session_end(session, false);
 }
 
 int session_end_error(const struct session *session, const char *kind, const char *name,

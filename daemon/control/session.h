@@ -8,8 +8,9 @@
  *  1. it stops reading requests;
  *  2. the lanes return the channels, when no block is in flight;
  *  3. it unreferences slabs and files;
- *  4. when all of them are free and no call is open, it shuts the control socket down.  Clients take the end
- *     of file as proof that the daemon uses none of their memory and files;
+ *  4. when all of them are free and no call is open, it tells a living client if the daemon stops, and shuts the
+ *     control socket down.  Clients take the end of file as proof that the daemon uses none of their memory and
+ *     files;
  *  5. when the client has read the descriptors in its replies, or closed its end, it discharges the charges,
  *     frees the session and closes the socket.  A stop of the daemon does not wait for that.
  *
@@ -59,6 +60,7 @@ struct session {
 	char name[64];	     /* the program's, printable ASCII; "" before Hello */
 	enum session_state state;
 	bool is_stopped; /* the daemon stops */
+	bool is_lost; /* the connection or the client is gone, or the session ends for another reason than a stop */
 	struct quota quota;
 	struct charge session_charge; /* on the user's quota */
 
@@ -72,6 +74,7 @@ struct session {
 	_Atomic uint32_t *board; /* of its files; NULL before Hello */
 	size_t board_bytes;
 	struct look *look;  /* at idle files, in the user's work queue; or NULL */
+	bool has_recovered; /* Recovered has come */
 	bool has_got_files; /* descriptors for replies may be of its files */
 
 	struct connection connection;
@@ -101,6 +104,10 @@ static inline bool session_is_ending(const struct session *session)
  */
 int session_end_error(const struct session *session, const char *kind, const char *name,
 		      struct error *error);
+/* Ends the session for a fault of its client's: one line of the log, and the reason to the client. */
+void session_end_for(struct session *session, const char *object, const char *why);
+/* The session ends because the daemon stops, and its client lives: it may go on with the next daemon. */
+bool session_client_goes_on(const struct session *session);
 /* Checks whether the session's end can go on. */
 void session_touch(struct session *session);
 

@@ -127,7 +127,7 @@ static void log_predecessor(const char *path, int lock_fd)
 
 	if (serving_find(lock_fd, &pid) >= 0)
 		log_warning("dsaiod: the last dsaiod on %s, with pid %d, did not stop in order: it "
-			    "crashed or was killed, and cut off its clients and their open ops",
+			    "crashed or was killed: its clients reconnect, if they can",
 			    path, pid);
 }
 

@@ -270,7 +270,7 @@ static int import_map(struct slab *slab, int *ret_lock)
 
 	if (r < 0)
 		return r;
-	r = mapping_make(slab, "shared memory", false);
+	r = mapping_make(slab, "shared memory", can_be_huge(slab) && !slab->import_off);
 	if (r == 0 && mlock2(slab->region.base, slab->map_bytes, MLOCK_ONFAULT) < 0)
 		*ret_lock = -errno;
 	import_step_end(&step);
@@ -309,6 +309,15 @@ static int import_fill(struct slab *slab, int *ret_lock)
 	return r;
 }
 
+int slab_map_import(struct slab *slab)
+{
+	int lock = 0, r = import_map(slab, &lock);
+
+	if (r == 0)
+		r = import_fill(slab, &lock);
+	return r < 0 ? r : slab_locked(slab, lock);
+}
+
 /* Without its pages the mapping is removed by fewer calls, each of which waits for walks over all mappings. */
 static bool import_empty(const struct slab *slab)
 {
@@ -325,7 +334,7 @@ static bool import_empty(const struct slab *slab)
 	return true;
 }
 
-static void import_unmap(struct slab *slab)
+void slab_unmap_import(struct slab *slab)
 {
 	struct import_step step = step_of(slab);
 	char *memory = slab->region.base;
@@ -403,15 +412,13 @@ static int import_check(struct slab *slab, struct error *error)
 
 static int slab_do_import(struct slab *slab)
 {
-	int r = import_check(slab, &slab->error), lock = 0;
+	int r = import_check(slab, &slab->error);
 
 	if (r == 0)
-		r = import_map(slab, &lock);
+		r = slab_map_import(slab);
 	closep(&slab->fd); /* the mapping has the file */
 	slab->fd = -1;
-	if (r == 0)
-		r = import_fill(slab, &lock);
-	return r < 0 ? r : slab_locked(slab, lock);
+	return r;
 }
 
 /* On the work queue: frees the memory although a child of the client may map it. */
@@ -419,7 +426,7 @@ static void slab_unmake(struct slab *slab)
 {
 	/* First, because it removes the pages from the mapping without blocking threads that change other
    mappings.  It fails only on a signal, and worker threads take no signals from outside. */
-	if (slab->fd >= 0)
+	if (slab->fd >= 0 && !slab->keeps_bytes)
 		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				(off_t)slab->size_bytes);
 	if (slab->region.base)
@@ -552,6 +559,7 @@ static const struct slab_kind kind_new = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
 	.freeing = "slab free",
+	.sends_fd = true,
 	.make = slab_do_make,
 	.unmake = slab_unmake,
 };
@@ -562,7 +570,7 @@ static const struct slab_kind kind_imported = {
 	.making = "slab import",
 	.freeing = "slab free",
 	.make = slab_do_import,
-	.unmake = import_unmap,
+	.unmake = slab_unmap_import,
 };
 
 int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *quota,

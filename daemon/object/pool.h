@@ -16,6 +16,9 @@
  * like other slabs, but the client may shrink or punch it at any time.  The kernel's copies then fail
  * with EFAULT.  Freeing only unmaps it.
  *
+ * When the daemon stops, the slabs of living clients are not punched: the clients hand them over to the next daemon,
+ * where they are slabs of another kind (recovery/adopt.h).
+ *
  * Other kinds of memory are slabs, too: struct slab_kind says how they are made and freed.
  *
  * A client can hold its memory's lock for as long as it likes, and a free waits for that.  So frees are recorded
@@ -72,6 +75,7 @@ struct slab_kind {
 	size_t struct_bytes;	      /* of the struct that begins with the slab */
 	enum quota_kind quota;	      /* of its bytes */
 	const char *making, *freeing; /* the calls, if they may hang, for reports; else NULL */
+	bool sends_fd;		      /* the client needs the descriptor to map it */
 	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error. */
 	int (*make)(struct slab *slab);
 	/* Frees what make() has left, also after its failure. */
@@ -89,6 +93,7 @@ struct slab {
 	uint64_t pool_bytes;	/* charged to the pool when this one was, it included */
 	struct inode_id memory; /* of the client's file; else as stall.h has it for slabs */
 	bool is_locked;
+	bool keeps_bytes;    /* its client goes on with the memory: not punched when it is freed */
 	bool is_huge;	     /* in huge pages that the host has reserved */
 	bool is_transparent; /* all of it is known to have been in transparent huge pages when made */
 	struct charge bytes_charge, slab_charge;
@@ -143,6 +148,14 @@ void slab_start(struct slab *slab,
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
 		void *arg);
+
+/*
+ * For kinds of slabs that are memory of a client's descriptor, on the work queue: maps and locks map_bytes of slab->fd
+ * from import_off on, step by step (import_step.h); and removes what that has left, and closes fd.  memory has to be
+ * set.  Returns 0, or -errno with the message in slab->error.
+ */
+int slab_map_import(struct slab *slab);
+void slab_unmap_import(struct slab *slab);
 
 static inline void slab_ref(struct slab *slab)
 {

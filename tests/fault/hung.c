@@ -228,7 +228,7 @@ static void check_masks(const struct daemon *daemon)
 	CHECK(n >= 2); /* a lane and a worker thread */
 }
 
-TEST(crash, "a crash did not log how many clients and open ops it cut off")
+TEST(crash, "a crash did not log how many clients and open ops there were")
 {
 	struct hung hung;
 	struct daemon *daemon;
@@ -239,7 +239,7 @@ TEST(crash, "a crash did not log how many clients and open ops it cut off")
 	daemon_log_wait(daemon, " has not come back for"); /* and how to free it, for hung_free() */
 	check_masks(daemon);
 	CHECK_SYS(kill(daemon->pid, SIGABRT)); /* no sanitizer's own */
-	daemon_log_wait(daemon, "crashed (SIGABRT): cuts off 1 client and 1 open op");
+	daemon_log_wait(daemon, "crashed (SIGABRT): had 1 client and 1 open op");
 	hung_free(&hung);
 	daemon_kill(daemon); /* it is gone */
 }

@@ -89,9 +89,9 @@ static void wake_by_piece(const struct raw *raw, unsigned n)
 
 static bool is_closed(const struct raw *raw)
 {
-	char byte;
+	struct pollfd end = { .fd = raw->fd, .events = POLLRDHUP };
 
-	return recv(raw->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+	return poll(&end, 1, 0) > 0; /* what the daemon says before may wait */
 }
 
 /* A process of that user that has itself woken until the daemon ends the session, or so many times. */

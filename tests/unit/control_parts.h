@@ -27,6 +27,7 @@ static struct control {
 	struct service service;
 	struct error error;
 	unsigned n_gone, n_frames, n_garbage;
+	int said; /* to a client at its end; 0: nothing */
 } c;
 
 static struct answer {
@@ -57,6 +58,12 @@ static void control_on_garbage(struct session *session, const char *why)
 	(void)why;
 	c.n_garbage++;
 	session_end(session, false);
+}
+
+static void control_say_end(struct session *session, const struct error *why)
+{
+	(void)session;
+	c.said = why->code;
 }
 
 static void control_on_gone(struct service *service)
@@ -102,6 +109,7 @@ static void control_setup(void)
 		.max_closing_sockets = 2,
 		.on_frame = control_on_frame,
 		.on_garbage = control_on_garbage,
+		.say_end = control_say_end,
 		.on_gone = control_on_gone,
 	};
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++) {
