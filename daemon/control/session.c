@@ -303,7 +303,7 @@ int session_end_error(const struct session *session, const char *kind, const cha
 {
 	if (!session->is_stopped)
 		return error_set(error, -ECANCELED, "%s%s: the connection ends", kind, name);
-	return error_set_plain(error, -ECANCELED,
+	return error_set_plain(error, -ESHUTDOWN,
 			       "%s%s: the daemon is stopping: repeat this when it has been started "
 			       "again, with a new connection",
 			       kind, name);

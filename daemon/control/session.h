@@ -99,8 +99,8 @@ static inline bool session_is_ending(const struct session *session)
 	return session->state >= SESSION_ENDING;
 }
 /*
- * The error of a request that has no answer yet when the session ends: -ECANCELED.  Only if the daemon
- * stops may the client still read it.  kind, name: the object, "file " and its name; "" if it has none.
+ * The error of a request that has no answer yet when the session ends: -ECANCELED, or -ESHUTDOWN if the daemon
+ * stops: only then may the client still read it.  kind, name: the object, "file " and its name; "" if it has none.
  */
 int session_end_error(const struct session *session, const char *kind, const char *name,
 		      struct error *error);

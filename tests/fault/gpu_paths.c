@@ -135,7 +135,7 @@ TEST(probing_stop,
 	raw_slab_unmap(&slab);
 	CHECK_SYS(kill(daemon->pid, SIGTERM));
 	raw_receive(&raw, &answer);
-	answer_check_fails(&answer, -ECANCELED,
+	answer_check_fails(&answer, -ESHUTDOWN,
 			   "GPU memory: the daemon is stopping;started again;new connection");
 	words_set("");
 	daemon_wait_end(daemon, 0);
