@@ -46,8 +46,14 @@
  * and another thread is in dlopen(3).  No call returns -EINTR, none is a cancellation point, and a signal
  * handler may make none.
  *
- * The daemon goes away.  Every open op ends with -ECONNRESET, once, when no block of it can
- * still touch memory or file; later calls return -ENOTCONN.
+ * The daemon goes away: it crashed, or is restarted or updated.  The library connects again, hands over
+ * memory, files and handles, and submits each open op again, once no block of the old daemon can still touch
+ * memory or file.  Ops, waits and calls only take longer, up to reconnect_timeout_usec.  An op may so take effect
+ * twice before its end, which is why its memory must stay as it is.  What does not go on ends with an errno and a
+ * message that names the restart: an op that was in flight at two crashes in a row, ops on memory that the next
+ * daemon has no room for, on a file that cannot be opened again, on a store that is gone, on GPU memory by the
+ * direct path, and all where the next daemon is too old.  If there is none in time, or the daemon has ended this
+ * session on purpose, open ops end with -ECONNRESET, once, and later calls return -ENOTCONN.
  *
  * The library never exits, aborts, prints, or installs a signal handler.
  */
@@ -129,8 +135,8 @@ struct dsaio_connect_options {
 	const char *socket_path; /* where; NULL: see dsaio_connect() */
 	const char *name;	 /* of this client, in status and logs, up to 63 bytes; NULL: the
 				    program's */
-	/* How long ops wait for another daemon when the daemon goes away; 0: the default.  This version
-	   does not reconnect: ops end with -ECONNRESET at once, and only 0 is possible. */
+	/* How long ops and calls wait for another daemon when the daemon goes away; 0: the default, 60 s.  Each
+	   piece of memory keeps a descriptor for that (RLIMIT_NOFILE). */
 	int64_t reconnect_timeout_usec;
 	uint64_t flags; /* DSAIO_GPU_DIRECT, DSAIO_NO_RECONNECT */
 };
@@ -142,7 +148,7 @@ struct dsaio_connect_options {
 /* This client's ops on GPU memory are never copied: they fail where copies would be needed.  (Not yet run
    on a GPU.) */
 #define DSAIO_GPU_DIRECT UINT64_C(1)
-/* When the daemon goes away, ops end with -ECONNRESET at once. */
+/* When the daemon goes away, ops end with -ECONNRESET at once, and calls return -ENOTCONN. */
 #define DSAIO_NO_RECONNECT UINT64_C(2)
 
 /*
@@ -159,8 +165,8 @@ struct dsaio_connect_options {
  * error: its lines are lost, and dsaioctl says so.
  * Returns 0, or
  *   -EINVAL                  socket_path or name is "", flags has an unknown bit, reconnect_timeout_usec is
- *                            negative, or DSAIO_AUTOSTART is none of 0, no, false, 1, yes, true
- *   -EOPNOTSUPP              reconnect_timeout_usec is positive: this version cannot reconnect
+ *                            negative, or set with DSAIO_NO_RECONNECT; or DSAIO_AUTOSTART is none of 0, no,
+ *                            false, 1, yes, true
  *   -E2BIG                   a field is set that this version of the library does not know
  *   -ENOENT, -ECONNREFUSED   no daemon there, or one that is stopping, or no dsaiod to start; the
  *                            message says what to do
@@ -186,10 +192,9 @@ int dsaio_connect(const struct dsaio_connect_options *options,
 		  struct dsaio_client **ret_client) DSAIO_CHECKED DSAIO_NONNULL(2);
 
 enum dsaio_state {
-	DSAIO_LOST = 0,	     /* the daemon has gone away */
-	DSAIO_CONNECTED = 1, /* it was there at the last look */
-	DSAIO_RECONNECTING =
-		2, /* it has gone away, and ops wait for another: not in this version */
+	DSAIO_LOST = 0,		/* the daemon has gone away, for good */
+	DSAIO_CONNECTED = 1,	/* it was there at the last look */
+	DSAIO_RECONNECTING = 2, /* it has gone away, and ops wait for another */
 };
 
 /*
@@ -204,7 +209,7 @@ int dsaio_client_state(struct dsaio_client *client) DSAIO_NONNULL(1);
  * dsaio_client_fd - a descriptor that becomes readable when the daemon is lost, or is back
  *
  * For poll(2), epoll(7) and event loops.  dsaio_client_state() then says which, and makes it
- * unreadable.  (In this version a lost daemon does not come back.)
+ * unreadable.
  * Returns it (the library's, until dsaio_disconnect(); it never changes), or -EMFILE.  Threads: any.
  */
 int dsaio_client_fd(struct dsaio_client *client) DSAIO_NONNULL(1);
@@ -920,7 +925,7 @@ int dsaio_handle_reap(struct dsaio_handle *handle, struct dsaio_completion *comp
  * dsaio_handle_fd - a descriptor that becomes readable when dsaio_handle_reap() has something
  *
  * For poll(2), epoll(7) and event loops.  It is armed by dsaio_handle_reap() with min 0 that returns 0, and
- * readable too when the daemon has gone away.  The wake-up for an op that was reported by other means may
+ * readable too when the daemon has gone away or is back.  The wake-up for an op that was reported by other means may
  * still come: then dsaio_handle_reap() returns 0, and arms it again.  Returns it (the library's; it never
  * changes) or a negative errno.
  */

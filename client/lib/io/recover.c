@@ -16,6 +16,7 @@
 /* Pauses between two tries: the first and the longest, as each is twice the one before. */
 #define PAUSE_MIN_NSEC (UINT64_C(1) * NSEC_PER_MSEC)
 #define PAUSE_MAX_NSEC (UINT64_C(250) * NSEC_PER_MSEC)
+#define PAUSE_BUSY_NSEC NSEC_PER_SEC /* after one that refused */
 
 /* ---- handles ---- */
 
@@ -277,16 +278,17 @@ static bool pause_for(struct recovery *recovery, uint64_t nsec)
 	return goes_on;
 }
 
-/* Finds the next daemon and goes on with it.  Returns 0, or -EAGAIN: later; or what will not change, with a message. */
+/* Finds the next daemon and goes on with it.  Returns 0, -EAGAIN: later, -EBUSY: much later; or what will not change;
+   with a message. */
 static int reconnect(struct dsaio_client *client, uint64_t since_nsec)
 {
 	struct dsaio_conn *next;
 	int r = conn_open_again(client->conn, &next);
 
-	if (r == -EPROTONOSUPPORT)
-		return r;
-	if (r < 0)
+	if (r == -ENOENT || r == -ECONNREFUSED || r == -ENOTCONN)
 		return -EAGAIN;
+	if (r < 0) /* a daemon that cannot start is started by each try: -EBUSY */
+		return r == -EPROTONOSUPPORT ? r : -EBUSY;
 	if (!(conn_facts(next).features & RING_FEATURE_RECOVERY)) {
 		r = error_fail(-EPROTONOSUPPORT,
 			       "the daemon that serves now (%s) takes no sessions over",
@@ -319,10 +321,11 @@ static void recover(struct dsaio_client *client)
 			tell(client);
 			return;
 		}
-		if (r != -EAGAIN || clock_nsec() - since_nsec >= recovery->timeout_nsec)
+		if ((r != -EAGAIN && r != -EBUSY) ||
+		    clock_nsec() - since_nsec >= recovery->timeout_nsec)
 			break;
 		look_away(client);
-		if (!pause_for(recovery, pause_nsec))
+		if (!pause_for(recovery, r == -EBUSY ? PAUSE_BUSY_NSEC : pause_nsec))
 			break;
 		if (pause_nsec < PAUSE_MAX_NSEC)
 			pause_nsec *= 2;
