@@ -89,9 +89,9 @@ static void wake_by_piece(const struct raw *raw, unsigned n)
 
 static bool is_closed(const struct raw *raw)
 {
-	struct pollfd end = { .fd = raw->fd, .events = POLLRDHUP };
+	struct pollfd end = { .fd = raw->fd, .events = POLLIN };
 
-	return poll(&end, 1, 0) > 0; /* what the daemon says before may wait */
+	return poll(&end, 1, 0) > 0; /* or about to be: it says why */
 }
 
 /* A process of that user that has itself woken until the daemon ends the session, or so many times. */
