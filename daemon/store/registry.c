@@ -28,14 +28,6 @@ const char *store_profile_source(const struct store *store)
 
 /* ---- the store of a file ---- */
 
-struct store *registry_by_key(const struct registry *registry, uint32_t key)
-{
-	LIST_EACH(struct store, store, &registry->stores, node)
-		if (store->key == key)
-			return store;
-	return NULL;
-}
-
 static struct store *find_on_device(const struct registry *registry, dev_t dev)
 {
 	LIST_EACH(struct store, store, &registry->stores, node)

@@ -33,6 +33,14 @@ void registry_text(const struct registry *registry, char *text, size_t size)
 					      store->name, store->path);
 }
 
+struct store *registry_by_key(const struct registry *registry, uint32_t key)
+{
+	LIST_EACH(struct store, store, &registry->stores, node)
+		if (store->key == key)
+			return store;
+	return NULL;
+}
+
 void registry_add(struct registry *registry, struct store *store)
 {
 	uint32_t key = 2166136261u; /* FNV-1a */

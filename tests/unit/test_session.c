@@ -63,6 +63,38 @@ TEST(the_loss_of_a_client_ends_its_session_only)
 	(void)close(fds[1]);
 }
 
+static const struct {
+	const char *what;
+	bool is_stop, is_faulty, has_gone;
+	int want; /* said at the end */
+} session_ends[] = {
+	{ "a stop", true, false, false, -ESHUTDOWN },
+	{ "a stop, after the client's fault", true, true, false, -EPROTO },
+	{ "a stop without a client", true, false, true, 0 },
+	{ "the client's fault", false, true, false, -EPROTO },
+	{ "neither", false, false, false, 0 },
+};
+
+TEST_TABLE(a_session_that_ends_says_why_to_a_client_that_lives, session_ends)
+{
+	struct session *session;
+	int fd;
+
+	session = control_client(&fd);
+	if (session_ends[_i].is_faulty)
+		session_end_for(session, "channel 1: ", "it is broken");
+	if (session_ends[_i].has_gone)
+		(void)close(fd);
+	session_end(session, session_ends[_i].is_stop);
+	ck_assert(!session_client_goes_on(session) || session_ends[_i].want == -ESHUTDOWN);
+	if (session_ends[_i].is_faulty)
+		ck_assert_int_eq(c.said, -EPROTO); /* at once */
+	CONTROL_UNTIL(c.n_gone);
+	ck_assert_int_eq(c.said, session_ends[_i].want);
+	if (!session_ends[_i].has_gone)
+		(void)close(fd);
+}
+
 TEST(the_end_of_file_comes_when_none_of_the_clients_memory_is_in_use)
 {
 	const struct slab_place anywhere = { .pages = SLAB_PAGES_ANY };
