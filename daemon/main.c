@@ -8,6 +8,7 @@
  * that have not started.  The stop always waits for blocks in flight.  It does not wait long for calls that
  * move no bytes (stop_wait.h).
  */
+#include "daemon/account/recorder.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
 #include "daemon/base/signals.h"
@@ -295,6 +296,7 @@ static void on_crash(int number)
 			 " open op%s\n",
 			 sigabbrev_np(number), n_clients, plural(n_clients), n_ops, plural(n_ops));
 
+	recorder_note_crash(number);
 	log_crash(text, (size_t)n);
 	(void)raise(
 		number); /* SA_RESETHAND: it ends the daemon, with a core dump if these are wanted */

@@ -235,6 +235,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		.client = &share->client,
 		.quota = &session->quota,
 		.uid = session->user->uid,
+		.who = session->who,
 		.profile = profile_fill(&handle->profile, &store->profile),
 		.io_class = handle->io_class,
 		.weight = handle->weight,

@@ -1,5 +1,6 @@
 #include "daemon/control/server.h"
 
+#include "daemon/account/recorder.h"
 #include "daemon/base/hung.h"
 #include "daemon/base/log.h"
 #include "daemon/base/memory_limit.h"
@@ -247,6 +248,7 @@ static int server_listen(struct server *server, struct error *error)
 	r = start_lock_take(path, server->is_handed_over, &server->lock_fd, error);
 	if (r < 0)
 		return r;
+	recorder_start(path);
 	server->has_socket_file = server->is_handed_over; /* only after the lock is taken */
 	if (!is_inherited)
 		r = listen_socket_make(path, server->config->is_user, &server->has_socket_file,
@@ -357,9 +359,10 @@ void server_stop(struct server *server)
 
 static void server_remove_socket(struct server *server)
 {
+	privileges_own_files();
+	recorder_end();
 	if (!server->has_socket_file)
 		return;
-	privileges_own_files();
 	(void)unlink(server->config->socket_path); /* if it fails, the next daemon takes the stale
 						      one over */
 }

@@ -1,5 +1,6 @@
 #include "daemon/lane/block.h"
 
+#include "daemon/lane/record.h"
 #include "daemon/lane/transfer.h"
 
 #include <assert.h>
@@ -198,6 +199,13 @@ void block_prepare(struct lane_block *block, enum block_kind kind, const struct 
 	block->conditions = 0;
 }
 
+/* The recorder's name of the move to a state. */
+static const uint8_t recorded[N_BLOCK_STATES] = {
+	[BLOCK_FREE] = RECORDING_BLOCK_DONE,	 [BLOCK_AT_ENGINE] = RECORDING_AT_ENGINE,
+	[BLOCK_AT_WORKER] = RECORDING_AT_WORKER, [BLOCK_RETURNED] = RECORDING_RETURNED,
+	[BLOCK_HUNG] = RECORDING_HUNG,
+};
+
 void block_move(struct transfer *transfer, struct lane_block *block, enum block_state state)
 {
 	struct block *request = &block->at_worker.block;
@@ -211,6 +219,8 @@ void block_move(struct transfer *transfer, struct lane_block *block, enum block_
 	if (before == BLOCK_RETURNED)
 		op_set_returned(request->op, request->next);
 	block->state = (uint8_t)state;
+	if (row || block->charges) /* else another one has taken over its request */
+		record_block(transfer->turn, recorded[state], request);
 	discharge(transfer, block, before, gone);
 	charge(transfer, block, row & ~(unsigned)block->charges);
 	if (state == BLOCK_RETURNED) {

@@ -100,6 +100,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	channel->objects = config->objects;
 	channel->client = config->client;
 	channel->uid = config->uid;
+	channel->who = config->who;
 	channel->profile = config->profile;
 	if (channel->profile.queue_depth > config->store->depth)
 		channel->profile.queue_depth = config->store->depth;

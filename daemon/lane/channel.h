@@ -10,6 +10,7 @@
 #define DSAIO_DAEMON_LANE_CHANNEL_H
 
 #include "daemon/account/metrics.h"
+#include "daemon/base/hung.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/quota.h"
 #include "daemon/lane/admit.h"
@@ -55,6 +56,7 @@ struct channel {
 	struct objects *objects; /* the session's */
 	struct sched_client *client;
 	uid_t uid;
+	struct hung_who who;	/* the client, for the flight recorder */
 	uint32_t counted_depth; /* in the store's channels_depth */
 	struct profile profile; /* as served: queue_depth fits the engine's queue */
 	uint32_t entries;
@@ -111,6 +113,7 @@ struct channel_config {
 	struct sched_client *client;
 	struct quota *quota;
 	uid_t uid;
+	struct hung_who who; /* zeroes: not known */
 	struct profile profile;
 	enum sched_class io_class;
 	uint32_t weight;

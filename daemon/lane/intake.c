@@ -1,6 +1,7 @@
 #include "daemon/lane/intake.h"
 
 #include "daemon/lane/lane.h"
+#include "daemon/lane/record.h"
 #include "daemon/lane/transfer_end.h"
 #include "daemon/object/file.h"
 #include "daemon/object/unaligned.h"
@@ -241,6 +242,7 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	metrics_add(&intake->store->metrics.open_ops, 1);
 
 	r = intake_check_entry(channel, entry, op);
+	record_entry(intake->turn, op, entry);
 	if (r) {
 		op->error = (uint16_t)r;
 		publish_end(intake->publish, op);

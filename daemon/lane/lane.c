@@ -18,6 +18,7 @@
  */
 #include "daemon/lane/lane.h"
 
+#include "daemon/account/recorder.h"
 #include "daemon/base/signals.h"
 #include "daemon/lane/block.h"
 #include "daemon/lane/intake.h"
@@ -213,6 +214,7 @@ void lane_free(struct lane *lane)
 		lane->engine->ops->close(lane->engine);
 	poller_deinit(&lane->poller);
 	mailbox_deinit(&lane->mailbox);
+	recorder_free(lane->turn.recording);
 	free(lane);
 }
 
@@ -311,6 +313,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 		r = poller_add_fd(&lane->poller, lane->threads->ops->event_fd(lane->threads));
 	if (r < 0)
 		return error_set(error, r, "store %s: lane: epoll", config->store->name);
+	lane->turn.recording = recorder_new(lane->store->name);
 	r = start_thread(lane, error);
 	if (r < 0)
 		return r;

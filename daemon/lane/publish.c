@@ -1,5 +1,6 @@
 #include "daemon/lane/publish.h"
 
+#include "daemon/lane/record.h"
 #include "daemon/object/file.h"
 #include "daemon/object/pool.h"
 
@@ -35,6 +36,7 @@ void publish_end(struct publish *publish, struct op *op)
 
 	assert(op->n_in_flight == 0);
 	op_set_state(op, OP_ENDED);
+	record_op(publish->turn, RECORDING_ENDED, op, result);
 	if (op->is_submitted)
 		op_rare(op)->batch->results[op_rare(op)->batch_index] = result;
 	else

@@ -275,6 +275,11 @@ struct row rows[N_ROWS] = {
 				      .unit = "MB/s",
 				      .is_higher_better = true,
 				      .has_no_bar = true },
+	[ROW_RECORDER] = { .name = "an event of the flight recorder",
+			   .unit = "ns",
+			   .is_absolute = true,
+			   .bar = 30,
+			   .decimals = 1 },
 };
 
 static volatile sig_atomic_t is_interrupted;
@@ -771,6 +776,7 @@ static const struct {
 	{ "control-import", measure_control_import, "the same beside imports of 1 GiB" },
 	{ "control-connect", measure_control_connect,
 	  "the same beside 16 processes that connect and close" },
+	{ "recorder", measure_recorder, "an event of the flight recorder" },
 	{ "gpu-copies", measure_gpu_copies,
 	  "ops on GPU memory (a stand-in) beside the slower of I/O and copies; two minutes" },
 	{ "small", measure_small_matrix,

@@ -2,8 +2,8 @@
  * Shared by the measures: the rows, a private daemon with its open objects, and the course of a
  * comparison.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
  * control.c control calls beside a load of others, everyday.c those of any memory, any file and no
- * configuration, fresh.c the first use of memory, gpu.c those of copies by a GPU, sharing.c those of
- * programs side by side, small.c the matrix of small ops.
+ * configuration, fresh.c the first use of memory, recorder.c an event of the flight recorder, gpu.c
+ * those of copies by a GPU, sharing.c those of programs side by side, small.c the matrix of small ops.
  */
 #ifndef DSAIO_TESTS_BENCH_BENCH_H
 #define DSAIO_TESTS_BENCH_BENCH_H
@@ -96,6 +96,7 @@ enum {
 	ROW_NOWAIT_STREAM,
 	ROW_NOWAIT_IOPS_AMONG,
 	ROW_NOWAIT_STREAM_AMONG,
+	ROW_RECORDER,
 	ROW_GPU,			  /* the first of GPU_ROWS, which gpu.c names */
 	ROW_CONTROL = ROW_GPU + GPU_ROWS, /* the first of CONTROL_ROWS, which control.c names */
 	ROW_SMALL = ROW_CONTROL + CONTROL_ROWS, /* the first of SMALL_ROWS, which small.c names */
@@ -176,6 +177,9 @@ int measure_fresh(struct bench *b);
 int measure_control_alloc(struct bench *b);
 int measure_control_import(struct bench *b);
 int measure_control_connect(struct bench *b);
+
+/* recorder.c */
+int measure_recorder(struct bench *b);
 
 /* gpu.c */
 int measure_gpu_copies(struct bench *b);
