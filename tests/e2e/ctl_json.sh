@@ -32,6 +32,21 @@ page_has() {
 	why=$(python3 "$checker" "$page" "${args[@]}" 2>&1)
 }
 
+# The trace of a daemon whose socket is on tmpfs, as the flight recorder needs it.
+trace_json() {
+	local shm pid rc
+	shm=$(mktemp -d /dev/shm/dsaio-ctl-XXXXXX) || return 1
+	"$BUILD/dsaiod" --config /dev/null --socket "$shm/s.sock" --store "t=$store" 2>/dev/null &
+	pid=$!
+	await "$pid" "$ctl" status --socket "$shm/s.sock" >/dev/null 2>&1
+	expect 0 "$ctl" cp --socket "$shm/s.sock" "$store/a" "$store/b" && json trace 0 "$ctl" trace --socket "$shm/s.sock"
+	rc=$?
+	kill "$pid"
+	wait "$pid"
+	rm -rf "$shm"
+	return $rc
+}
+
 fields_of_commands_are_in_the_page() {
 	local client rc
 	why="needs python3"
@@ -46,10 +61,10 @@ fields_of_commands_are_in_the_page() {
 	[ "$rc" = 0 ] && json stores 0 "$ctl" stores && json found 1 "$ctl" stores "$store" "$store/none" &&
 		json show 0 "$ctl" profile show && json set 0 "$ctl" profile set t queue_depth=64 &&
 		json reset 0 "$ctl" profile reset t && json cp 0 "$ctl" cp "$store/a" "$store/b" &&
-		json put 0 "$ctl" put "$store/c" && json version 0 "$ctl" --version && json error 1 "$ctl" stores nosuch &&
+		json put 0 "$ctl" put "$store/c" && json version 0 "$ctl" --version && json error 1 "$ctl" stores nosuch && trace_json &&
 		of_proto Hung && of_proto Others && of_proto Gpus && of_proto Gpu &&
 		page_has man/dsaioctl.1 status=status clients=clients pool=pool stores=stores stores=found stores=show stores=set \
-			stores=reset cp=cp put=put version=version "an error=error" hung=Hung others=Others gpus=Gpus gpu=Gpu
+			stores=reset cp=cp put=put trace=trace version=version "an error=error" hung=Hung others=Others gpus=Gpus gpu=Gpu
 }
 
 fields_of_benches_are_in_the_page() {

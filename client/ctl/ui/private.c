@@ -2,6 +2,7 @@
 
 #include "client/lib/dsaio.h"
 #include "client/lib/link/spawn.h"
+#include "proto/recording.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -185,7 +186,7 @@ static void run_keeper(int fd, const char **argv, const char *why, const char *d
 {
 	struct keeper keeper = { .fd = fd, .daemon = -1 };
 	const pid_t self = getpid();
-	char lock_path[PATH_MAX];
+	char path[PATH_MAX];
 	int log_fds[2];
 
 	(void)signal(SIGPIPE, SIG_IGN);
@@ -202,9 +203,14 @@ static void run_keeper(int fd, const char **argv, const char *why, const char *d
 		(void)dprintf(fd, "%s", argv ? strerror(errno) : why);
 	}
 
-	(void)snprintf(lock_path, sizeof(lock_path), "%s.lock", socket_path);
-	(void)unlink(socket_path); /* the daemon removed it, unless it was killed */
-	(void)unlink(lock_path);
+	(void)snprintf(path, sizeof(path), "%s.lock", socket_path);
+	/* The daemon removed these, except the lock, unless it was killed. */
+	(void)unlink(socket_path);
+	(void)unlink(path);
+	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
+		(void)snprintf(path, sizeof(path), "%s." RECORDING_NOW ".%u", socket_path, i);
+		(void)unlink(path);
+	}
 	(void)rmdir(dir);
 	_exit(0);
 }

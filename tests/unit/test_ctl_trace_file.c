@@ -1,0 +1,158 @@
+/*
+ * Files of the flight recorder, as dsaioctl trace reads them.
+ */
+#include "client/ctl/cmd/trace_file.h"
+#include "proto/ring.h"
+#include "tests/unit/suite.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define N 64u
+
+static struct recording *recording;
+static char text[256];
+static struct trace_file file;
+
+/* A file of N places in which so many events were written; the id of each is its number. */
+static void setup_file(uint64_t n_written)
+{
+	recording = aligned_alloc(64, RECORDING_BYTES(N));
+	memset(recording, 0, RECORDING_BYTES(N));
+	memcpy(recording->magic, RECORDING_MAGIC, 8);
+	recording->version = RECORDING_VERSION;
+	recording->event_bytes = sizeof(struct recording_event);
+	recording->n_events = N;
+	recording->pid = (uint32_t)getpid();
+	recording->start_nsec = 1000;
+	recording->start_real_nsec = 5000;
+	(void)strcpy(recording->store, "nvme0");
+	(void)strcpy(recording->program, "0.1.0");
+	for (uint64_t i = n_written > N ? n_written - N : 0; i < n_written; i++)
+		recording->events[i % N] = (struct recording_event){ .id = i,
+								     .nsec = 2000 + i,
+								     .kind = RECORDING_TAKEN };
+	atomic_init(&recording->n_written, n_written);
+}
+
+static int parse(size_t len, uint64_t n_written)
+{
+	text[0] = 0;
+	return trace_file_parse(recording, len, n_written, &file, text, sizeof(text));
+}
+
+static const struct {
+	uint64_t n_written, later; /* when it was read, and after that */
+	uint64_t first, n;
+} rings[] = {
+	{ 0, 0, 0, 0 },
+	{ 3, 3, 0, 3 },
+	{ N - RECORDING_MARGIN, N - RECORDING_MARGIN, 0, N - RECORDING_MARGIN },
+	{ N, N, RECORDING_MARGIN, N - RECORDING_MARGIN },
+	{ 1000, 1000, 1000 - N + RECORDING_MARGIN, N - RECORDING_MARGIN },
+	{ 1000, 1010, 1010 - N + RECORDING_MARGIN, N - RECORDING_MARGIN - 10 },
+	{ 1000, 9999, 1000, 0 },
+	{ 1000, 0, 1000 - N + RECORDING_MARGIN, N - RECORDING_MARGIN }, /* nobody counts back */
+	{ UINT64_MAX, 5, UINT64_MAX - N + RECORDING_MARGIN, N - RECORDING_MARGIN },
+};
+
+TEST_TABLE(the_events_are_those_that_nobody_overwrote_oldest_first, rings)
+{
+	setup_file(rings[_i].n_written);
+	ck_assert_msg(parse(RECORDING_BYTES(N), rings[_i].later) == 0, "%s", text);
+	ck_assert_uint_eq(file.n_events, rings[_i].n);
+	for (size_t i = 0; i < file.n_events; i++)
+		ck_assert_uint_eq(file.events[i].id, rings[_i].first + i);
+	ck_assert_str_eq(file.store, "nvme0");
+	ck_assert_uint_eq(trace_file_real_nsec(&file, 2000), 6000);
+	trace_file_deinit(&file);
+	free(recording);
+}
+
+static const struct {
+	const char *what;
+	size_t at;
+	uint32_t value;
+	size_t len;
+} damages[] = {
+	{ "is no file of the flight recorder", 0, 0, RECORDING_BYTES(N) },
+	{ "has version 2", offsetof(struct recording, version), 2, RECORDING_BYTES(N) },
+	{ "has version 1", offsetof(struct recording, event_bytes), 32, RECORDING_BYTES(N) },
+	{ "is damaged", offsetof(struct recording, n_events), 0, RECORDING_BYTES(N) },
+	{ "is damaged", offsetof(struct recording, n_events), N - 1, RECORDING_BYTES(N) },
+	{ "is damaged", offsetof(struct recording, n_events), UINT32_C(1) << 31,
+	  RECORDING_BYTES(N) },
+	{ "is damaged", offsetof(struct recording, n_events), N / 2, RECORDING_BYTES(N) },
+	{ "is damaged", offsetof(struct recording, n_events), N, RECORDING_BYTES(N) - 1 },
+	{ "is no file of the flight recorder", offsetof(struct recording, n_events), N, 17 },
+};
+
+TEST_TABLE(a_damaged_file_is_refused, damages)
+{
+	setup_file(3);
+	memcpy((char *)recording + damages[_i].at, &damages[_i].value, sizeof(uint32_t));
+	ck_assert_int_eq(parse(damages[_i].len, 3), -EINVAL);
+	ck_assert_msg(strstr(text, damages[_i].what) != NULL, "%s", text);
+	free(recording);
+}
+
+TEST(names_without_an_end_get_one)
+{
+	setup_file(1);
+	memset(recording->store, 'x', sizeof(recording->store));
+	memset(recording->program, 'y', sizeof(recording->program));
+	ck_assert_int_eq(parse(RECORDING_BYTES(N), 1), 0);
+	ck_assert_uint_eq(strlen(file.store), sizeof(file.store) - 1);
+	ck_assert_uint_eq(strlen(file.program), sizeof(file.program) - 1);
+	trace_file_deinit(&file);
+	free(recording);
+}
+
+TEST(values_that_are_not_known_are_shown_as_numbers)
+{
+	const struct recording_event known = { .kind = RECORDING_BLOCK_DONE,
+					       .opcode = RECORDING_OP_EXTEND };
+	const struct recording_event unknown = { .kind = 200, .opcode = 99 };
+	char number[TRACE_NUMBER_BYTES];
+
+	ck_assert_str_eq(trace_event_text(&known, number), "block done");
+	ck_assert_str_eq(trace_opcode_text(&known, number), "extend");
+	ck_assert_str_eq(trace_event_text(&unknown, number), "200");
+	ck_assert_str_eq(trace_opcode_text(&unknown, number), "99");
+	ck_assert(trace_has_result(&known) && !trace_has_result(&unknown));
+}
+
+TEST(a_file_is_read_as_a_whole_and_others_are_refused)
+{
+	int fd = memfd_create("recording", MFD_CLOEXEC), null_fd = open("/dev/null", O_RDONLY);
+
+	setup_file(5);
+	ck_assert_int_eq(write(fd, recording, RECORDING_BYTES(N)), (ssize_t)RECORDING_BYTES(N));
+	ck_assert_int_eq(trace_file_read(fd, &file, text, sizeof(text)), 0);
+	ck_assert_uint_eq(file.n_events, 5);
+	trace_file_deinit(&file);
+	ck_assert_int_eq(trace_file_read(null_fd, &file, text, sizeof(text)), -EINVAL);
+	ck_assert_int_eq(ftruncate(fd, INT32_MAX), 0);
+	ck_assert_int_eq(trace_file_read(fd, &file, text, sizeof(text)), -EINVAL);
+	ck_assert_int_eq(close(fd), 0);
+	ck_assert_int_eq(close(null_fd), 0);
+	free(recording);
+}
+
+/* Its pid may be another process's by now. */
+TEST(a_daemon_is_live_if_pid_and_start_are_those_of_a_process)
+{
+	setup_file(1);
+	ck_assert_int_eq(parse(RECORDING_BYTES(N), 1), 0);
+	ck_assert(!trace_file_is_live(&file));
+	file.pid = UINT32_MAX;
+	ck_assert(!trace_file_is_live(&file));
+	trace_file_deinit(&file);
+	free(recording);
+}
+
+TEST_MAIN
