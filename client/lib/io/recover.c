@@ -43,15 +43,22 @@ static int handles_get(struct dsaio_client *client, struct handles *ret)
 	for (struct list_node *o = client->objects[CLIENT_HANDLE].first; o && handles.all;
 	     o = o->next) {
 		struct dsaio_handle *handle = container_of(o, struct dsaio_handle, object.node);
-		struct dsaio_handle *companion = atomic_load(&handle->companion);
 
-		if (handle->is_shut || atomic_load(&handle->is_leaving))
-			continue;
-		handles.all[handles.n++] = handle;
+		if (!handle->is_shut && !atomic_load(&handle->is_leaving))
+			handles.all[handles.n++] = handle;
+	}
+	(void)pthread_mutex_unlock(&client->lock);
+	n = handles.n;
+	for (size_t i = 0; i < n; i++) {
+		struct dsaio_handle *companion;
+
+		/* One that is being made is shown under this lock, and not after the daemon's end was seen. */
+		(void)pthread_mutex_lock(&handles.all[i]->lock);
+		companion = atomic_load(&handles.all[i]->companion);
+		(void)pthread_mutex_unlock(&handles.all[i]->lock);
 		if (companion && !atomic_load(&companion->is_leaving))
 			handles.all[handles.n++] = companion;
 	}
-	(void)pthread_mutex_unlock(&client->lock);
 	*ret = handles;
 	return handles.all ? 0 : -ENOMEM;
 }

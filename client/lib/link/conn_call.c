@@ -516,7 +516,7 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 		calls_send(conn);
 		r = pending_await(conn, call);
 	}
-	if (r == 0 && conn->on_gone && call->reply &&
+	if (r == 0 && call->reply &&
 	    call->reply->error == -ESHUTDOWN) { /* its last answers: it stops */
 		(void)snprintf(conn->end_text, sizeof(conn->end_text), "%s", call->reply->text);
 		wire_replyp(&call->reply);
