@@ -90,6 +90,7 @@ int store_to_wire(const struct store *store, Wire__Store *wire)
 	wire->is_blocking = store_is_blocking(store);
 	wire->clients = store->n_shares;
 	wire->store = store->id;
+	wire->number = store->key;
 	wire->lane_depth = store_lane_depth(store);
 	wire->window_bytes = atomic_load_explicit(&store->lane_store.now_window_bytes,
 						  memory_order_relaxed);

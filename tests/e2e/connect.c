@@ -14,6 +14,7 @@ static struct dsaio_client *connect_as(const struct daemon *daemon, const char *
 
 	options.socket_path = daemon->socket_path;
 	options.name = name;
+	options.flags = DSAIO_NO_RECONNECT;
 	CHECK_CALL(dsaio_connect(&options, &client));
 	return client;
 }

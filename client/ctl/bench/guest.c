@@ -165,7 +165,7 @@ static int find_store(struct bench_guest *guest, struct bench_place *place)
 
 	if (r != CTL_OK)
 		return r;
-	place->store = reply->store_get->store;
+	place->store = reply->store_get->number;
 	(void)snprintf(place->store_name, sizeof(place->store_name), "%s", reply->store_get->name);
 	(void)snprintf(place->engine, sizeof(place->engine), "%s", reply->store_get->engine);
 	if (reply->store_get->profile)
