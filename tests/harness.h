@@ -183,6 +183,8 @@ struct daemon_options {
 /* Starts one and waits until it is ready; args: DAEMON_ARGS("--config", path), or NULL. */
 struct daemon *daemon_start(const char *const *args);
 #define DAEMON_ARGS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+/* The same in the place of one that has ended: socket, store and log are that one's. */
+void daemon_again(struct daemon *daemon, const char *const *args);
 struct daemon *daemon_start_with(const struct daemon_options *options);
 /*
  * Starts one with this text as its configuration.  It and the test may have 20000 descriptors; skips where

@@ -181,6 +181,14 @@ struct daemon *daemon_start_with(const struct daemon_options *options)
 	return daemon;
 }
 
+void daemon_again(struct daemon *daemon, const char *const *args)
+{
+	CHECK(!daemon->pid);
+	daemon_fork(daemon, &(struct daemon_options){ .args = args });
+	if (!log_wait(daemon, "ready:", ANSWER_USEC))
+		test_fail("the next daemon does not get ready: %s", file_text(daemon->log_path));
+}
+
 struct daemon *daemon_start(const char *const *args)
 {
 	return daemon_start_with(&(struct daemon_options){ .args = args });

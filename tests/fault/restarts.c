@@ -204,7 +204,7 @@ TEST_TABLE(restarts, ends, "restarts under load lose no op and no byte")
 			daemon_kill(daemon);
 		else
 			daemon_stop(daemon);
-		daemon = daemon_start(NULL);
+		daemon_again(daemon, NULL);
 	}
 	loads_go_on(2);
 	loads_end();
