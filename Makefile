@@ -47,7 +47,7 @@ DAEMON_SRC  = $(sort $(wildcard daemon/*.c daemon/*/*.c))
 SYSTEMD_SRC = $(shell grep -l '"daemon/base/systemd.h"' $(DAEMON_SRC))
 LIB_SRC     = $(sort $(wildcard client/lib/*.c client/lib/*/*.c))
 CTL_SRC     = $(sort $(wildcard client/ctl/*.c client/ctl/*/*.c))
-HARNESS_SRC = $(sort $(wildcard tests/harness*.c)) tests/stores.c tests/fuse.c tests/victim.c
+HARNESS_SRC = $(sort $(wildcard tests/harness*.c)) tests/stores.c tests/fuse.c tests/mixed.c tests/victim.c
 # Each file is a separate program.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
 PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c tests/gpu/check.c
