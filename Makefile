@@ -5,6 +5,7 @@
 
 BUILD    = build
 CFLAGS   = -O2 -g
+SOAK_SEC = 600
 SANITIZE =		# address, undefined or thread; the targets asan, ubsan, tsan set it
 SYSTEMD  = yes		# no, with a BUILD of its own: dsaiod is built without libsystemd, as for a container
 V        =		# 1 shows whole commands
@@ -272,7 +273,7 @@ $(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
 
 # ---- try, test, measure ----
 
-.PHONY: demo check check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune check-gpu bench \
+.PHONY: demo check soak check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune check-gpu bench \
 	bench-python bench-deepspeed asan ubsan tsan valgrind fuzz model ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -281,6 +282,10 @@ demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 check: deps-check ## run all tests
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) SANITIZE=$(strip $(SANITIZE)) tests/run.sh
+
+soak: deps-check ## kill clients and daemons at random, and know each byte [SOAK_SEC=600 TEST_SEED=1]
+	@$(MAKE) --no-print-directory tests
+	@BUILD=$(BUILD) SOAK_SEC=$(SOAK_SEC) $(BUILD)/tests/fault/soak
 
 check-python: deps-python ## run the tests of the Python package [PYTHON=/usr/bin/python3]
 	@$(MAKE) --no-print-directory all $(BUILD)/bench $(GPU_LIBS)

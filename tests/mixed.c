@@ -441,6 +441,8 @@ void mixed_start(struct daemon *daemon, unsigned n, unsigned flags)
 			    -1, 0);
 
 	CHECK(memory != MAP_FAILED && n <= MIXED_MAX);
+	if (mixed.slots)
+		(void)munmap(mixed.slots, bytes + 4096);
 	mixed.slots = memory;
 	mixed.must_stop = (_Atomic bool *)((char *)memory + bytes);
 	mixed.daemon = daemon;
