@@ -20,15 +20,15 @@
 #define STRIDE (LEN_MAX + 8 * KIB) /* of the memory of two ops of a batch */
 #define MEMORY_BYTES (N_OPS * STRIDE)
 
-/* What a write or a truncation does to its range: the pattern of seed, or zeros where that is 0. */
+/* The effect of a write or a truncation on its range: the pattern of seed, or zeros where that is 0. */
 struct change {
 	_Atomic bool is_uncertain;
 	uint64_t off, len, seed;
 };
 
-/* Of a slot; shared, so that it outlives its clients. */
+/* A slot's shadow; shared, so that it outlives its clients. */
 struct slot {
-	uint8_t sure[FILE_MAX]; /* the bytes, but for uncertain changes */
+	uint8_t sure[FILE_MAX]; /* the bytes, except for uncertain changes */
 	uint64_t size_min, size_max;
 	struct change changes[N_OPS + 1]; /* one for each op of a batch, and a truncation */
 	_Atomic uint64_t n_batches, n_ops, n_failed, n_uncertain;
@@ -131,7 +131,7 @@ static void check_bytes(const struct worker *w, const uint8_t *bytes, uint64_t o
 			     what, off, i, len, bytes[i], slot->sure[off + i]);
 }
 
-/* What is in the file now is sure: nothing changes it any more.  A kill in between only leaves it uncertain. */
+/* The file's bytes are sure now: nothing changes them any more.  A kill in between only leaves it uncertain. */
 static void settle(struct worker *w)
 {
 	_cleanup_(closep) int fd = open(w->path, O_RDONLY | O_CLOEXEC);

@@ -122,7 +122,7 @@ static void usage_note(const struct daemon *daemon, const struct usage *before)
 		  before->n_threads, after.n_threads);
 }
 
-/* What a daemon makes once, for the first client that needs it, and keeps. */
+/* Objects that a daemon makes once, for the first client that needs them, stay. */
 static struct usage usage_warm(struct daemon *daemon)
 {
 	mixed_start(daemon, N_CLIENTS, 0);
