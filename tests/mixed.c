@@ -324,7 +324,7 @@ static void handle_new(struct worker *w)
 
 static void file_new(struct worker *w)
 {
-	MUST(w, dsaio_open(w->rig.client, w->path, O_RDWR | O_CREAT, NULL, &w->file));
+	MUST(w, dsaio_open(w->rig.client, w->path, O_RDWR, NULL, &w->file));
 }
 
 static void pinned_new(struct worker *w)
@@ -450,7 +450,7 @@ void mixed_start(struct daemon *daemon, unsigned n, unsigned flags)
 	mixed.flags = flags;
 	for (unsigned i = 0; i < n; i++) {
 		mixed.lives[i] = 0;
-		(void)unlink(daemon_path(daemon, test_text("mixed-%u", i)));
+		file_make_sparse(daemon_path(daemon, test_text("mixed-%u", i)), 0);
 		client_start(i);
 	}
 }
