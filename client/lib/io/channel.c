@@ -150,7 +150,7 @@ static int add(struct dsaio_op *op)
 	struct channel_row *row;
 
 	if (atomic_load(&channel->is_dead))
-		return -ENOTCONN;
+		return channel->error ? channel->error : -ENOTCONN;
 	if (is_away(channel) || !ring_client_room(ring))
 		return -EAGAIN;
 	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
@@ -301,11 +301,14 @@ void channel_end_ops(struct handle_channel *channel, int result, struct op_list 
 
 void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_list *list)
 {
-	if (channel->is_broken || atomic_load(&channel->is_dead))
+	const bool is_refused = atomic_load(&channel->is_dead) && channel->error;
+
+	if (!is_refused && (channel->is_broken || atomic_load(&channel->is_dead)))
 		return;
 	channel_consume(channel, list); /* may find that it is broken */
 	(void)pthread_mutex_lock(&channel->submit_lock);
 	channel->is_broken = true;
+	atomic_store(&channel->is_dead, false); /* the next daemon may take what this one has refused */
 	atomic_fetch_add(&channel->n_turns, 1);
 	for (uint32_t i = 0; i < channel->ring.entries; i++) {
 		struct dsaio_op *op = atomic_load_explicit(&channel->rows[i].op,
@@ -411,6 +414,8 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 			(void)error_fail_errno(r, "channel: its rings cannot be used here");
 	}
 	channel->error = r;
+	if (r < 0)
+		debug_log("channel %#x cannot be handed over: %s", channel->id, dsaio_error());
 	return r;
 }
 
@@ -420,6 +425,8 @@ static int compare_rows(const void *a, const void *b)
 
 	return (*x)->number < (*y)->number ? -1 : (*x)->number > (*y)->number;
 }
+
+#define FILE_LEFT "the file could not be handed over after a restart of the daemon: open it again"
 
 /* Why the op cannot go on: as row_look(). */
 static int row_check(const struct channel_row *row, uint64_t features, const struct dsaio_op *op,
@@ -434,7 +441,7 @@ static int row_check(const struct channel_row *row, uint64_t features, const str
 		return -ECONNRESET;
 	}
 	if (op->file->session.error) {
-		*why = "the file could not be handed over to the next daemon: open it again";
+		*why = FILE_LEFT;
 		return op->file->session.error;
 	}
 	if (op->buffer.slab && op->buffer.slab->is_gpu) {
@@ -442,7 +449,7 @@ static int row_check(const struct channel_row *row, uint64_t features, const str
 		return -ECONNRESET;
 	}
 	if (op->buffer.slab && atomic_load(&op->buffer.slab->error)) {
-		*why = "its memory could not be handed over to the next daemon: allocate it again";
+		*why = "its memory could not be handed over after a restart of the daemon: allocate it again";
 		return atomic_load(&op->buffer.slab->error);
 	}
 	if (op->is_dsync && !(features & RING_FEATURE_DSYNC)) {
@@ -489,6 +496,22 @@ static uint32_t rows_put(struct handle_channel *channel, uint64_t features,
 	return n_put;
 }
 
+/* The next daemon has refused the channel, or it cannot be used. */
+static void rows_end(struct handle_channel *channel, struct op_list *list)
+{
+	for (uint32_t i = 0; i < channel->ring.entries; i++) {
+		struct channel_row *row = &channel->rows[i];
+		const struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
+		int error = op ? atomic_load(&op->file->session.error) : 0;
+
+		if (error)
+			row_end(row, error, FILE_LEFT, list);
+		else if (op)
+			row_end(row, channel->error ? channel->error : -ECONNRESET,
+				"after its restart the daemon refuses its channel", list);
+	}
+}
+
 uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list,
 			   char **first_why)
 {
@@ -499,11 +522,7 @@ uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, st
 	(void)pthread_mutex_lock(&channel->submit_lock);
 	if (!is_away(channel) || channel->error || !open) {
 		atomic_store(&channel->is_dead, true);
-		for (uint32_t i = 0; i < channel->ring.entries; i++)
-			if (atomic_load_explicit(&channel->rows[i].op, memory_order_acquire))
-				row_end(&channel->rows[i],
-					channel->error ? channel->error : -ECONNRESET,
-					"the next daemon refuses its channel", list);
+		rows_end(channel, list);
 	} else {
 		n_put = rows_put(channel, features, open, list, first_why);
 		must_ring = ring_client_submit(&channel->ring);

@@ -74,7 +74,7 @@ static int handle_shut(struct dsaio_handle *handle)
 	int result = -ECANCELED; /* of entries that the daemon has not taken: it was silent */
 	struct recovery *recovery = &handle->client->recovery;
 	int64_t first;
-	int r = 0;
+	int r;
 
 	bounce_end_handle(handle);
 	companion = atomic_exchange(&handle->companion, NULL);
@@ -87,9 +87,7 @@ static int handle_shut(struct dsaio_handle *handle)
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 	request.handle_close = &body;
 	/* Not before the daemon says so, or is at its end, may an op be called ended. */
-	if (!conn_is_away(handle->client->conn)) /* then that was the end of file */
-		r = conn_call_in(handle->client->conn, "handle_close", &request, handle->session,
-				 true, 0);
+	r = conn_call_in(handle->client->conn, "handle_close", &request, handle->session, true, 0);
 	if (r < 0 && r != -EBADF) {
 		handle_give_up(handle);
 		result = -ECONNRESET;

@@ -88,7 +88,7 @@ static int check(struct op_request *q)
 	if (r < 0)
 		return error_fail_errno(
 			r,
-			"%s: %s could not be handed over to the daemon that serves now: "
+			"%s: %s could not be handed over after a restart of the daemon: "
 			"open it again",
 			q->function, q->file->name);
 	r = client_check_alive(q->handle->client, q->function);
@@ -156,8 +156,8 @@ static int resolve(struct op_plan *plan)
 		if (r < 0)
 			return error_fail_errno(
 				r,
-				"%s: the memory at %p could not be handed over to the daemon that serves "
-				"now: allocate or register it again",
+				"%s: the memory at %p could not be handed over after a restart of the daemon: "
+				"allocate or register it again",
 				q->function, q->buf);
 		if (!is_incongruent(q, &plan->place) || q->len <= short_max)
 			return BY_RING;

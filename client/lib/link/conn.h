@@ -192,7 +192,7 @@ int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Reque
 
 /*
  * Calls that end an object of that session (0: of none).  Not sent, and 0, in a session that the object was not
- * handed over to.  -ETIMEDOUT: no reply before the deadline (base/deadline.h): the connection ignores it when
+ * handed over to.  While it is away, they are conn_post_in(), and return at once.  -ETIMEDOUT: no reply before the deadline (base/deadline.h): the connection ignores it when
  * it comes; while_alive: as above, without deadline.
  */
 int conn_call_in(struct dsaio_conn *conn, const char *what, Wire__Request *request,

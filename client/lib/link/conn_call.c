@@ -454,7 +454,8 @@ static bool may_wait(const struct dsaio_conn *conn)
 }
 
 /*
- * Sleeps while the connection is away.  Returns 0, -ENOTCONN or -ETIMEDOUT, without a message.  Under the lock, which
+ * Sleeps while the connection is away, but not for what ends an object: that goes with its session, or was handed over,
+ * and then its end is a post of the next session.  Returns 0, -ENOTCONN or -ETIMEDOUT, without a message.  Under the lock, which
  * is released meanwhile.
  */
 static int session_await(struct dsaio_conn *conn, const struct conn_pending *call)
@@ -464,6 +465,8 @@ static int session_await(struct dsaio_conn *conn, const struct conn_pending *cal
 	while (atomic_load(&conn->is_broken) || conn_was_gone(conn)) {
 		if (conn_was_lost(conn) || !may_wait(conn))
 			return -ENOTCONN;
+		if (conn_was_gone(conn) && call->session != CALL_ANY)
+			return 0;
 		if (!conn_was_gone(conn)) { /* the end of file is to come */
 			(void)pthread_mutex_unlock(&conn->lock);
 			(void)conn_await_end(conn, false);
@@ -476,6 +479,14 @@ static int session_await(struct dsaio_conn *conn, const struct conn_pending *cal
 		}
 	}
 	return 0;
+}
+
+/* Of an object that was handed over to the next session, if the connection is still away.  Under the lock. */
+static void defer_post(struct dsaio_conn *conn, Wire__Request *request, uint32_t session)
+{
+	if (session == conn_session(conn) + 1 && conn_is_away(conn) &&
+	    request_queue(conn, &conn->deferred, request, NULL, 0) == 0)
+		conn->n_deferred++;
 }
 
 /*
@@ -498,9 +509,11 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 		(void)pthread_mutex_unlock(TAKE_PTR(locked));
 		return lost(conn, what, conn->on_gone && *why ? why : "the connection is broken");
 	}
-	call->is_moot = wanted != CALL_ANY && wanted != conn_session(conn);
-	if (r == 0 && call->is_moot)
+	call->is_moot = wanted != CALL_ANY && (conn_is_away(conn) || wanted != conn_session(conn));
+	if (r == 0 && call->is_moot) {
+		defer_post(conn, request, wanted);
 		return 0;
+	}
 	if (r == 0) {
 		r = places_take(conn, what, reply_to(request).n_fds);
 		if (r < 0)
@@ -676,9 +689,8 @@ void conn_post_in(struct dsaio_conn *conn, Wire__Request *request, uint32_t sess
 	(void)pthread_mutex_lock(&conn->lock);
 	if (session == conn_session(conn) && !atomic_load(&conn->is_broken))
 		post(conn, request);
-	else if (session == conn_session(conn) + 1 && conn_is_away(conn) &&
-		 request_queue(conn, &conn->deferred, request, NULL, 0) == 0)
-		conn->n_deferred++;
+	else
+		defer_post(conn, request, session);
 	(void)pthread_mutex_unlock(&conn->lock);
 }
 
