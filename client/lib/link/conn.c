@@ -265,9 +265,9 @@ int conn_open(const char *path, const char *name, struct dsaio_conn **ret_conn)
 			return r;
 		if (found.is_started)
 			return discover_explain(&found);
-		/* It may have been about to end, having had no client: another look finds a new
-		   one, or starts it. */
-		if (found.is_named || n_tries == CONNECT_TRIES)
+		/* It may have been about to end, having had no client, or was killed: another look
+		   finds a new one, or starts it, or that there is none. */
+		if (n_tries == CONNECT_TRIES)
 			return error_fail(-EPROTO,
 					  "connect: what listens on %s did not answer as dsaiod "
 					  "does: is it another program?",
