@@ -119,7 +119,9 @@ static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
 	}
 	if (r == 0 && atomic_load(&file->session.has_buffered)) {
 		r = hand_over_buffered(file, next, fd);
-		if (r < 0) { /* the next op that needs it asks again */
+		/* The next op that needs it asks again.  But if `next` has gone away, the one after it
+		   gets it, as ops that are open need it, too. */
+		if (r < 0 && r != -ENOTCONN) {
 			(void)pthread_mutex_lock(&files->lock);
 			atomic_store(&file->session.has_buffered, false);
 			files->n--;
