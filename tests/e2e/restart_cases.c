@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -25,24 +27,25 @@ static uint8_t *memory_new(struct rig *rig, size_t bytes)
 	return memory;
 }
 
-/*
- * The daemon is stopped, so that what is submitted from now on is open when it is killed.  Before that, an op of each
- * kind: the first of its kind asks the daemon for what it needs.
- */
-static void hold(struct rig *rig, struct dsaio_file *const *of, unsigned n)
+/* An op of each kind: the first of its kind asks the daemon for what it needs. */
+static void warm_up(struct rig *rig, struct dsaio_file *file)
 {
 	uint8_t *pinned = memory_new(rig, 4096), private[100];
 	struct dsaio_op *op;
 
-	for (unsigned i = 0; i < n; i++) {
-		CHECK_CALL(dsaio_pread_async(rig->handle, of[i], pinned, 4096, 0, &op));
-		CHECK(op_wait(op, -1) >= 0);
-		dsaio_op_free(op);
-		CHECK_CALL(dsaio_pread_async(rig->handle, of[i], private, sizeof(private), 0, &op));
-		CHECK(op_wait(op, -1) >= 0);
-		dsaio_op_free(op);
-	}
+	CHECK_CALL(dsaio_pread_async(rig->handle, file, pinned, 4096, 0, &op));
+	CHECK(op_wait(op, -1) >= 0);
+	dsaio_op_free(op);
+	CHECK_CALL(dsaio_pread_async(rig->handle, file, private, sizeof(private), 0, &op));
+	CHECK(op_wait(op, -1) >= 0);
+	dsaio_op_free(op);
 	CHECK_CALL(dsaio_free(rig->client, pinned));
+}
+
+/* Stops the daemon, so that what is submitted from now on is open when it is killed. */
+static void hold(struct rig *rig, struct dsaio_file *file)
+{
+	warm_up(rig, file);
 	process_stop(rig->daemon->pid);
 }
 
@@ -125,7 +128,7 @@ TEST_TABLE(handed_over, files, "a file is handed over")
 		CHECK_SYS(unlink(path));
 	if (files[row].is_replaced)
 		file_make_pattern(path, PIECE, 9);
-	hold(&rig, &file, 1);
+	hold(&rig, file);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory + PIECE, PIECE, skew + PIECE, &op));
 	kill_and_start(&rig, NULL);
 	check_op(op, PIECE);
@@ -173,7 +176,7 @@ TEST_TABLE(few_descriptors, few, "files whose descriptor is not kept are opened 
 	CHECK_EQ(dsaio_pwrite(rig.handle, opened[BUFFERED], memory, 100, 33), 100);
 	memset(memory, 0, N * PIECE);
 	if (few[row].has_ops) {
-		hold(&rig, opened, 1);
+		hold(&rig, opened[0]);
 		for (unsigned i = 0; i < N; i++)
 			CHECK_CALL(dsaio_pread_async(rig.handle, opened[i], memory + i * PIECE,
 						     PIECE, i * PIECE, &ops[i]));
@@ -258,7 +261,7 @@ TEST(smaller_pool,
 	pattern_fill(small, PIECE, 1, 0);
 	pattern_fill(private, PIECE, 2, 0);
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, large, PIECE, 0), PIECE);
-	hold(&rig, &file, 1);
+	hold(&rig, file);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, large, PIECE, 0, &ops[0]));
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, small, PIECE, PIECE, &ops[1]));
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, private, PIECE, 2 * PIECE, &ops[2]));
@@ -293,7 +296,6 @@ static const struct {
 } stores[] = {
 	{ "it is gone", NULL, "", -ENXIO, "restart;open it again" },
 	{ "it has another name", "u", "", -ENXIO, "restart;open it again" },
-	{ "its user is not allowed any more", "t", "users = 1\n", -EACCES, "restart;user" },
 	{ "it is as it was", "t", "users = 0\n", 0, NULL },
 };
 
@@ -313,7 +315,8 @@ TEST_TABLE(store_changed, stores, "the next daemon's configuration of the store"
 	other = rig_file(&rig, test_text("%s/f", test_dir_in("/dev/shm")), O_RDWR | O_CREAT);
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, PIECE, 0), PIECE);
 	CHECK_EQ(dsaio_pwrite(rig.handle, other, memory, PIECE, 0), PIECE);
-	hold(&rig, (struct dsaio_file *[]){ file, other }, 2);
+	warm_up(&rig, other);
+	hold(&rig, file);
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory + 2 * PIECE, PIECE, 0, &ops[0]));
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, other, memory + PIECE, PIECE, PIECE, &ops[1]));
 	CHECK_CALL(dsaio_pread_async(rig.handle, file, private, PIECE, 0, &ops[2]));
@@ -339,6 +342,73 @@ TEST_TABLE(store_changed, stores, "the next daemon's configuration of the store"
 	free(private);
 }
 
+/* The client of a user whom the next daemon does not let use the store; the parent has the daemons. */
+static void visitor_main(const char *path, int to_parent, int from_parent)
+{
+	struct rig rig = RIG_NONE;
+	struct daemon daemon = { .pid = 0 };
+	struct dsaio_file *file;
+	struct dsaio_op *ops[2];
+	uint8_t *memory, private[100], byte = 0;
+
+	(void)snprintf(daemon.socket_path, sizeof(daemon.socket_path), "%s/s.sock", test_dir());
+	rig.daemon = &daemon;
+	reconnecting(&rig);
+	CHECK_CALL(dsaio_open(rig.client, path, O_RDWR, NULL, &file));
+	memory = memory_new(&rig, PIECE);
+	warm_up(&rig, file);
+	CHECK_EQ(write(to_parent, &byte, 1), 1);
+	CHECK_EQ(read(from_parent, &byte, 1), 1); /* the daemon is stopped */
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, PIECE, 0, &ops[0]));
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, private, sizeof(private), 0, &ops[1]));
+	CHECK_EQ(write(to_parent, &byte, 1), 1);
+	check_op_fails(ops[0], -EACCES, "restart");
+	check_op_fails(ops[1], -EACCES, "restart");
+	CHECK_EQ(dsaio_pread(rig.handle, file, memory, PIECE, 0), -EACCES);
+	CHECK_EQ(write(to_parent, &byte, 1), 1);
+	CHECK_EQ(read(from_parent, &byte, 1), 1); /* it may again */
+	CHECK_CALL(dsaio_open(rig.client, path, O_RDONLY, NULL, &file));
+	CHECK_EQ(dsaio_pread(rig.handle, file, memory, PIECE, 0), PIECE);
+	pattern_check(memory, PIECE, 1, 0, "what was read");
+	(void)dsaio_disconnect(rig.client);
+}
+
+TEST(not_allowed, "the next daemon does not let the user use the store, and the one after it does")
+{
+	enum { VISITOR = 65534 };
+	const char *path = test_text("%s/f", test_dir());
+	struct rig rig = RIG_NONE;
+	int to_parent[2], from_parent[2];
+	uint8_t byte;
+	pid_t pid;
+
+	test_needs_root();
+	CHECK_SYS(chmod(test_dir(), 0755));
+	file_make_pattern(path, PIECE, 1);
+	CHECK_SYS(chmod(path, 0666));
+	rig.daemon = next_daemon(config_of("t", ""));
+	CHECK_SYS(chmod(rig.daemon->socket_path, 0666));
+	CHECK_SYS(pipe2(to_parent, O_CLOEXEC));
+	CHECK_SYS(pipe2(from_parent, O_CLOEXEC));
+	pid = (pid_t)CHECK_SYS(fork());
+	if (pid == 0) {
+		child_become(VISITOR);
+		visitor_main(path, to_parent[1], from_parent[0]);
+		_exit(0);
+	}
+	CHECK_EQ(read(to_parent[0], &byte, 1), 1);
+	process_stop(rig.daemon->pid);
+	CHECK_EQ(write(from_parent[1], &byte, 1), 1);
+	CHECK_EQ(read(to_parent[0], &byte, 1), 1);
+	kill_and_start(&rig, config_of("t", "users = 1\n"));
+	CHECK_SYS(chmod(rig.daemon->socket_path, 0666));
+	CHECK_EQ(read(to_parent[0], &byte, 1), 1);
+	kill_and_start(&rig, config_of("t", ""));
+	CHECK_SYS(chmod(rig.daemon->socket_path, 0666));
+	CHECK_EQ(write(from_parent[1], &byte, 1), 1);
+	child_wait_ok(pid);
+}
+
 /* ---- kinds of ops ---- */
 
 TEST(no_reconnect, "with DSAIO_NO_RECONNECT open ops end with -ECONNRESET at once")
@@ -350,7 +420,7 @@ TEST(no_reconnect, "with DSAIO_NO_RECONNECT open ops end with -ECONNRESET at onc
 	int64_t began;
 
 	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, PIECE, 0), PIECE);
-	hold(&rig, &file, 1);
+	hold(&rig, file);
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, PIECE, 0, &ops[0]));
 	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, private, PIECE, PIECE, &ops[1]));
 	began = now_usec();
@@ -431,7 +501,7 @@ TEST_TABLE(kinds, ends, "vectored, linked, detached and DSAIO_DSYNC ops end once
 				    .len = PIECE,
 				    .off = GIB,
 				    .user_data = &seen[6] };
-	hold(&rig, &file, 1);
+	hold(&rig, file);
 	CHECK_EQ(dsaio_submit(rig.handle, ios, sizeof(ios[0]), N_IOS, 0, ops), N_IOS);
 	end_and_start(&rig, row);
 	for (unsigned n_seen = 0; n_seen < N_IOS; n_seen += (unsigned)n) {

@@ -114,6 +114,9 @@ static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
 	}
 	if (r < 0 && r != -ENOTCONN) {
 		atomic_store(&file->session.error, r);
+		(void)pthread_mutex_lock(&files->lock);
+		cache_remove(&files->cache, &file->entry); /* an open must not find it */
+		(void)pthread_mutex_unlock(&files->lock);
 		debug_log("file %s cannot be handed over: %s", file->name, dsaio_error());
 		return 0;
 	}

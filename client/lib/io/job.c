@@ -387,6 +387,10 @@ void job_finish_piece(struct bounce_job *job)
 			job->error = -EIO; /* a write is whole, or fails */
 		job->is_over |= job->error || job->is_at_end;
 	}
+	if (piece->op && piece->op->text && job->error == piece->op->result && !job->why) {
+		job->why = TAKE_PTR(piece->op->text); /* a restart ended the piece, for this reason */
+		job->why_error = job->error;
+	}
 	slots_release(&piece->slot);
 	if (piece->op)
 		handle_op_unref(TAKE_PTR(piece->op));
