@@ -223,15 +223,19 @@ static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint6
 		r = hand_over(client, next, &handles, &report);
 	if (r == 0)
 		come_back(client, next, &handles, &report);
-	else
-		conn_close(next);
 	for (size_t i = 0; i < handles.n; i++)
 		wait_leave_role(handles.all[i]);
 	handles_free(&handles);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	bounce_unpark(client);
-	if (r == 0)
+	if (r == 0) {
 		post_report(client, &report, since_nsec);
+	} else {
+		/* A daemon that stops frees what it has adopted, and punches it if we are gone by then. */
+		if (r == -ENOTCONN)
+			(void)conn_await_end(next, true); /* after that it has hung */
+		conn_close(next);
+	}
 	free(report.why);
 	return r;
 }
