@@ -127,7 +127,7 @@ static int slot_take_at(struct id_table *table, uint32_t id)
 	return 0;
 }
 
-int id_table_add_at(struct id_table *table, void *object, uint32_t wanted_id, uint32_t *ret_id)
+int id_table_add(struct id_table *table, void *object, uint32_t wanted_id, uint32_t *ret_id)
 {
 	struct id_table_slot *slot;
 	uint32_t index = wanted_id & INDEX_MASK;
@@ -142,11 +142,6 @@ int id_table_add_at(struct id_table *table, void *object, uint32_t wanted_id, ui
 	*ret_id = slot->id;
 	atomic_store_explicit(&slot->object, object, memory_order_release); /* lanes: get */
 	return 0;
-}
-
-int id_table_add(struct id_table *table, void *object, uint32_t *ret_id)
-{
-	return id_table_add_at(table, object, 0, ret_id);
 }
 
 void *id_table_get(const struct id_table *table, uint32_t id)

@@ -35,7 +35,7 @@ int session_no_such(struct error *error, const char *what, uint32_t id)
 int session_add(struct id_table *table, void *object, const char *name, uint32_t wanted_id,
 		uint32_t *ret_id, struct error *error)
 {
-	int r = id_table_add_at(table, object, wanted_id, ret_id);
+	int r = id_table_add(table, object, wanted_id, ret_id);
 
 	if (r == -EEXIST)
 		return error_set_plain(error, r,

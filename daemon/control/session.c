@@ -222,7 +222,8 @@ static void session_advance(struct message *message)
 	if (session->state != SESSION_EMPTYING || session->n_objects || session->n_calls ||
 	    session->look || session->connection.run_entry.is_queued)
 		return;
-	if (!session->connection.is_mute && session_client_goes_on(session)) {
+	/* A client without a Hello has nothing to go on with, and looks for a daemon again. */
+	if (session->board && !session->connection.is_mute && session_client_goes_on(session)) {
 		(void)error_set_plain(&error, -ESHUTDOWN, "the daemon is stopping");
 		service->say_end(session, &error); /* if the socket has no room: dropped */
 	}

@@ -282,7 +282,7 @@ static void file_checked_main(struct job *job)
 	free(file);
 }
 
-/* fallocate(2) waits for all direct I/O on the inode, whoever has started it. */
+/* fallocate(2) waits for all direct I/O on the inode, also that of other processes. */
 static int old_writes_wait(const struct file *file, struct error *error)
 {
 	if (!file->facts.can_write || file->facts.is_block_device ||

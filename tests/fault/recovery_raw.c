@@ -429,6 +429,8 @@ TEST(words_stop, "a stopping daemon did not say so, or a killed one did")
 		} else {
 			daemon_stop(daemon);
 			last_words(&raw, -ESHUTDOWN, "the daemon is stopping");
+			raw_receive(&greeting, &end);
+			CHECK(!end.reply);
 		}
 		raw_channel_unmap(&channel);
 		raw_close(&raw);
@@ -436,7 +438,8 @@ TEST(words_stop, "a stopping daemon did not say so, or a killed one did")
 	}
 }
 
-FAULT(words_fault, "a client whose session ends for its own fault is told why, and not of a stop")
+FAULT(words_fault,
+      "a client whose session ends for its own fault gets the reason, not that of a stop")
 {
 	struct raw raw = raw_new(daemon);
 	struct raw_channel channel;

@@ -40,12 +40,12 @@ static void setup(void)
 		files[i].target.memory_align = kinds[i].memory_align;
 		atomic_init(&files[i].target.buffered_fd, i == 0 || i == 3 ? 99 : -1);
 		files[i].store = i == 4 ? &other_store : &store;
-		r |= id_table_add(&objects.files, &files[i], &file_ids[i]);
+		r |= id_table_add(&objects.files, &files[i], 0, &file_ids[i]);
 	}
 	for (uint32_t i = 0; i < N_SLABS; i++) {
 		slabs[i].region.base = (void *)((uintptr_t)1 << 40); /* never touched */
 		slabs[i].size_bytes = (uint64_t)4096 << (i * 18);
-		r |= id_table_add(&objects.slabs, &slabs[i], &slab_ids[i]);
+		r |= id_table_add(&objects.slabs, &slabs[i], 0, &slab_ids[i]);
 	}
 	slabs[1].region.kind = REGION_GPU;
 	assert(r == 0);

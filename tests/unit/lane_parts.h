@@ -300,7 +300,7 @@ static inline void setup_engine(struct profile profile, uint32_t spin_usec, bool
 	t.file.target.memory_align = t.file.facts.memory_align;
 	t.file.n_refs = 1000000; /* ours: the last drop is not tested here */
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes, 1), 0);
-	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, 0, &t.file_id), 0);
 
 	t.memory = mmap(NULL, SLAB_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			0);
@@ -308,7 +308,7 @@ static inline void setup_engine(struct profile profile, uint32_t spin_usec, bool
 	t.slab = (struct slab){ .region = { .base = t.memory },
 				.size_bytes = SLAB_BYTES,
 				.n_refs = 1000000 };
-	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, 0, &t.slab_id), 0);
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, t.bell), 0);
 	config.store = &t.store->lane_store;
@@ -468,7 +468,7 @@ static inline void add_other(struct file *other, uint32_t *ret_id)
 	other->n_refs = 1000000;
 	atomic_init(&other->target.buffered_fd, -1);
 	ck_assert_int_eq(file_attach(other, t.store, &t.inodes, 1), 0);
-	ck_assert_int_eq(id_table_add(&t.objects.files, other, ret_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.files, other, 0, ret_id), 0);
 }
 
 static bool batch_is_done;

@@ -246,12 +246,12 @@ static void parts_setup(void)
 				.facts = { .can_read = true, .can_write = true },
 				.n_refs = 1000000 };
 	atomic_init(&p.file.target.buffered_fd, -1);
-	ck_assert_int_eq(id_table_add(&p.objects.files, &p.file, &p.file_id), 0);
+	ck_assert_int_eq(id_table_add(&p.objects.files, &p.file, 0, &p.file_id), 0);
 	p.memory = aligned_alloc(4096, PARTS_SLAB);
 	p.slab = (struct slab){ .region = { .base = p.memory },
 				.size_bytes = PARTS_SLAB,
 				.n_refs = 1000000 };
-	ck_assert_int_eq(id_table_add(&p.objects.slabs, &p.slab, &p.slab_id), 0);
+	ck_assert_int_eq(id_table_add(&p.objects.slabs, &p.slab, 0, &p.slab_id), 0);
 
 	sched_client_init(&p.client);
 	p.board.magic = LANE_BOARD_MAGIC;

@@ -15,8 +15,8 @@ TEST(an_id_finds_its_object_until_it_is_removed)
 	uint32_t id_a, id_b;
 
 	memset(&table, 0, sizeof(table));
-	ck_assert_int_eq(id_table_add(&table, &a, &id_a), 0);
-	ck_assert_int_eq(id_table_add(&table, &b, &id_b), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, 0, &id_a), 0);
+	ck_assert_int_eq(id_table_add(&table, &b, 0, &id_b), 0);
 	ck_assert_uint_ne(id_a, 0);
 	ck_assert_uint_ne(id_a, id_b);
 	ck_assert_ptr_eq(id_table_get(&table, id_a), &a);
@@ -51,7 +51,7 @@ TEST(invented_ids_find_nothing)
 			ck_assert_ptr_null(id_table_remove(&table, ids[i]));
 		}
 		if (round == 0)
-			ck_assert_int_eq(id_table_add(&table, &a, &id), 0);
+			ck_assert_int_eq(id_table_add(&table, &a, 0, &id), 0);
 	}
 	ck_assert_ptr_eq(id_table_remove(&table, id), &a);
 	id_table_release(&table, id);
@@ -66,11 +66,11 @@ TEST(a_stale_id_does_not_find_its_slots_next_object)
 	bool is_same_slot = false;
 
 	memset(&table, 0, sizeof(table));
-	ck_assert_int_eq(id_table_add(&table, &a, &first), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, 0, &first), 0);
 	(void)id_table_remove(&table, first);
 	id_table_release(&table, first);
 	for (unsigned i = 0; i < 3 * ID_TABLE_CHUNK; i++) {
-		ck_assert_int_eq(id_table_add(&table, &a, &id), 0);
+		ck_assert_int_eq(id_table_add(&table, &a, 0, &id), 0);
 		ck_assert_uint_ne(id, first);
 		is_same_slot |= (id & 0xffff) == (first & 0xffff);
 		ck_assert_ptr_null(id_table_get(&table, first));
@@ -89,7 +89,7 @@ TEST(generations_wrap_without_an_id_of_zero)
 	memset(&table, 0, sizeof(table));
 	for (unsigned i = 0; i < 70000 * ID_TABLE_CHUNK; i++) {
 		/* An assertion of Check's costs a system call. */
-		if (id_table_add(&table, &a, &id) < 0 || !(id >> 16) ||
+		if (id_table_add(&table, &a, 0, &id) < 0 || !(id >> 16) ||
 		    id_table_remove(&table, id) != &a)
 			ck_abort_msg("turn %u", i);
 		id_table_release(&table, id);
@@ -104,12 +104,12 @@ TEST(a_removed_slot_waits_for_its_release)
 
 	memset(&table, 0, sizeof(table));
 	for (unsigned i = 0; i < ID_TABLE_CHUNK; i++)
-		ck_assert_int_eq(id_table_add(&table, &a, &ids[i]), 0);
+		ck_assert_int_eq(id_table_add(&table, &a, 0, &ids[i]), 0);
 	(void)id_table_remove(&table, ids[5]);
-	ck_assert_int_eq(id_table_add(&table, &a, &id), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, 0, &id), 0);
 	ck_assert_uint_eq(id & 0xffff, ID_TABLE_CHUNK); /* a fresh one */
 	id_table_release(&table, ids[5]);
-	ck_assert_int_eq(id_table_add(&table, &a, &ids[5]), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, 0, &ids[5]), 0);
 	ck_assert_uint_eq(ids[5] & 0xffff, 5);
 
 	(void)id_table_remove(&table, id);
@@ -129,14 +129,14 @@ TEST(a_full_table_says_so_and_goes_on_when_there_is_room)
 
 	memset(&table, 0, sizeof(table));
 	for (unsigned i = 0; i < ID_TABLE_SLOTS_MAX; i++)
-		ck_assert_int_eq(id_table_add(&table, &a, &ids[i]), 0);
-	ck_assert_int_eq(id_table_add(&table, &a, &id), -EMFILE);
+		ck_assert_int_eq(id_table_add(&table, &a, 0, &ids[i]), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, 0, &id), -EMFILE);
 	while (id_table_next(&table, &cursor))
 		n++;
 	ck_assert_uint_eq(n, ID_TABLE_SLOTS_MAX);
 	(void)id_table_remove(&table, ids[1234]);
 	id_table_release(&table, ids[1234]);
-	ck_assert_int_eq(id_table_add(&table, &a, &ids[1234]), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, 0, &ids[1234]), 0);
 	for (unsigned i = 0; i < ID_TABLE_SLOTS_MAX; i++) {
 		ck_assert_ptr_eq(id_table_remove(&table, ids[i]), &a);
 		id_table_release(&table, ids[i]);
@@ -151,7 +151,7 @@ TEST(next_goes_over_all_objects_and_no_others)
 
 	memset(&table, 0, sizeof(table));
 	for (int i = 0; i < 4; i++)
-		ck_assert_int_eq(id_table_add(&table, &objects[i], &ids[i]), 0);
+		ck_assert_int_eq(id_table_add(&table, &objects[i], 0, &ids[i]), 0);
 	(void)id_table_remove(&table, ids[1]);
 	ck_assert_ptr_eq(id_table_next(&table, &cursor), &objects[0]);
 	ck_assert_ptr_eq(id_table_next(&table, &cursor), &objects[2]);
@@ -194,7 +194,7 @@ TEST(lookups_go_on_while_objects_come_and_go)
 	ck_assert_int_eq(pthread_create(&thread, NULL, look, NULL), 0);
 	for (unsigned i = 0; i < 600; i++) {
 		objects[i] = 4711;
-		ck_assert_int_eq(id_table_add(&table, &objects[i], &id), 0);
+		ck_assert_int_eq(id_table_add(&table, &objects[i], 0, &id), 0);
 		if (i % 2)
 			(void)id_table_remove(&table, id);
 	}
@@ -216,13 +216,13 @@ TEST(a_bound_on_objects_is_one_on_indices)
 	memset(&table, 0, sizeof(table));
 	id_table_bound(&table, 100);
 	for (unsigned i = 0; i < 1000; i++) {
-		ck_assert_int_eq(id_table_add(&table, &object, &id), 0);
+		ck_assert_int_eq(id_table_add(&table, &object, 0, &id), 0);
 		ck_assert_uint_lt(id & 0xffff, 100);
 		(void)id_table_remove(&table, id);
 		id_table_release(&table, id);
 	}
 	for (unsigned i = 0; i < 100; i++) {
-		ck_assert_int_eq(id_table_add(&table, &object, &ids[i]), 0);
+		ck_assert_int_eq(id_table_add(&table, &object, 0, &ids[i]), 0);
 		ck_assert_uint_lt(ids[i] & 0xffff, 100);
 	}
 	for (unsigned i = 0; i < 100; i++) {
@@ -245,16 +245,16 @@ TEST(a_wanted_id_is_given_and_its_slot_goes_on_from_there)
 	int a;
 
 	memset(&table, 0, sizeof(table));
-	ck_assert_int_eq(id_table_add_at(&table, &a, wanted, &id), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, wanted, &id), 0);
 	ck_assert_uint_eq(id, wanted);
 	ck_assert_ptr_eq(id_table_get(&table, wanted), &a);
 	ck_assert_ptr_null(id_table_get(&table, 1u << 16 | 300));
 	for (unsigned i = 0; i < 301; i++) { /* the slots below, in their order, then a fresh one */
-		ck_assert_int_eq(id_table_add(&table, &a, &ids[i]), 0);
+		ck_assert_int_eq(id_table_add(&table, &a, 0, &ids[i]), 0);
 		ck_assert_uint_eq(ids[i], 1u << 16 | (i < 300 ? i : 301));
 	}
 	remove_and_release(wanted);
-	ck_assert_int_eq(id_table_add(&table, &a, &id), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, 0, &id), 0);
 	ck_assert_uint_eq(id, 8u << 16 | 300);
 	remove_and_release(id);
 	for (unsigned i = 0; i < 301; i++)
@@ -270,14 +270,14 @@ TEST(a_wanted_id_takes_its_slot_from_any_place_among_the_free_ones)
 
 	memset(&table, 0, sizeof(table));
 	id_table_bound(&table, 10);
-	ck_assert_int_eq(id_table_add_at(&table, &a, 2u << 16 | 9, &id), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, 2u << 16 | 9, &id), 0);
 	remove_and_release(id); /* all ten are free */
 	for (unsigned i = 0; i < 4; i++) {
-		ck_assert_int_eq(id_table_add_at(&table, &a, wanted[i], &id), 0);
+		ck_assert_int_eq(id_table_add(&table, &a, wanted[i], &id), 0);
 		ck_assert_uint_eq(id, wanted[i]);
 	}
 	for (unsigned i = 0; i < 6; i++) {
-		ck_assert_int_eq(id_table_add(&table, &a, &ids[i]), 0);
+		ck_assert_int_eq(id_table_add(&table, &a, 0, &ids[i]), 0);
 		ck_assert_uint_eq(ids[i] & 0xffff, i < 3 ? i + 1 : i + 3);
 	}
 	for (unsigned i = 0; i < 4; i++)
@@ -294,20 +294,20 @@ TEST(a_wanted_id_that_is_used_or_impossible_is_refused)
 
 	memset(&table, 0, sizeof(table));
 	id_table_bound(&table, 10);
-	ck_assert_int_eq(id_table_add(&table, &a, &first), 0);
-	ck_assert_int_eq(id_table_add_at(&table, &a, first, &id), -EEXIST);
-	ck_assert_int_eq(id_table_add_at(&table, &a, 9u << 16, &id), -EEXIST);
+	ck_assert_int_eq(id_table_add(&table, &a, 0, &first), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, first, &id), -EEXIST);
+	ck_assert_int_eq(id_table_add(&table, &a, 9u << 16, &id), -EEXIST);
 	(void)id_table_remove(&table, first);
-	ck_assert_int_eq(id_table_add_at(&table, &a, first, &id), -EEXIST); /* not released */
+	ck_assert_int_eq(id_table_add(&table, &a, first, &id), -EEXIST); /* not released */
 	id_table_release(&table, first);
-	ck_assert_int_eq(id_table_add_at(&table, &a, first, &id), 0);
-	ck_assert_int_eq(id_table_add_at(&table, &a, 3, &id), -EINVAL); /* generation 0 */
-	ck_assert_int_eq(id_table_add_at(&table, &a, 1u << 16 | 10, &id), -EINVAL);
-	ck_assert_int_eq(id_table_add_at(&table, &a, UINT32_MAX, &id), -EINVAL);
+	ck_assert_int_eq(id_table_add(&table, &a, first, &id), 0);
+	ck_assert_int_eq(id_table_add(&table, &a, 3, &id), -EINVAL); /* generation 0 */
+	ck_assert_int_eq(id_table_add(&table, &a, 1u << 16 | 10, &id), -EINVAL);
+	ck_assert_int_eq(id_table_add(&table, &a, UINT32_MAX, &id), -EINVAL);
 	ck_assert_uint_eq(table.n_slots, 1);
 	remove_and_release(first);
 	id_table_bound(&table, 0);
-	ck_assert_int_eq(id_table_add_at(&table, &a, UINT32_MAX, &id), 0); /* the last of all */
+	ck_assert_int_eq(id_table_add(&table, &a, UINT32_MAX, &id), 0); /* the last of all */
 	remove_and_release(UINT32_MAX);
 	id_table_deinit(&table);
 }

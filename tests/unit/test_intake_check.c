@@ -26,7 +26,7 @@ static void add(struct file *file, int i, struct store *on, bool can_read, bool 
 	file->n_refs = 1;
 	file->target = (struct target){ .offset_align = align, .memory_align = align };
 	atomic_init(&file->target.buffered_fd, -1);
-	ck_assert_int_eq(id_table_add(&objects.files, file, &ids[i]), 0);
+	ck_assert_int_eq(id_table_add(&objects.files, file, 0, &ids[i]), 0);
 }
 
 static void setup(void)
@@ -40,7 +40,7 @@ static void setup(void)
 	add(&buffered, 4, &store, true, true, 512);
 	atomic_init(&buffered.target.buffered_fd, 99);
 	slab = (struct slab){ .size_bytes = SLAB_BYTES, .n_refs = 1 };
-	ck_assert_int_eq(id_table_add(&objects.slabs, &slab, &slab_id), 0);
+	ck_assert_int_eq(id_table_add(&objects.slabs, &slab, 0, &slab_id), 0);
 	channel = (struct channel){ .store = &store,
 				    .objects = &objects,
 				    .profile = { 4096, 1, false, true, 1 } };

@@ -138,13 +138,13 @@ static void setup(uint64_t park_nsec, uint32_t spin_usec)
 	t.file.target.memory_align = t.file.facts.memory_align;
 	t.file.n_refs = 1u << 31; /* ours: the last drop is not tested here */
 	ck_assert_int_eq(file_attach(&t.file, t.store, &t.inodes, 1), 0);
-	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, &t.file_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.files, &t.file, 0, &t.file_id), 0);
 	t.memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(t.memory, MAP_FAILED);
 	t.slab = (struct slab){ .region = { .base = t.memory },
 				.size_bytes = 4096,
 				.n_refs = 1u << 31 };
-	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, &t.slab_id), 0);
+	ck_assert_int_eq(id_table_add(&t.objects.slabs, &t.slab, 0, &t.slab_id), 0);
 	side_open(&a);
 	side_open(&b);
 }
