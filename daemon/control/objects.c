@@ -243,7 +243,9 @@ void session_drop_objects(struct session *session)
 	while ((slab = id_table_next(&session->objects.slabs, &cursor))) {
 		(void)id_table_remove(&session->objects.slabs, slab->id); /* no lane looks */
 		id_table_release(&session->objects.slabs, slab->id);
-		slab->keeps_bytes = keeps_bytes;
+		/* A client that has not handed over all yet hands over the same to the daemon after this one. */
+		slab->keeps_bytes = keeps_bytes ||
+				    (!slab->kind->sends_fd && !session->has_recovered);
 		slab_unref_for(slab, session_object_gone, session);
 	}
 	cursor = 0;
