@@ -160,13 +160,14 @@ struct dsaio_connect_options {
  * user is started, unless DSAIO_AUTOSTART is 0, no or false; it ends 60 s after its last client.
  * A socket that is there and refuses is an error, never a reason to start another.
  * The program started is $DSAIOD, else dsaiod beside the library, else in the configured sbindir.
+ * $DSAIO_RECONNECT has the seconds of reconnect_timeout_usec (0: DSAIO_NO_RECONNECT) for programs that set neither.
  * Set-user-id programs obey none of these variables and start nothing.
  * $DSAIO_DEBUG=FILE logs each place that was tried, and more.  A file that cannot be written is no
  * error: its lines are lost, and dsaioctl says so.
  * Returns 0, or
  *   -EINVAL                  socket_path or name is "", flags has an unknown bit, reconnect_timeout_usec is
  *                            negative, or set with DSAIO_NO_RECONNECT; or DSAIO_AUTOSTART is none of 0, no,
- *                            false, 1, yes, true
+ *                            false, 1, yes, true, or DSAIO_RECONNECT no number
  *   -E2BIG                   a field is set that this version of the library does not know
  *   -ENOENT, -ECONNREFUSED   no daemon there, or one that is stopping, or no dsaiod to start; the
  *                            message says what to do

@@ -302,8 +302,7 @@ static const struct {
 /* It has much to hand over, so that this takes some milliseconds. */
 enum { N_FILES = 16, N_SLABS = 24 };
 
-TEST_TABLE(killed_in_between, moments,
-	   "the next daemon is killed while it takes over, so long after its start")
+static void ended_in_between(int usec, bool is_kill)
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_op *ops[N_FILES];
@@ -326,8 +325,8 @@ TEST_TABLE(killed_in_between, moments,
 			dsaio_pread_async(rig.handle, rig.files[i], memory[i], PIECE, 0, &ops[i]));
 	daemon_kill(rig.daemon);
 	rig.daemon = daemon_start(NULL);
-	(void)usleep((useconds_t)moments[row].usec); /* a moment that nobody reports */
-	daemon_kill(rig.daemon);
+	(void)usleep((useconds_t)usec); /* a moment that nobody reports */
+	daemon_end(rig.daemon, is_kill);
 	rig.daemon = daemon_start(NULL);
 	for (unsigned i = 0; i < N_FILES; i++) {
 		int64_t result = op_wait(ops[i], 20000000);
@@ -342,6 +341,18 @@ TEST_TABLE(killed_in_between, moments,
 	CHECK_EQ(dsaio_client_state(rig.client), DSAIO_CONNECTED);
 	for (unsigned i = 0; i < N_SLABS; i++)
 		CHECK_CALL(dsaio_free(rig.client, memory[i]));
+}
+
+TEST_TABLE(killed_in_between, moments,
+	   "the next daemon is killed while it takes over, so long after its start")
+{
+	ended_in_between(moments[row].usec, true);
+}
+
+TEST_TABLE(terminated_in_between, moments,
+	   "the next daemon gets SIGTERM while it takes over, so long after its start")
+{
+	ended_in_between(moments[row].usec, false);
 }
 
 static const struct {

@@ -342,7 +342,7 @@ TEST_TABLE(store_changed, stores, "the next daemon's configuration of the store"
 	free(private);
 }
 
-/* The client of a user whom the next daemon does not let use the store; the parent has the daemons. */
+/* The client of a user that the next daemon refuses; the parent has the daemons. */
 static void visitor_main(const char *path, int to_parent, int from_parent)
 {
 	struct rig rig = RIG_NONE;

@@ -177,6 +177,9 @@ TEST_TABLE(punches, dead, "a client that had died kept its memory")
 {
 	struct daemon *daemon = daemon_start(NULL);
 	struct raw raw = raw_new(daemon);
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__Recovered body = WIRE__RECOVERED__INIT;
+	Wire__Request recovered = RAW_REQUEST(RECOVERED, recovered, &body);
 	struct raw_slab slab;
 
 	raw_slab(&raw, SLAB_BYTES, &slab);
@@ -186,6 +189,8 @@ TEST_TABLE(punches, dead, "a client that had died kept its memory")
 		daemon = daemon_start(NULL);
 		raw = raw_new(daemon);
 		adopt(&raw, &slab);
+		raw_call(&raw, &recovered, NULL, 0, &answer);
+		CHECK(answer.reply && !answer.reply->error);
 	}
 	pattern_fill(slab.memory, slab.size, 7, 0);
 	if (dead[row].is_stopped) {

@@ -98,7 +98,7 @@ class Daemon:
 @pytest.fixture(scope="session", autouse=True)
 def daemon():
     daemon = Daemon()
-    os.environ.update(DSAIO_SOCKET=daemon.socket, DSAIO_AUTOSTART="0")
+    os.environ.update(DSAIO_SOCKET=daemon.socket, DSAIO_AUTOSTART="0", DSAIO_RECONNECT="0")
     yield daemon
     daemon.stop()
 
@@ -246,7 +246,7 @@ def python(daemon, folder):
     """Runs Python code in a process of its own, after PRELUDE.  Returns what it printed."""
 
     def run(code, daemon=daemon, status=0, options=(), **variables):
-        environment = dict(os.environ, PYTHONPATH=PACKAGE, DSAIO_SOCKET=daemon.socket)
+        environment = dict(os.environ, PYTHONPATH=PACKAGE, DSAIO_SOCKET=daemon.socket, DSAIO_RECONNECT="0")
         environment.update(variables)
         place = folder if folder.startswith(daemon.dir) else daemon.store
         code = PRELUDE.format(folder=place, daemon=daemon.process.pid) + textwrap.dedent(code)

@@ -83,6 +83,27 @@ static int check_connect_options(const struct dsaio_connect_options *o)
 	return 0;
 }
 
+/* $DSAIO_RECONNECT: seconds, for programs that cannot be changed; options come first.  Returns 0 or -EINVAL. */
+static int environment_read(struct dsaio_connect_options *o)
+{
+	const char *value = secure_getenv("DSAIO_RECONNECT");
+	char *end;
+	unsigned long seconds;
+
+	if (!value || !*value || o->reconnect_timeout_usec || (o->flags & DSAIO_NO_RECONNECT))
+		return 0;
+	seconds = strtoul(value, &end, 10);
+	if (*end || *value < '0' || *value > '9' || seconds > UINT32_MAX)
+		return error_fail(-EINVAL,
+				  "connect: DSAIO_RECONNECT=%s: must be the seconds to wait for "
+				  "another daemon, or 0: not at all",
+				  value);
+	o->reconnect_timeout_usec = (int64_t)seconds * 1000000;
+	if (!seconds)
+		o->flags |= DSAIO_NO_RECONNECT;
+	return 0;
+}
+
 int dsaio_connect(const struct dsaio_connect_options *options, struct dsaio_client **ret_client)
 {
 	CANCEL_DISABLE();
@@ -96,6 +117,8 @@ int dsaio_connect(const struct dsaio_connect_options *options, struct dsaio_clie
 		r = sized_read("connect", &SIZED_CONNECT_OPTIONS, options, &o);
 	if (r == 0)
 		r = check_connect_options(&o);
+	if (r == 0)
+		r = environment_read(&o);
 	if (r < 0)
 		return r;
 	client = calloc(1, sizeof(*client));

@@ -308,7 +308,8 @@ void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_li
 	channel_consume(channel, list); /* may find that it is broken */
 	(void)pthread_mutex_lock(&channel->submit_lock);
 	channel->is_broken = true;
-	atomic_store(&channel->is_dead, false); /* the next daemon may take what this one has refused */
+	/* The next daemon may take what this one has refused. */
+	atomic_store(&channel->is_dead, false);
 	atomic_fetch_add(&channel->n_turns, 1);
 	for (uint32_t i = 0; i < channel->ring.entries; i++) {
 		struct dsaio_op *op = atomic_load_explicit(&channel->rows[i].op,

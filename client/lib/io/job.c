@@ -388,7 +388,8 @@ void job_finish_piece(struct bounce_job *job)
 		job->is_over |= job->error || job->is_at_end;
 	}
 	if (piece->op && piece->op->text && job->error == piece->op->result && !job->why) {
-		job->why = TAKE_PTR(piece->op->text); /* a restart ended the piece, for this reason */
+		/* A restart ended the piece, for this reason. */
+		job->why = TAKE_PTR(piece->op->text);
 		job->why_error = job->error;
 	}
 	slots_release(&piece->slot);

@@ -192,13 +192,17 @@ int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Reque
 
 /*
  * Calls that end an object of that session (0: of none).  Not sent, and 0, in a session that the object was not
- * handed over to.  While it is away, they are conn_post_in(), and return at once.  -ETIMEDOUT: no reply before the deadline (base/deadline.h): the connection ignores it when
- * it comes; while_alive: as above, without deadline.
+ * handed over to.  While it is away, they are conn_post_in(), and return at once.
+ * -ETIMEDOUT: no reply before the deadline (base/deadline.h): the connection ignores it when it comes; while_alive: as
+ * above, without deadline.
  */
 int conn_call_in(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 		 uint32_t session, bool while_alive, uint64_t deadline_nsec);
 
-/* conn_call() for recover.c: -ETIMEDOUT if there is no reply before the deadline. */
+/*
+ * conn_call() for recover.c: -ETIMEDOUT if there is no reply before the deadline.  -ENOTCONN also if the daemon is
+ * stopping.
+ */
 int conn_call_for(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
 		  unsigned n_fds, uint64_t deadline_nsec, Wire__Reply **ret_reply, int *ret_fds);
 

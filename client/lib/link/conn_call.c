@@ -454,9 +454,9 @@ static bool may_wait(const struct dsaio_conn *conn)
 }
 
 /*
- * Sleeps while the connection is away, but not for what ends an object: that goes with its session, or was handed over,
- * and then its end is a post of the next session.  Returns 0, -ENOTCONN or -ETIMEDOUT, without a message.  Under the lock, which
- * is released meanwhile.
+ * Sleeps while the connection is away.  It does not sleep for a request that ends an object: the object goes with its
+ * session, or was handed over, and then the request is a post of the next session.  Returns 0, -ENOTCONN or
+ * -ETIMEDOUT, without a message.  Under the lock, which is released meanwhile.
  */
 static int session_await(struct dsaio_conn *conn, const struct conn_pending *call)
 {
@@ -481,7 +481,7 @@ static int session_await(struct dsaio_conn *conn, const struct conn_pending *cal
 	return 0;
 }
 
-/* Of an object that was handed over to the next session, if the connection is still away.  Under the lock. */
+/* The object was handed over to the next session: sends it there, if the connection is still away.  Under the lock. */
 static void defer_post(struct dsaio_conn *conn, Wire__Request *request, uint32_t session)
 {
 	if (session == conn_session(conn) + 1 && conn_is_away(conn) &&
