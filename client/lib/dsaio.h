@@ -49,8 +49,8 @@
  * The daemon goes away: it crashed, or is restarted or updated.  The library connects again, hands over
  * memory, files and handles, and submits each open op again, once no block of the old daemon can still touch
  * memory or file.  Ops, waits and calls only take longer, up to reconnect_timeout_usec.  An op may so take effect
- * twice before its end, which is why its memory must stay as it is.  What does not go on ends with an errno and a
- * message that names the restart: an op that was in flight at two crashes in a row, ops on memory that the next
+ * twice before its end, which is why its memory must stay as it is.  Some ops cannot go on, and end with an errno and a
+ * message that names the restart: one that was in flight at two crashes in a row, ops on memory that the next
  * daemon has no room for, on a file that cannot be opened again, on a store that is gone, on GPU memory by the
  * direct path, and all where the next daemon is too old.  If there is none in time, or the daemon has ended this
  * session on purpose, open ops end with -ECONNRESET, once, and later calls return -ENOTCONN.

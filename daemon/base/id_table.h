@@ -39,10 +39,11 @@ static inline void id_table_bound(struct id_table *table, uint32_t n)
 }
 
 /*
- * Returns 0 and the new id, or -ENOMEM, or -EMFILE when all slots are used.  wanted_id: the id that it has to be; 0: any.
+ * Returns 0 and the new id, or -ENOMEM, or -EMFILE when all slots are used.  wanted_id: the one that it
+ * has to be; 0: any.
  * The slot's later ids go on from its generation, and slots below it that were never used become free ones.  -EEXIST:
- * its slot is used by an object, or by one that was removed and not released.  -EINVAL: its generation is 0, or its index
- * has reached the bound.
+ * its slot is used by an object, or by one that was removed and not released.  -EINVAL: its generation is 0, or its
+ * index has reached the bound.
  */
 int id_table_add(struct id_table *table, void *object, uint32_t wanted_id, uint32_t *ret_id);
 /* Indices of ids are below. */

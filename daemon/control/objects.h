@@ -27,8 +27,8 @@ struct slab_place;
 int session_no_such(struct error *error, const char *what, uint32_t id);
 
 /*
- * Adds an object to a table of the session, with the id wanted by the client; 0: any.  name: "slab", "file NAME".  Returns
- * 0, or with a message what id_table_add() says.
+ * Adds an object to a table of the session, with the id wanted by the client; 0: any.  name: "slab", "file NAME".
+ * Returns 0, or with a message what id_table_add() says.
  */
 int session_add(struct id_table *table, void *object, const char *name, uint32_t wanted_id,
 		uint32_t *ret_id, struct error *error);

@@ -277,7 +277,7 @@ void bounce_end_pieces(struct client_bounce *bounce, const struct op_list *list)
 			*link = companion->next_active;
 }
 
-/* Takes completed pieces.  When the daemon is lost these are all pieces; while it is away, those that need no daemon. */
+/* Takes completed pieces.  When the daemon is lost these are all; while it is away, those that need no daemon. */
 static bool collect(struct client_bounce *bounce)
 {
 	const struct dsaio_conn *conn = bounce->client->conn;

@@ -35,7 +35,7 @@ struct inode;
 /* Whether ops between the file and GPU memory are possible: file_gpu.h. */
 enum file_gpu { FILE_GPU_NOT_ASKED, FILE_GPU_ASKED, FILE_GPU_TAKEN, FILE_GPU_REFUSED };
 
-/* What the daemon knows of it. */
+/* The daemon's part of it. */
 struct file_session {
 	uint32_t id, store; /* the daemon's numbers, which stay */
 	uint32_t number;   /* conn_session() of the last that it was opened in, or handed over to */

@@ -21,19 +21,19 @@
 /* ---- handles ---- */
 
 /* The handles that are not being closed, and their companions.  Under recovery.objects. */
-struct handles {
+struct open_handles {
 	struct dsaio_handle **all;
 	size_t n;
 };
 
-static void handles_free(struct handles *handles)
+static void handles_free(struct open_handles *handles)
 {
 	free(handles->all);
 }
 
-static int handles_get(struct dsaio_client *client, struct handles *ret)
+static int handles_get(struct dsaio_client *client, struct open_handles *ret)
 {
-	struct handles handles = { NULL, 0 };
+	struct open_handles handles = { NULL, 0 };
 	size_t n = 0;
 
 	(void)pthread_mutex_lock(&client->lock); /* a plain mutex: cannot fail */
@@ -90,7 +90,7 @@ static void doorbell_watch(struct dsaio_handle *handle, int op)
 
 static void go_away(struct dsaio_client *client, bool is_crash)
 {
-	struct handles handles;
+	struct open_handles handles;
 
 	files_forget_idle(client);
 	bounce_park(client);
@@ -117,7 +117,7 @@ static void go_away(struct dsaio_client *client, bool is_crash)
 /* Ops whose end does not need the daemon end.  The bounce thread does the same for its own. */
 static void look_away(struct dsaio_client *client)
 {
-	struct handles handles;
+	struct open_handles handles;
 
 	(void)pthread_mutex_lock(&client->recovery.objects);
 	(void)handles_get(client, &handles);
@@ -146,7 +146,7 @@ struct report {
 
 /* Returns 0, or -ENOTCONN: `next` has gone away, too. */
 static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
-		     const struct handles *handles, struct report *report)
+		     const struct open_handles *handles, struct report *report)
 {
 	struct hand_over of_slots = bounce_hand_over(client, next);
 	int n, r = 0;
@@ -165,7 +165,7 @@ static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
 
 /* Takes next. */
 static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
-		      const struct handles *handles, struct report *report)
+		      const struct open_handles *handles, struct report *report)
 {
 	const uint64_t features = conn_facts(next).features;
 
@@ -211,7 +211,7 @@ static void post_report(struct dsaio_client *client, const struct report *report
 static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint64_t since_nsec)
 {
 	struct report report = { .why = NULL };
-	struct handles handles;
+	struct open_handles handles;
 	int r;
 
 	bounce_park(client);
@@ -250,10 +250,10 @@ static void tell(struct dsaio_client *client)
 	(void)pthread_mutex_unlock(&client->lock);
 }
 
-/* Open ops end with -ECONNRESET: whoever waits for them finds that out. */
+/* Open ops end with -ECONNRESET, by the threads that wait for them. */
 static void lose(struct dsaio_client *client, const char *why)
 {
-	struct handles handles;
+	struct open_handles handles;
 
 	debug_log("session: lost: %s", why);
 	conn_lose(client->conn, why);

@@ -11,7 +11,6 @@
 #include "proto/util/socket.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +24,6 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-#define AWAIT_END_MSEC 100
 #define CONNECT_TRIES 3 /* finds of a daemon that then hangs up */
 
 /* A child of a fork has the socket open, too: a close alone would not end the session. */
@@ -69,32 +67,6 @@ void conn_close(struct dsaio_conn *conn)
 static void conn_closep(struct dsaio_conn **conn)
 {
 	conn_close(*conn);
-}
-
-bool conn_await_end(struct dsaio_conn *conn, bool has_limit)
-{
-	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
-	const uint64_t began_nsec = clock_nsec();
-	const uint32_t n_replaced = atomic_load(&conn->n_replaced);
-
-	while (!conn_is_gone(conn) && atomic_load(&conn->n_replaced) == n_replaced) {
-		int msec = AWAIT_END_MSEC;
-
-		if (has_limit) {
-			(void)pthread_mutex_lock(&conn->lock);
-			/* The wait is for the old session: a new one is not silent because of it. */
-			if (atomic_load(&conn->n_replaced) == n_replaced) {
-				msec = silence_left(&conn->silence, began_nsec, clock_nsec(), NULL);
-				conn->silence.is_silent = !msec;
-			}
-			(void)pthread_mutex_unlock(&conn->lock);
-		}
-		if (!msec)
-			return false;
-		/* EINTR: polls again.  The poll is short: another thread's limit may be over. */
-		(void)poll(&p, 1, msec > AWAIT_END_MSEC ? AWAIT_END_MSEC : msec);
-	}
-	return true;
 }
 
 int conn_map(int fd, size_t bytes, int protection, void **ret_map)

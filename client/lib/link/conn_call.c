@@ -32,6 +32,7 @@
 #define ERRNO_MAX 4095 /* the kernel's */
 #define CALL_ANY UINT32_MAX
 #define CALL_AGAIN 1
+#define AWAIT_END_MSEC 100
 
 /* A call in progress, on its thread's stack. */
 struct conn_pending {
@@ -104,6 +105,32 @@ bool conn_is_gone(struct dsaio_conn *conn)
 			conn->on_gone(conn->arg);
 	}
 	return conn_was_gone(conn);
+}
+
+bool conn_await_end(struct dsaio_conn *conn, bool has_limit)
+{
+	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
+	const uint64_t began_nsec = clock_nsec();
+	const uint32_t n_replaced = atomic_load(&conn->n_replaced);
+
+	while (!conn_is_gone(conn) && atomic_load(&conn->n_replaced) == n_replaced) {
+		int msec = AWAIT_END_MSEC;
+
+		if (has_limit) {
+			(void)pthread_mutex_lock(&conn->lock);
+			/* The wait is for the old session: a new one is not silent because of it. */
+			if (atomic_load(&conn->n_replaced) == n_replaced) {
+				msec = silence_left(&conn->silence, began_nsec, clock_nsec(), NULL);
+				conn->silence.is_silent = !msec;
+			}
+			(void)pthread_mutex_unlock(&conn->lock);
+		}
+		if (!msec)
+			return false;
+		/* EINTR: polls again.  The poll is short: another thread's limit may be over. */
+		(void)poll(&p, 1, msec > AWAIT_END_MSEC ? AWAIT_END_MSEC : msec);
+	}
+	return true;
 }
 
 uint32_t conn_answered_in(void)

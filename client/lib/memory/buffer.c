@@ -251,7 +251,8 @@ static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab
 	return r;
 }
 
-/* A new slab, and a piece of it for the caller before anybody else comes.  -ESTALE: the daemon has gone away with it. */
+/* A new slab, and a piece of it for the caller before anybody else comes.  -ESTALE: the daemon has gone away
+   with it. */
 static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab_placement *place,
 			size_t last, char **ret_memory)
 {
