@@ -355,10 +355,14 @@ bool job_may_finish(struct bounce_job *job)
 /* The first piece that failed. */
 static void job_take_error(struct bounce_job *job, struct job_piece *piece)
 {
-	job->error = piece->error < 0 ? piece->error : (int)piece->op->result;
-	if (job->why || !piece->op || !piece->op->text)
+	job->error = piece->error;
+	if (job->error)
 		return;
-	job->why = TAKE_PTR(piece->op->text); /* it could not be submitted again */
+	job->error = (int)piece->op->result;
+	if (job->why || !piece->op->text)
+		return;
+	/* A restart ended the piece, for this reason. */
+	job->why = TAKE_PTR(piece->op->text);
 	job->why_error = job->error;
 }
 
