@@ -15,6 +15,7 @@
 #define WATCH_MSEC 250u /* --exclusive, before the start: a guess, short and longer than a pause */
 
 struct bench_guest {
+	uint32_t number; /* of the first store, for channels */
 	struct ctl *ctl;
 	struct dsaio_client *client;
 	uint32_t *stores; /* ids, each once */
@@ -136,7 +137,7 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 	r = conn_call(conn, "handle", &request, NULL, 0, &opened, NULL);
 	if (r == 0) {
 		close_handle.handle = open_channel.handle = opened->handle_open->handle;
-		open_channel.store = guest->stores[0];
+		open_channel.store = guest->number;
 		open_channel.without_rings = true;
 		request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
 		request.channel_open = &open_channel;
@@ -165,7 +166,9 @@ static int find_store(struct bench_guest *guest, struct bench_place *place)
 
 	if (r != CTL_OK)
 		return r;
-	place->store = reply->store_get->number;
+	place->store = reply->store_get->store;
+	if (!guest->number)
+		guest->number = reply->store_get->number;
 	(void)snprintf(place->store_name, sizeof(place->store_name), "%s", reply->store_get->name);
 	(void)snprintf(place->engine, sizeof(place->engine), "%s", reply->store_get->engine);
 	if (reply->store_get->profile)

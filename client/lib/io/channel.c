@@ -141,6 +141,20 @@ static bool is_away(const struct handle_channel *channel)
 	return atomic_load_explicit(&channel->n_turns, memory_order_relaxed) & 1; /* submit_lock */
 }
 
+/* Its file or memory did not come with the client to the daemon that serves now: for that errno. */
+static int op_refused(const struct dsaio_op *op)
+{
+	const struct slab_name *slab = op->buffer.slab;
+	int r = atomic_load(&op->file->session.error);
+
+	if (r < 0 || !slab)
+		return r;
+	r = atomic_load(&slab->error);
+	return r == 0 && slab->is_gpu && slab->session != conn_session(op->channel->client->conn)
+		       ? -ECONNRESET
+		       : r;
+}
+
 /* Under submit_lock. */
 static int add(struct dsaio_op *op)
 {
@@ -148,9 +162,13 @@ static int add(struct dsaio_op *op)
 	struct ring_client *ring = &channel->ring;
 	struct ring_entry entry = channel_entry(op);
 	struct channel_row *row;
+	int r;
 
 	if (atomic_load(&channel->is_dead))
 		return channel->error ? channel->error : -ENOTCONN;
+	r = op_refused(op);
+	if (r < 0)
+		return r;
 	if (is_away(channel) || !ring_client_room(ring))
 		return -EAGAIN;
 	row = &channel->rows[channel->free_rows[ring->tail & (ring->entries - 1)]];
@@ -185,10 +203,11 @@ int channel_put(struct dsaio_op *op, bool is_batched)
 
 void channel_publish(struct handle_channel *channel)
 {
-	bool must_ring;
+	bool must_ring = false;
 
 	(void)pthread_mutex_lock(&channel->submit_lock);
-	must_ring = ring_client_submit(&channel->ring);
+	if (!is_away(channel) && !atomic_load(&channel->is_dead))
+		must_ring = ring_client_submit(&channel->ring);
 	(void)pthread_mutex_unlock(&channel->submit_lock);
 	if (must_ring)
 		(void)eventfd_write(channel->doorbell_fd, 1);
@@ -376,6 +395,8 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
+	void *const map = channel->map, *const board = channel->board;
+	const size_t map_bytes = channel->map_bytes;
 	struct ring_client ring;
 	int fds[3];
 	int r;
@@ -390,8 +411,7 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 	r = conn_call_for(next, "channel", &request, NULL, 0, deadline_in_msec(CHANNEL_REOPEN_MSEC),
 			  &reply, fds);
 	if (r == 0) {
-		/* No thread uses the rings while it is away. */
-		channel_unmap(channel);
+		channel->map = channel->board = NULL;
 		r = channel_map(channel, reply->channel_open, fds, &ring);
 		if (r == 0 && ring.entries != channel->ring.entries)
 			r = -EPROTO;
@@ -408,12 +428,22 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 			(void)pthread_mutex_unlock(&channel->submit_lock);
 			/* Other threads have its number. */
 			(void)dup3(fds[1], channel->doorbell_fd, O_CLOEXEC); /* both are open */
+			/* No thread uses the old ones by now. */
+			(void)munmap(map, map_bytes);
+			(void)munmap(board, BOARD_BYTES);
+		} else {
+			channel_unmap(channel);
+			channel->map = map;
+			channel->board = board;
+			channel->map_bytes = map_bytes;
 		}
 		for (unsigned i = 0; i < 3; i++)
 			closep(&fds[i]);
 		if (r < 0)
 			(void)error_fail_errno(r, "channel: its rings cannot be used here");
 	}
+	if (r == -ETIMEDOUT) /* it hangs: another try */
+		r = -ENOTCONN;
 	channel->error = r;
 	if (r < 0)
 		debug_log("channel %#x cannot be handed over: %s", channel->id, dsaio_error());
@@ -536,4 +566,17 @@ uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, st
 	if (must_ring)
 		(void)eventfd_write(channel->doorbell_fd, 1);
 	return n_put;
+}
+
+void channel_cancel_again(struct handle_channel *channel)
+{
+	(void)pthread_mutex_lock(&channel->submit_lock);
+	for (uint32_t i = 0; i < channel->ring.entries; i++) {
+		const struct dsaio_op *op = atomic_load_explicit(&channel->rows[i].op,
+								 memory_order_acquire);
+
+		if (op && atomic_load(&op->is_cancelled))
+			channel_post_cancel(op);
+	}
+	(void)pthread_mutex_unlock(&channel->submit_lock);
 }

@@ -145,7 +145,8 @@ static void file_settle(struct dsaio_file *file, bool may_wait)
 		(void)pthread_mutex_unlock(&client->files.lock);
 		return;
 	}
-	is_kept = file->entry.is_listed && conn_file_idle(client->conn, file->session.id);
+	is_kept = file->entry.is_listed && conn_is_of(client->conn, file->session.number) &&
+		  conn_file_idle(client->conn, file->session.id);
 	if (is_kept)
 		cache_set_idle(&client->files.cache, &file->entry);
 	else
@@ -237,6 +238,12 @@ bool file_release(struct dsaio_file *file, bool may_wait)
 
 /* ---- the cache ---- */
 
+/* May it be used again, if nobody uses it?  Not in another session than its own: its id may be another's there. */
+static bool file_is_current(const struct dsaio_file *file)
+{
+	return atomic_load(&file->n_refs) || conn_is_of(file->client->conn, file->session.number);
+}
+
 /* A file that cache_find() finds, opened for the caller, whatever it is by now; or NULL. */
 static struct dsaio_file *file_find(struct dsaio_client *client, const struct cache_key *key,
 				    bool or_both)
@@ -249,7 +256,10 @@ static struct dsaio_file *file_find(struct dsaio_client *client, const struct ca
 	entry = cache_find(&files->cache, key, or_both);
 	if (entry) {
 		file = container_of(entry, struct dsaio_file, entry);
-		if (entry->is_idle && !file_wake(file)) {
+		if (!entry->is_idle && !file_is_current(file)) { /* it is about to be settled */
+			cache_remove(&files->cache, entry);
+			file = NULL;
+		} else if (entry->is_idle && (!file_is_current(file) || !file_wake(file))) {
 			file_uncache(file);
 			gone = TAKE_PTR(file);
 		}

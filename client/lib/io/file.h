@@ -138,8 +138,6 @@ void files_forget_idle(struct dsaio_client *client);
  * were, or -ENOTCONN.
  */
 int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next);
-/* conn_replace(); files that have become idle since they were handed over are so on the new board. */
-void files_come_back(struct dsaio_client *client, struct dsaio_conn *next);
 
 /* A new file: from now on it is found by its key, if it can be kept and no other is there. */
 void file_list(struct dsaio_file *file);

@@ -4,7 +4,7 @@
  *   the file                                     what is handed over
  *   its descriptor is kept here                  a duplicate of it
  *     (also if it was unlinked, or came as a
- *     descriptor; with open ops it is kept)
+ *     descriptor; it is kept until the close)
  *   it is not, and the file has a path           the path, opened again, if it is the same inode; never with
  *                                                O_CREAT, O_EXCL or O_TRUNC
  *   it is not, and has none, or names another    nothing: -ESTALE
@@ -40,7 +40,7 @@ static int files_take(struct dsaio_client *client, struct dsaio_file ***ret_file
 		if (!atomic_load(&file->n_refs))
 			continue;
 		file_add_ref(file);
-		file->session.number = conn_session(client->conn) + 1;
+		file->session.number = conn_attempt(client->conn);
 		files[n++] = file;
 	}
 	(void)pthread_mutex_unlock(&client->lock);
@@ -62,7 +62,7 @@ static int file_descriptor(struct dsaio_file *file)
 	(void)pthread_mutex_unlock(&files->lock);
 	if (!is_kept)
 		return file_open_again(file);
-	return fd < 0 ? error_fail_errno(-errno, "file %s", file->name) : fd;
+	return fd < 0 ? error_fail(-ENOTCONN, "file %s: no descriptor is free", file->name) : fd;
 }
 
 static int hand_over_direct(struct dsaio_file *file, struct dsaio_conn *next, int fd)
@@ -109,7 +109,7 @@ static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
 
 	if (r == 0) {
 		copy = fd_duplicate(fd);
-		r = copy < 0 ? error_fail_errno(-errno, "file %s", file->name)
+		r = copy < 0 ? error_fail(-ENOTCONN, "file %s: no descriptor is free", file->name)
 			     : hand_over_direct(file, next, copy);
 	}
 	if (r < 0 && r != -ENOTCONN) {
@@ -152,17 +152,4 @@ int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
 		file_drop_ref(files[i]);
 	}
 	return r < 0 ? r : n_done;
-}
-
-void files_come_back(struct dsaio_client *client, struct dsaio_conn *next)
-{
-	(void)pthread_mutex_lock(&client->files.lock);
-	conn_replace(client->conn, next);
-	for (struct list_node *node = client->files.cache.idle.first; node; node = node->next) {
-		struct dsaio_file *file = container_of(node, struct dsaio_file, entry.node);
-
-		if (file->session.number == conn_session(client->conn))
-			(void)conn_file_idle(client->conn, file->session.id);
-	}
-	(void)pthread_mutex_unlock(&client->files.lock);
 }

@@ -75,7 +75,12 @@ int file_fd_take(struct dsaio_file *file)
 {
 	struct client_files *files = &file->client->files;
 	_cleanup_(closep) int got = -1;
-	int fd, r;
+	int fd, r = atomic_load(&file->session.error);
+
+	if (r < 0) /* its id may be another's with the daemon that serves now */
+		return error_fail_errno(
+			r, "%s: it could not be handed over after a restart of the daemon",
+			file->name);
 
 	(void)pthread_mutex_lock(&files->lock);
 	fd = fd_take_kept(file);

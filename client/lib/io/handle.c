@@ -235,10 +235,12 @@ int handle_hand_over(struct dsaio_handle *handle, struct dsaio_conn *next, uint3
 	Wire__Profile profile;
 	int fd = -1, r;
 
-	handle->session = conn_session(handle->client->conn) + 1;
+	handle->session = conn_attempt(handle->client->conn);
 	open_request(handle, handle->id, &request, &body, &profile);
 	r = conn_call_for(next, "handle_open", &request, NULL, 0, deadline_in_msec(REOPEN_MSEC),
 			  &reply, &fd);
+	if (r == -ETIMEDOUT) /* it hangs: another try */
+		r = -ENOTCONN;
 	if (r == 0) {
 		(void)dup3(fd, handle->doorbell_fd, O_CLOEXEC); /* both are open: cannot fail */
 		(void)close(fd);

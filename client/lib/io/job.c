@@ -140,11 +140,13 @@ static int piece_put(struct job_piece *piece, bool is_blocking)
 	piece_move(piece, r == 0 ? PIECE_IN_FLIGHT : PIECE_ENDED);
 	if (r == 0)
 		return 0;
-	/* The daemon is gone; there was room. */
+	/* The daemon is lost, or does not have its memory; or its time was over before there was room. */
+	if (r == -ENOTCONN)
+		r = -ECONNRESET;
 	if (is_blocking) {
-		end_op(piece->op, -ECONNRESET, 0);
+		end_op(piece->op, r, 0);
 	} else {
-		op_set_result(piece->op, -ECONNRESET, 0);
+		op_set_result(piece->op, r, 0);
 		op_change_state(piece->op, OP_ENDED);
 	}
 	return 0;

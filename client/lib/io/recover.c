@@ -181,7 +181,11 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 		end_taken(handle, &list);
 		doorbell_watch(handle, EPOLL_CTL_ADD);
 	}
-	files_come_back(client, next);
+	conn_replace(client->conn, next);
+	for (size_t i = 0; i < handles->n; i++)
+		for (struct handle_channel *c = handle_first_channel(handles->all[i]); c;
+		     c = handle_next_channel(c))
+			channel_cancel_again(c);
 }
 
 static void post_report(struct dsaio_client *client, const struct report *report,
@@ -219,6 +223,7 @@ static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint6
 	r = handles_get(client, &handles);
 	for (size_t i = 0; i < handles.n; i++)
 		wait_take_role(handles.all[i]);
+	(void)conn_attempt_begin(client->conn);
 	if (r == 0)
 		r = hand_over(client, next, &handles, &report);
 	if (r == 0)

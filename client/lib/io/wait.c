@@ -304,6 +304,7 @@ int wait_until(struct dsaio_handle *handle, const struct wait_for *w, uint64_t d
 int wait_put(struct dsaio_op *op, bool is_batched)
 {
 	struct wait_for room = { .what = WAIT_ROOM, .channel = op->channel };
+	const uint64_t deadline = deadline_in_msec(op->timeout_msec);
 	int r;
 
 	for (;;) {
@@ -314,7 +315,15 @@ int wait_put(struct dsaio_op *op, bool is_batched)
 			return r;
 		if (is_batched)
 			handle_publish(op->handle);
-		(void)wait_until(op->handle, &room, UINT64_MAX); /* no time-out */
+		if (!conn_is_away(op->handle->client->conn)) {
+			(void)wait_until(op->handle, &room, UINT64_MAX); /* no time-out */
+			continue;
+		}
+		(void)wait_until(op->handle, &room, clock_nsec() + LOOK_NSEC);
+		if (deadline_is_over(deadline))
+			return -ETIMEDOUT;
+		if (atomic_load(&op->is_cancelled))
+			return -ECANCELED;
 	}
 }
 

@@ -283,15 +283,32 @@ enum conn_end conn_end_read(struct dsaio_conn *conn)
 	return end;
 }
 
+uint32_t conn_attempt_begin(struct dsaio_conn *conn)
+{
+	uint32_t attempt;
+
+	(void)pthread_mutex_lock(&conn->lock);
+	attempt = atomic_fetch_add(&conn->attempt, 1) + 1;
+	frame_writer_deinit(&conn->deferred);
+	conn->deferred = (struct frame_writer){ 0 };
+	conn->n_deferred = 0;
+	(void)pthread_mutex_unlock(&conn->lock);
+	return attempt;
+}
+
 void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 {
+	const uint32_t after = conn_session(conn) + 1;
+
 	(void)pthread_mutex_lock(&conn->lock);
 	conn_calls_stop(conn);
 	conn_calls_deinit(conn);
 	conn_calls_init(conn);
 	conn->writer.queue = conn->deferred.queue; /* neither has descriptors */
 	conn->writer.queued_bytes = conn->deferred.queued_bytes;
-	conn->n_unawaited = conn->n_deferred;
+	conn->n_unawaited = next->n_unawaited + conn->n_deferred;
+	conn->reader = next->reader;
+	next->reader = (struct frame_reader){ 0 };
 	conn->deferred = (struct frame_writer){ 0 };
 	conn->n_deferred = 0;
 	watch_all(conn, EPOLL_CTL_DEL);
@@ -302,7 +319,9 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 	conn->file_board = TAKE_PTR(next->file_board);
 	conn->facts = next->facts;
 	conn->silence = (struct silence){ .limit_msec = conn->silence.limit_msec };
-	atomic_fetch_add(&conn->n_replaced, 1);
+	if (conn_attempt(conn) < after)
+		atomic_store(&conn->attempt, after);
+	atomic_store(&conn->n_replaced, conn_attempt(conn));
 	atomic_store(&conn->is_broken, false);
 	conn_calls_flush(conn);
 	(void)pthread_cond_broadcast(&conn->changed);

@@ -85,6 +85,7 @@ struct dsaio_conn {
 	_Atomic bool is_lost;	/* for good */
 	_Atomic bool is_broken; /* no request makes sense any more; the end of file will come */
 	_Atomic uint32_t n_replaced; /* the number of the session */
+	_Atomic uint32_t attempt;    /* of the session that objects are handed over to, or were */
 	_Atomic uint32_t
 		n_gone; /* more than n_replaced: the present session's end of file has come */
 
@@ -132,6 +133,17 @@ int conn_open_again(const struct dsaio_conn *conn, struct dsaio_conn **ret_next)
 enum conn_end { CONN_END_CRASH, CONN_END_STOP, CONN_END_ON_PURPOSE };
 /* It is away: reads the daemon's last words.  Its watches show nothing more. */
 enum conn_end conn_end_read(struct dsaio_conn *conn);
+
+/*
+ * Objects are handed over from now on: returns the number that the session will have.  Requests that wait for an
+ * earlier attempt's go.
+ */
+uint32_t conn_attempt_begin(struct dsaio_conn *conn);
+
+static inline uint32_t conn_attempt(const struct dsaio_conn *conn)
+{
+	return atomic_load_explicit(&conn->attempt, memory_order_acquire);
+}
 
 /*
  * Takes the session of `next`, which it frees; calls that wait go on.  `next` is connected to the same path, since

@@ -92,6 +92,7 @@ bool conn_is_gone(struct dsaio_conn *conn)
 {
 	/* Before the look: an end that is seen is of this session, or of an earlier one. */
 	const uint32_t n_gone = atomic_load(&conn->n_replaced) + 1;
+	uint32_t seen = atomic_load(&conn->n_gone);
 	struct pollfd p = { .fd = conn->fd, .events = POLLRDHUP };
 
 	if (conn_was_gone(conn))
@@ -99,7 +100,11 @@ bool conn_is_gone(struct dsaio_conn *conn)
 	if (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLRDHUP | POLLHUP)))
 		return false;
 	/* release: who sees it sees also what the daemon published before it died */
-	if (atomic_exchange_explicit(&conn->n_gone, n_gone, memory_order_release) != n_gone) {
+	while (seen < n_gone &&
+	       !atomic_compare_exchange_weak_explicit(&conn->n_gone, &seen, n_gone,
+						      memory_order_release, memory_order_relaxed))
+		;
+	if (seen < n_gone) {
 		debug_log("session: the daemon on %s has gone away", conn->path);
 		if (conn->on_gone)
 			conn->on_gone(conn->arg);
@@ -511,7 +516,7 @@ static int session_await(struct dsaio_conn *conn, const struct conn_pending *cal
 /* The object was handed over to the next session: sends it there, if the connection is still away.  Under the lock. */
 static void defer_post(struct dsaio_conn *conn, Wire__Request *request, uint32_t session)
 {
-	if (session == conn_session(conn) + 1 && conn_is_away(conn) &&
+	if (session == conn_attempt(conn) && conn_is_away(conn) &&
 	    request_queue(conn, &conn->deferred, request, NULL, 0) == 0)
 		conn->n_deferred++;
 }

@@ -463,7 +463,7 @@ struct hand_over buffers_hand_over(struct buffers *buffers, struct dsaio_conn *n
 		slab = next_slab(buffers, at, &fd);
 		if (slab) {
 			r = fd < 0 ? -errno : 0;
-			slab->slab.session = conn_session(buffers->conn) + 1;
+			slab->slab.session = conn_attempt(buffers->conn);
 			copy = *slab;
 		}
 		(void)pthread_rwlock_unlock(&buffers->lock);
@@ -474,8 +474,8 @@ struct hand_over buffers_hand_over(struct buffers *buffers, struct dsaio_conn *n
 			closep(&fd);
 			continue;
 		}
-		if (r < 0)
-			(void)error_fail_errno(r, "memory: a descriptor");
+		if (r == -EMFILE) /* another try */
+			r = error_fail_errno(-ENOTCONN, "memory: no descriptor is free");
 		if (r == 0 && !copy.slab.is_imported)
 			r = fstat(fd, &st) < 0 ? -errno : 0; /* the daemon may have rounded it up */
 		if (r == 0)

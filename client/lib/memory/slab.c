@@ -106,6 +106,7 @@ int slab_hand_over(struct dsaio_conn *next, const struct slab_name *slab, int fd
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabImport import = WIRE__SLAB_IMPORT__INIT;
 	Wire__SlabAdopt adopt = WIRE__SLAB_ADOPT__INIT;
+	int r;
 
 	if (slab->is_imported) {
 		import.off = off;
@@ -119,5 +120,6 @@ int slab_hand_over(struct dsaio_conn *next, const struct slab_name *slab, int fd
 		request.body_case = WIRE__REQUEST__BODY_SLAB_ADOPT;
 		request.slab_adopt = &adopt;
 	}
-	return conn_call_for(next, "memory", &request, &fd, 1, deadline, NULL, NULL);
+	r = conn_call_for(next, "memory", &request, &fd, 1, deadline, NULL, NULL);
+	return r == -ETIMEDOUT ? -ENOTCONN : r; /* it hangs: another try */
 }

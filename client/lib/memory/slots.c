@@ -293,8 +293,10 @@ void slots_release(struct slot *slot)
 		return;
 	slots = share->slots;
 	(void)pthread_mutex_lock(&slots->lock);
-	slot->slab->used &= ~(bits(slot->n_units) << slot->unit);
-	slots->n_free += slot->n_units;
+	if (!atomic_load(&slot->slab->slab.error)) { /* else the daemon does not have it */
+		slot->slab->used &= ~(bits(slot->n_units) << slot->unit);
+		slots->n_free += slot->n_units;
+	}
 	share->n_units -= slot->n_units;
 	slot->slab = NULL;
 	wake_next(slots);
@@ -311,7 +313,7 @@ struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next)
 		int fd = -1;
 
 		(void)pthread_mutex_lock(&slots->lock);
-		slots->slabs[i].slab.session = conn_session(slots->buffers->conn) + 1;
+		slots->slabs[i].slab.session = conn_attempt(slots->buffers->conn);
 		copy = slots->slabs[i];
 		if (copy.n_units)
 			fd = fd_duplicate(copy.fd);
@@ -320,7 +322,7 @@ struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next)
 			closep(&fd);
 			continue;
 		}
-		r = fd < 0 ? -errno
+		r = fd < 0 ? -ENOTCONN /* no descriptor is free: another try */
 			   : slab_hand_over(next, &copy.slab, fd, 0,
 					    (uint64_t)copy.n_units * SLOT_UNIT);
 		done.n += r == 0;
