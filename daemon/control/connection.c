@@ -303,7 +303,7 @@ bool connection_has_peer(const struct connection *connection)
 		{ .fd = connection->pidfd, .events = POLLIN }, /* -1 is ignored */
 	};
 
-	return poll(ends, 2, 0) == 0;
+	return poll(ends, 2, 0) <= 0; /* -1: a signal */
 }
 
 void connection_unwatch(struct connection *connection)

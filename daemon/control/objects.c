@@ -143,6 +143,12 @@ int session_remove(struct session *session, struct id_table *table, uint32_t id,
 	return 0;
 }
 
+/* A client that has not handed over all yet hands over the same to the daemon after this one. */
+static bool keeps_bytes(const struct session *session, const struct slab *slab, bool goes_on)
+{
+	return goes_on || (!slab->kind->sends_fd && !session->has_recovered);
+}
+
 static void on_slab_made(struct slab *slab, int result, const struct error *failed, void *arg)
 {
 	struct call *call = arg;
@@ -155,7 +161,7 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 		return;
 	}
 	if (session_is_ending(session)) {
-		slab->keeps_bytes = session_client_goes_on(session);
+		slab->keeps_bytes = keeps_bytes(session, slab, session_client_goes_on(session));
 		slab_unref_for(slab, session_object_gone, session);
 		(void)session_end_error(session, "slab", "", &error);
 		call->on_done(call, error.code, &error);
@@ -235,7 +241,7 @@ int session_slab_free(struct session *session, uint32_t id, struct call *call, s
 
 void session_drop_objects(struct session *session)
 {
-	const bool keeps_bytes = session_client_goes_on(session);
+	const bool goes_on = session_client_goes_on(session);
 	uint32_t cursor = 0;
 	struct slab *slab;
 	struct file *file;
@@ -243,9 +249,7 @@ void session_drop_objects(struct session *session)
 	while ((slab = id_table_next(&session->objects.slabs, &cursor))) {
 		(void)id_table_remove(&session->objects.slabs, slab->id); /* no lane looks */
 		id_table_release(&session->objects.slabs, slab->id);
-		/* A client that has not handed over all yet hands over the same to the daemon after this one. */
-		slab->keeps_bytes = keeps_bytes ||
-				    (!slab->kind->sends_fd && !session->has_recovered);
+		slab->keeps_bytes = keeps_bytes(session, slab, goes_on);
 		slab_unref_for(slab, session_object_gone, session);
 	}
 	cursor = 0;

@@ -6,7 +6,7 @@
 #include "proto/util/cleanup.h"
 
 /* Locking takes 0.1 to 6 s a GiB. */
-#define SLAB_HAND_OVER_MSEC 60000u
+#define SLAB_HAND_OVER_MSEC 600000u
 
 const struct slab_placement SLAB_ANYWHERE = { .pages = WIRE__PAGES__PAGES_ANY };
 
