@@ -201,8 +201,9 @@ void block_prepare(struct lane_block *block, enum block_kind kind, const struct 
 
 /* The recorder's name of the move to a state. */
 static const uint8_t recorded[N_BLOCK_STATES] = {
-	[BLOCK_FREE] = RECORDING_BLOCK_DONE,	 [BLOCK_AT_ENGINE] = RECORDING_AT_ENGINE,
-	[BLOCK_AT_WORKER] = RECORDING_AT_WORKER, [BLOCK_RETURNED] = RECORDING_RETURNED,
+	[BLOCK_FREE] = RECORDING_BLOCK_DONE,
+	[BLOCK_AT_ENGINE] = RECORDING_AT_ENGINE,
+	[BLOCK_RETURNED] = RECORDING_RETURNED,
 	[BLOCK_HUNG] = RECORDING_HUNG,
 };
 
@@ -219,7 +220,9 @@ void block_move(struct transfer *transfer, struct lane_block *block, enum block_
 	if (before == BLOCK_RETURNED)
 		op_set_returned(request->op, request->next);
 	block->state = (uint8_t)state;
-	if (row || block->charges) /* else another one has taken over its request */
+	/* Without charges another one has taken over its request.  A worker has it already: see
+	   submit_to_workers(). */
+	if ((row || block->charges) && state != BLOCK_AT_WORKER)
 		record_block(transfer->turn, recorded[state], request);
 	discharge(transfer, block, before, gone);
 	charge(transfer, block, row & ~(unsigned)block->charges);

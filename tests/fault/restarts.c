@@ -190,7 +190,7 @@ static const struct {
 TEST_TABLE(restarts, ends, "restarts under load lose no op and no byte")
 {
 	const char *wanted = getenv("RESTARTS");
-	const unsigned n = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 20;
+	const unsigned n = wanted ? (unsigned)strtoul(wanted, NULL, 10) : test_is_slow() ? 6 : 20;
 	struct daemon *daemon = daemon_start(NULL);
 	uint64_t state = test_seed(), n_ops = 0, n_repeated = 0;
 	int64_t longest = 0;
@@ -199,6 +199,8 @@ TEST_TABLE(restarts, ends, "restarts under load lose no op and no byte")
 	loads_start(daemon);
 	loads_go_on(1);
 	for (unsigned i = 0; i < n; i++) {
+		if (test_is_slow()) /* else each op is in flight at two crashes */
+			loads_go_on(1);
 		(void)poll(NULL, 0, (int)(test_random(&state) % 200)); /* a random moment */
 		if (ends[row].is_kill)
 			daemon_kill(daemon);
