@@ -24,6 +24,7 @@
 #include "proto/build.h"
 #include "proto/dirs.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/plural.h"
 #include "proto/util/socket.h"
 #include "proto/version.h" /* the version is the project's */
 
@@ -277,11 +278,6 @@ struct stop {
 	struct server *server;
 	unsigned n_signals;
 };
-
-static const char *plural(uint64_t n)
-{
-	return n == 1 ? "" : "s";
-}
 
 static const struct server *crash_server; /* while it serves */
 

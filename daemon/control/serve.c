@@ -5,6 +5,7 @@
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/plural.h"
 #include "proto/util/size.h"
 #include "proto/version.h" /* the version is the project's */
 #include "proto/wire.h"
@@ -283,11 +284,6 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	reply.hello = &ours;
 	reply_send(session, &reply, &board_fd, 1);
 	return 0;
-}
-
-static const char *plural(uint32_t n)
-{
-	return n == 1 ? "" : "s";
 }
 
 /* All of it is what the client says. */

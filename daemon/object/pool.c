@@ -421,14 +421,20 @@ static int slab_do_import(struct slab *slab)
 	return r;
 }
 
+void slab_punch(const struct slab *slab)
+{
+	/* It fails only on a signal, and worker threads take no signals from outside. */
+	if (slab->fd >= 0 && !slab->keeps_bytes)
+		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				(off_t)slab->size_bytes);
+}
+
 /* On the work queue: frees the memory although a child of the client may map it. */
 static void slab_unmake(struct slab *slab)
 {
 	/* First, because it removes the pages from the mapping without blocking threads that change other
-   mappings.  It fails only on a signal, and worker threads take no signals from outside. */
-	if (slab->fd >= 0 && !slab->keeps_bytes)
-		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-				(off_t)slab->size_bytes);
+   mappings. */
+	slab_punch(slab);
 	if (slab->region.base)
 		mapping_remove(slab->region.base, slab->map_bytes);
 	if (slab->fd >= 0)

@@ -156,6 +156,8 @@ void slab_start(struct slab *slab,
  */
 int slab_map_import(struct slab *slab);
 void slab_unmap_import(struct slab *slab);
+/* Frees the memory of slab->fd although others may map it, unless its client goes on with it. */
+void slab_punch(const struct slab *slab);
 
 static inline void slab_ref(struct slab *slab)
 {

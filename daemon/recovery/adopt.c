@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/falloc.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -71,10 +70,7 @@ static int adopt_make(struct slab *slab)
 
 static void adopt_unmake(struct slab *slab)
 {
-	/* As for a slab of the pool.  It cannot fail: the seals allow it. */
-	if (!slab->keeps_bytes)
-		(void)fallocate(slab->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-				(off_t)slab->size_bytes);
+	slab_punch(slab); /* the seals allow it */
 	slab_unmap_import(slab);
 }
 

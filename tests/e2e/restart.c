@@ -5,7 +5,7 @@
  * are open, starts another one at the same socket, and looks that each op ends
  * once, with the right bytes.
  */
-#include "tests/harness.h"
+#include "tests/restarting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,34 +20,11 @@
 
 #define BYTES MIB
 
-/* How a daemon ends. */
-static const struct {
-	const char *what;
-	bool is_kill;
-} ends[] = { { "kill -9", true }, { "SIGTERM", false } };
-
-static void reconnecting(struct rig *rig)
-{
-	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
-
-	if (!rig->daemon)
-		rig->daemon = daemon_start(NULL);
-	options.socket_path = rig->daemon->socket_path;
-	CHECK_CALL(dsaio_connect(&options, &rig->client));
-	CHECK_CALL(profile_open(rig->client, NULL, &rig->handle));
-}
-
-static void daemon_end(struct rig *rig, int row)
-{
-	if (ends[row].is_kill)
-		daemon_kill(rig->daemon);
-	else
-		daemon_stop(rig->daemon);
-}
+static const struct daemon_end ends[] = DAEMON_ENDS;
 
 static void restart(struct rig *rig, int row)
 {
-	daemon_end(rig, row);
+	daemon_end(rig->daemon, ends[row].is_kill);
 	rig->daemon = daemon_start(NULL);
 }
 

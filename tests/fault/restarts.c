@@ -5,10 +5,10 @@
  * Four clients, each in a process of its own and on a file of its own: pinned
  * memory, private memory, unaligned ranges, a file that grows, with syncs
  * between.  Each keeps several ops open, knows what each byte of its file has
- * to be, and reads it back.  $RESTARTS: how often (20); `make proof` takes 200.
+ * to be, and reads it back.  $RESTARTS: how often (20).
  * $TEST_SEED replays the ops.
  */
-#include "tests/harness.h"
+#include "tests/restarting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -108,7 +108,6 @@ static void sync_run(struct rig *rig, struct dsaio_file *file)
 static void load_main(const struct daemon *daemon, unsigned me)
 {
 	const struct load *load = &loads[me];
-	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
 	struct daemon theirs = *daemon;
 	struct rig rig = { .daemon = &theirs };
 	const uint64_t skew = load->is_unaligned ? 1234 : 0;
@@ -116,9 +115,7 @@ static void load_main(const struct daemon *daemon, unsigned me)
 	struct dsaio_file *file;
 	uint8_t *memory;
 
-	options.socket_path = daemon->socket_path;
-	CHECK_CALL(dsaio_connect(&options, &rig.client));
-	CHECK_CALL(profile_open(rig.client, NULL, &rig.handle));
+	reconnecting(&rig);
 	file = rig_file(&rig, load->what, O_RDWR | O_CREAT);
 	if (load->is_pinned)
 		CHECK_CALL(dsaio_alloc(rig.client, N_OPS * PIECE, NULL, (void **)&memory));
@@ -182,10 +179,7 @@ static void loads_end(void)
 		child_wait_ok(pids[i]);
 }
 
-static const struct {
-	const char *what;
-	bool is_kill;
-} ends[] = { { "kill -9", true }, { "SIGTERM", false } };
+static const struct daemon_end ends[] = DAEMON_ENDS;
 
 TEST_TABLE(restarts, ends, "restarts under load lose no op and no byte")
 {
@@ -202,10 +196,7 @@ TEST_TABLE(restarts, ends, "restarts under load lose no op and no byte")
 		if (test_is_slow()) /* else each op is in flight at two crashes */
 			loads_go_on(1);
 		(void)poll(NULL, 0, (int)(test_random(&state) % 200)); /* a random moment */
-		if (ends[row].is_kill)
-			daemon_kill(daemon);
-		else
-			daemon_stop(daemon);
+		daemon_end(daemon, ends[row].is_kill);
 		daemon_again(daemon, NULL);
 	}
 	loads_go_on(2);

@@ -5,6 +5,7 @@
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/plural.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,11 +31,6 @@ static const char help[] =
 	"\n"
 	"exit status: 0 no client has a file open there, 1 some have, or failed, 2 wrong usage,\n"
 	"3 no daemon answers\n";
-
-static const char *plural(uint32_t n)
-{
-	return n == 1 ? "" : "s";
-}
 
 static int print_drained(const struct ctl *ctl, const Wire__StoreDrainReply *drained)
 {

@@ -4,6 +4,7 @@
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/plural.h"
 #include "proto/wire.h"
 
 #include <assert.h>
@@ -30,11 +31,6 @@ const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id)
 		if (status->stores[i]->store == id)
 			return status->stores[i];
 	return NULL;
-}
-
-static const char *plural(uint32_t n)
-{
-	return n == 1 ? "" : "s";
 }
 
 void show_left_out(const Wire__StatusReply *status)

@@ -52,11 +52,17 @@ static void forget_map(struct slots *slots, void *map)
 	gpus_forget(&container_of(slots, struct client_bounce, slots)->gpus, map);
 }
 
-/* The client's, made at the first use; NULL: no memory. */
+/* The client's, if there is one. */
+static struct client_bounce *bounce_seen(const struct dsaio_client *client)
+{
+	return atomic_load_explicit(&client->bounce, memory_order_acquire); /* bounce_get() */
+}
+
+/* The same, made at the first use; NULL: no memory. */
 static struct client_bounce *bounce_get(struct dsaio_client *client)
 {
 	struct client_bounce *fresh, *seen = NULL;
-	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+	struct client_bounce *bounce = bounce_seen(client);
 
 	if (bounce)
 		return bounce;
@@ -189,7 +195,7 @@ void bounce_run(struct dsaio_op *op, struct handle_channel *channel,
 
 void bounce_cancel(struct dsaio_client *client)
 {
-	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+	struct client_bounce *bounce = bounce_seen(client);
 
 	if (!bounce)
 		return;
@@ -201,15 +207,14 @@ void bounce_cancel(struct dsaio_client *client)
 
 bool bounce_trim(struct dsaio_client *client)
 {
-	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+	struct client_bounce *bounce = bounce_seen(client);
 
 	return bounce && slots_trim(&bounce->slots);
 }
 
 void bounce_end_handle(struct dsaio_handle *handle)
 {
-	struct client_bounce *bounce = atomic_load_explicit(&handle->client->bounce,
-							    memory_order_acquire);
+	struct client_bounce *bounce = bounce_seen(handle->client);
 
 	if (!bounce)
 		return;
@@ -228,7 +233,7 @@ void bounce_end_handle(struct dsaio_handle *handle)
 
 void bounce_park(struct dsaio_client *client)
 {
-	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+	struct client_bounce *bounce = bounce_seen(client);
 
 	if (!bounce)
 		return;
@@ -242,7 +247,7 @@ void bounce_park(struct dsaio_client *client)
 
 void bounce_unpark(struct dsaio_client *client)
 {
-	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+	struct client_bounce *bounce = bounce_seen(client);
 
 	if (!bounce)
 		return;
@@ -259,7 +264,7 @@ void bounce_take(struct dsaio_client *client, const struct op_list *list)
 
 struct hand_over bounce_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
 {
-	struct client_bounce *bounce = atomic_load_explicit(&client->bounce, memory_order_acquire);
+	struct client_bounce *bounce = bounce_seen(client);
 
 	return bounce ? slots_hand_over(&bounce->slots, next) : (struct hand_over){ 0 };
 }

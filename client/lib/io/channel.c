@@ -141,18 +141,26 @@ static bool is_away(const struct handle_channel *channel)
 	return atomic_load_explicit(&channel->n_turns, memory_order_relaxed) & 1; /* submit_lock */
 }
 
-/* Its file or memory did not come with the client to the daemon that serves now: for that errno. */
-static int op_refused(const struct dsaio_op *op)
+#define FILE_LEFT "the file could not be handed over after a restart of the daemon: open it again"
+
+/*
+ * The errno for which the op's file or memory is not the daemon's in that session, or 0; *why: the reason, for a
+ * message.
+ */
+static int op_refused(const struct dsaio_op *op, uint32_t session, const char **why)
 {
 	const struct slab_name *slab = op->buffer.slab;
 	int r = atomic_load(&op->file->session.error);
 
+	*why = FILE_LEFT;
 	if (r < 0 || !slab)
 		return r;
-	r = atomic_load(&slab->error);
-	return r == 0 && slab->is_gpu && slab->session != conn_session(op->channel->client->conn)
-		       ? -ECONNRESET
-		       : r;
+	if (slab->is_gpu && slab->session != session) {
+		*why = "the daemon went away, and the next one does not take GPU memory over: submit it again";
+		return -ECONNRESET;
+	}
+	*why = "its memory could not be handed over after a restart of the daemon: allocate it again";
+	return atomic_load(&slab->error);
 }
 
 /* Under submit_lock. */
@@ -162,11 +170,12 @@ static int add(struct dsaio_op *op)
 	struct ring_client *ring = &channel->ring;
 	struct ring_entry entry = channel_entry(op);
 	struct channel_row *row;
+	const char *why;
 	int r;
 
 	if (atomic_load(&channel->is_dead))
 		return channel->error ? channel->error : -ENOTCONN;
-	r = op_refused(op);
+	r = op_refused(op, conn_session(channel->client->conn), &why);
 	if (r < 0)
 		return r;
 	if (is_away(channel) || !ring_client_room(ring))
@@ -366,10 +375,9 @@ static uint64_t row_deadline(const struct channel_row *row, const struct dsaio_o
 	return op->timeout_msec ? row->put_nsec + op->timeout_msec * UINT64_C(1000000) : UINT64_MAX;
 }
 
-/* Why it cannot be submitted again: 0 (it can), or a negative errno; *why: a message, or NULL. */
-static int row_look(const struct channel_row *row, const struct dsaio_op *op, const char **why)
+/* The errno for which the op ends without a daemon, or 0. */
+static int row_look(const struct channel_row *row, const struct dsaio_op *op)
 {
-	*why = NULL;
 	if (atomic_load(&op->is_cancelled))
 		return -ECANCELED;
 	return clock_nsec() >= row_deadline(row, op) ? -ETIMEDOUT : 0;
@@ -381,11 +389,10 @@ void channel_look_away(struct handle_channel *channel, struct op_list *list)
 	for (uint32_t i = 0; is_away(channel) && i < channel->ring.entries; i++) {
 		struct channel_row *row = &channel->rows[i];
 		const struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
-		const char *why;
-		int r = op ? row_look(row, op, &why) : 0;
+		int r = op ? row_look(row, op) : 0;
 
 		if (r < 0)
-			row_end(row, r, why, list);
+			row_end(row, r, NULL, list);
 	}
 	(void)pthread_mutex_unlock(&channel->submit_lock);
 }
@@ -457,32 +464,22 @@ static int compare_rows(const void *a, const void *b)
 	return (*x)->number < (*y)->number ? -1 : (*x)->number > (*y)->number;
 }
 
-#define FILE_LEFT "the file could not be handed over after a restart of the daemon: open it again"
-
-/* Why the op cannot go on: as row_look(). */
+/* The errno for which the op cannot go on, or 0; *why: the reason, or NULL: the errno says it. */
 static int row_check(const struct channel_row *row, uint64_t features, const struct dsaio_op *op,
 		     const char **why)
 {
-	int r = row_look(row, op, why);
+	int r = row_look(row, op);
 
+	*why = NULL;
 	if (r < 0)
 		return r;
 	if (op->n_crashes > 1) {
 		*why = "it was in flight at two crashes of the daemon in a row, and is not submitted a third time";
 		return -ECONNRESET;
 	}
-	if (op->file->session.error) {
-		*why = FILE_LEFT;
-		return op->file->session.error;
-	}
-	if (op->buffer.slab && op->buffer.slab->is_gpu) {
-		*why = "the daemon went away, and the next one does not take GPU memory over: submit it again";
-		return -ECONNRESET;
-	}
-	if (op->buffer.slab && atomic_load(&op->buffer.slab->error)) {
-		*why = "its memory could not be handed over after a restart of the daemon: allocate it again";
-		return atomic_load(&op->buffer.slab->error);
-	}
+	r = op_refused(op, conn_attempt(op->channel->client->conn), why);
+	if (r < 0)
+		return r;
 	if (op->is_dsync && !(features & RING_FEATURE_DSYNC)) {
 		*why = "the next daemon has no DSAIO_DSYNC";
 		return -EOPNOTSUPP;

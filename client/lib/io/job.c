@@ -354,20 +354,6 @@ bool job_may_finish(struct bounce_job *job)
 	       (first == PIECE_EMPTYING && job->gpu < 0);
 }
 
-/* The first piece that failed. */
-static void job_take_error(struct bounce_job *job, struct job_piece *piece)
-{
-	job->error = piece->error;
-	if (job->error)
-		return;
-	job->error = (int)piece->op->result;
-	if (job->why || !piece->op->text)
-		return;
-	/* A restart ended the piece, for this reason. */
-	job->why = TAKE_PTR(piece->op->text);
-	job->why_error = job->error;
-}
-
 void job_finish_piece(struct bounce_job *job)
 {
 	struct job_piece *piece = job_piece(job, 0);
@@ -386,7 +372,7 @@ void job_finish_piece(struct bounce_job *job)
 		job->done += done;
 		job->is_slow = piece->is_slow;
 		if (piece->error < 0 || piece->op->result < 0)
-			job_take_error(job, piece);
+			job->error = piece->error < 0 ? piece->error : (int)piece->op->result;
 		else if (done < piece->slice.len && is_read)
 			job->is_at_end = true;
 		else if (done < piece->slice.len)

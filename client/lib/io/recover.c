@@ -26,11 +26,6 @@ struct open_handles {
 	size_t n;
 };
 
-static void handles_free(struct open_handles *handles)
-{
-	free(handles->all);
-}
-
 static int handles_get(struct dsaio_client *client, struct open_handles *ret)
 {
 	struct open_handles handles = { NULL, 0 };
@@ -109,7 +104,7 @@ static void go_away(struct dsaio_client *client, bool is_crash)
 		end_taken(handle, &list);
 		wait_leave_role(handle);
 	}
-	handles_free(&handles);
+	free(handles.all);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	bounce_unpark(client);
 }
@@ -134,7 +129,7 @@ static void look_away(struct dsaio_client *client)
 			wait_leave_role(handle);
 		}
 	}
-	handles_free(&handles);
+	free(handles.all);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 }
 
@@ -223,14 +218,14 @@ static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint6
 	r = handles_get(client, &handles);
 	for (size_t i = 0; i < handles.n; i++)
 		wait_take_role(handles.all[i]);
-	(void)conn_attempt_begin(client->conn);
+	conn_attempt_begin(client->conn);
 	if (r == 0)
 		r = hand_over(client, next, &handles, &report);
 	if (r == 0)
 		come_back(client, next, &handles, &report);
 	for (size_t i = 0; i < handles.n; i++)
 		wait_leave_role(handles.all[i]);
-	handles_free(&handles);
+	free(handles.all);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	bounce_unpark(client);
 	if (r == 0) {
@@ -273,7 +268,7 @@ static void lose(struct dsaio_client *client, const char *why)
 		wake_waiters(handle);
 		(void)pthread_mutex_unlock(&handle->lock);
 	}
-	handles_free(&handles);
+	free(handles.all);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	client_poke(client);
 	tell(client);

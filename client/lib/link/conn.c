@@ -273,7 +273,7 @@ enum conn_end conn_end_read(struct dsaio_conn *conn)
 	enum conn_end end;
 
 	(void)pthread_mutex_lock(&conn->lock);
-	conn_calls_read(conn);
+	conn_calls_receive(conn);
 	end = conn->is_on_purpose ? CONN_END_ON_PURPOSE
 	      : conn->is_stop	  ? CONN_END_STOP
 				  : CONN_END_CRASH;
@@ -283,17 +283,14 @@ enum conn_end conn_end_read(struct dsaio_conn *conn)
 	return end;
 }
 
-uint32_t conn_attempt_begin(struct dsaio_conn *conn)
+void conn_attempt_begin(struct dsaio_conn *conn)
 {
-	uint32_t attempt;
-
 	(void)pthread_mutex_lock(&conn->lock);
-	attempt = atomic_fetch_add(&conn->attempt, 1) + 1;
+	(void)atomic_fetch_add(&conn->attempt, 1);
 	frame_writer_deinit(&conn->deferred);
 	conn->deferred = (struct frame_writer){ 0 };
 	conn->n_deferred = 0;
 	(void)pthread_mutex_unlock(&conn->lock);
-	return attempt;
 }
 
 void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
@@ -323,7 +320,7 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 		atomic_store(&conn->attempt, after);
 	atomic_store(&conn->n_replaced, conn_attempt(conn));
 	atomic_store(&conn->is_broken, false);
-	conn_calls_flush(conn);
+	conn_calls_send(conn);
 	(void)pthread_cond_broadcast(&conn->changed);
 	(void)pthread_mutex_unlock(&conn->lock);
 	closep(&next->fd); /* not shut down: the session goes on */

@@ -135,11 +135,11 @@ enum conn_end { CONN_END_CRASH, CONN_END_STOP, CONN_END_ON_PURPOSE };
 enum conn_end conn_end_read(struct dsaio_conn *conn);
 
 /*
- * Objects are handed over from now on: returns the number that the session will have.  Requests that wait for an
- * earlier attempt's go.
+ * Objects are handed over from now on, in conn_attempt().  Requests that wait for an earlier attempt's go.
  */
-uint32_t conn_attempt_begin(struct dsaio_conn *conn);
+void conn_attempt_begin(struct dsaio_conn *conn);
 
+/* The number that the session will have. */
 static inline uint32_t conn_attempt(const struct dsaio_conn *conn)
 {
 	return atomic_load_explicit(&conn->attempt, memory_order_acquire);
@@ -203,7 +203,7 @@ int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Reque
 			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds);
 
 /*
- * Calls that end an object of that session (0: of none).  Not sent, and 0, in a session that the object was not
+ * Calls that end an object of that session.  Not sent, and 0, in a session that the object was not
  * handed over to.  While it is away, they are conn_post_in(), and return at once.
  * -ETIMEDOUT: no reply before the deadline (base/deadline.h): the connection ignores it when it comes; while_alive: as
  * above, without deadline.
@@ -240,8 +240,8 @@ bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered);
 void conn_calls_init(struct dsaio_conn *conn);
 void conn_calls_deinit(struct dsaio_conn *conn);
 /* Reads what has come, and sends what waits.  Under the lock. */
-void conn_calls_read(struct dsaio_conn *conn);
-void conn_calls_flush(struct dsaio_conn *conn);
+void conn_calls_receive(struct dsaio_conn *conn);
+void conn_calls_send(struct dsaio_conn *conn);
 /* Ends all calls, and sleeps until no thread polls.  Under the lock, which is released meanwhile. */
 void conn_calls_stop(struct dsaio_conn *conn);
 

@@ -316,7 +316,7 @@ static void reply_take(struct dsaio_conn *conn, struct frame *frame)
 
 /* ---- the socket ---- */
 
-static void calls_send(struct dsaio_conn *conn)
+void conn_calls_send(struct dsaio_conn *conn)
 {
 	int r = frame_flush(&conn->writer, conn->fd);
 
@@ -327,7 +327,7 @@ static void calls_send(struct dsaio_conn *conn)
 	frame_writer_deinit(&conn->writer);
 }
 
-static void calls_receive(struct dsaio_conn *conn)
+void conn_calls_receive(struct dsaio_conn *conn)
 {
 	while (!conn->is_ended) {
 		_cleanup_(frame_deinit) struct frame frame = { .n_fds = 0 };
@@ -345,16 +345,6 @@ static void calls_receive(struct dsaio_conn *conn)
 		else
 			calls_fail(conn, r == -EPROTO ? text : strerrordesc_np(-r));
 	}
-}
-
-void conn_calls_read(struct dsaio_conn *conn)
-{
-	calls_receive(conn);
-}
-
-void conn_calls_flush(struct dsaio_conn *conn)
-{
-	calls_send(conn);
 }
 
 /* The descriptors stay the caller's, and open until the call is done. */
@@ -386,8 +376,8 @@ static void pending_poll(struct dsaio_conn *conn, int msec)
 	(void)poll(&p, 1, msec); /* EINTR: looks, and polls again */
 	(void)pthread_mutex_lock(&conn->lock);
 	conn->n_polling--;
-	calls_send(conn);
-	calls_receive(conn);
+	conn_calls_send(conn);
+	conn_calls_receive(conn);
 }
 
 static void pending_follow(struct dsaio_conn *conn, struct conn_pending *call, int msec)
@@ -403,7 +393,7 @@ static void request_post(struct dsaio_conn *conn, Wire__Request *request)
 	if (request_queue(conn, &conn->writer, request, NULL, 0) < 0)
 		return;
 	conn->n_unawaited++;
-	calls_send(conn);
+	conn_calls_send(conn);
 }
 
 /* Milliseconds for poll(2); 0: the time is over.  Asks for a sign of life if need be. */
@@ -437,7 +427,7 @@ static int pending_await(struct dsaio_conn *conn, struct conn_pending *call)
 			pending_poll(conn, msec);
 		msec = pending_left(conn, call);
 		if (!msec) { /* this process may have been stopped itself */
-			calls_receive(conn);
+			conn_calls_receive(conn);
 			msec = pending_left(conn, call);
 		}
 	}
@@ -558,7 +548,7 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 		}
 		call->seq = request->seq;
 		pending_add(conn, call);
-		calls_send(conn);
+		conn_calls_send(conn);
 		r = pending_await(conn, call);
 	}
 	if (r == 0 && call->reply &&
@@ -705,7 +695,7 @@ static void post(struct dsaio_conn *conn, Wire__Request *request)
 	request_post(conn, request);
 	/* Else the daemon may wait for room for its replies, and read no more requests. */
 	if (!conn->n_polling)
-		calls_receive(conn);
+		conn_calls_receive(conn);
 }
 
 void conn_post(struct dsaio_conn *conn, Wire__Request *request)
