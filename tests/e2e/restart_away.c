@@ -105,7 +105,7 @@ TEST_TABLE(at_once, calls, "a call that ends something does not wait for the nex
 		(void)poll(NULL, 0, 1);
 	began = now_usec();
 	calls[row].call(&kit);
-	CHECK(now_usec() - began < 2000000 * test_time_factor());
+	CHECK((double)(now_usec() - began) < 2000000 * test_time_factor());
 	daemon = daemon_start(NULL);
 	if (!kit.rig.client)
 		return;
@@ -411,7 +411,7 @@ TEST(many, "many clients that wait for the next daemon return at once")
 	CHECK_EQ(atomic_load(&crowd.board->n_served), n);
 	test_note("%u clients: the last one was served %" PRId64 " ms after the daemon's \"ready\"",
 		  n, (atomic_load(&crowd.board->last_usec) - ready) / 1000);
-	CHECK(atomic_load(&crowd.board->last_usec) - ready < 2000000 * test_time_factor());
+	CHECK((double)(atomic_load(&crowd.board->last_usec) - ready) < 2000000 * test_time_factor());
 }
 
 TEST_MAIN

@@ -427,7 +427,7 @@ TEST(no_reconnect, "with DSAIO_NO_RECONNECT open ops end with -ECONNRESET at onc
 	daemon_kill(rig.daemon);
 	check_op(ops[0], -ECONNRESET);
 	check_op(ops[1], -ECONNRESET);
-	CHECK(now_usec() - began < 2000000 * test_time_factor());
+	CHECK((double)(now_usec() - began) < 2000000 * test_time_factor());
 	CHECK_EQ(dsaio_client_state(rig.client), DSAIO_LOST);
 	rig.daemon = daemon_start(NULL);
 	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory, PIECE, 0), -ENOTCONN, "gone away");
