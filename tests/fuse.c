@@ -76,6 +76,8 @@ static void answer_io(const struct server *server, const struct request *request
 	if (request->in.opcode == FUSE_READ) {
 		pattern_fill(bytes, request->size, FUSE_SEED, request->off);
 		answer(server, &request->in, 0, bytes, request->size);
+	} else if (atomic_load(&server->control->write_error)) {
+		answer(server, &request->in, atomic_load(&server->control->write_error), NULL, 0);
 	} else {
 		answer(server, &request->in, 0, &written, sizeof(written));
 	}

@@ -24,6 +24,7 @@ struct fuse_control {
 	_Atomic bool is_flush_hung;   /* no flush is: what close(2) of any descriptor waits for */
 	_Atomic char hung_file;	      /* no read or write of this one; 0: of none */
 	_Atomic bool only_reads_hang; /* of hung_file: its writes are answered */
+	_Atomic int write_error;      /* what writes are answered with; 0: as they should be */
 	_Atomic uint32_t delay_usec;  /* each read or write takes so long */
 	/* Reads and writes of files with a letter are answered only when so many are there; 0: at once. */
 	_Atomic uint32_t n_gather;

@@ -51,8 +51,9 @@ static inline void handle_setup(void)
 	atomic_init(&file.n_refs, 1);
 	file.n_opens = 1;
 	client.files.n_fds = client.files.n_fds_wanted = 1;
-	file.fd = memfd_create("file", MFD_CLOEXEC);
-	ck_assert_int_eq(ftruncate(file.fd, FILE_BYTES), 0);
+	file.fds.second = -1;
+	file.fds.direct = memfd_create("file", MFD_CLOEXEC);
+	ck_assert_int_eq(ftruncate(file.fds.direct, FILE_BYTES), 0);
 	ck_assert_int_eq(inode_hold(&client, 1, 2, &file.inode), 0);
 }
 
@@ -65,7 +66,7 @@ static inline void handle_teardown(void)
 	op_pool_deinit(&handle.pool);
 	inode_drop(&client, file.inode);
 	buffers_deinit(&client.buffers);
-	(void)close(file.fd);
+	(void)close(file.fds.direct);
 	channel_teardown();
 }
 

@@ -27,9 +27,10 @@ static void file_setup(void)
 	file.object.kind = CLIENT_FILE;
 	file.n_opens = 1;
 	atomic_init(&file.n_refs, 1);
-	file.fd = memfd_create("file", MFD_CLOEXEC);
-	ck_assert_int_ge(file.fd, 0);
-	ck_assert_int_eq(ftruncate(file.fd, 5000), 0);
+	file.fds.second = -1;
+	file.fds.direct = memfd_create("file", MFD_CLOEXEC);
+	ck_assert_int_ge(file.fds.direct, 0);
+	ck_assert_int_eq(ftruncate(file.fds.direct, 5000), 0);
 	ck_assert_int_eq(inode_hold(&client, 1, 2, &file.inode), 0);
 	client_add(&client, &file.object);
 }
@@ -37,8 +38,8 @@ static void file_setup(void)
 static void file_teardown(void)
 {
 	client_remove(&client, &file.object);
-	if (file.fd >= 0)
-		(void)close(file.fd);
+	if (file.fds.direct >= 0)
+		(void)close(file.fds.direct);
 	inode_drop(&client, file.inode);
 }
 
@@ -63,7 +64,7 @@ TEST(a_descriptor_in_use_is_not_given_up)
 {
 	int fd = file_fd_take(&file);
 
-	ck_assert_int_eq(fd, file.fd);
+	ck_assert_int_eq(fd, file.fds.direct);
 	errno = EMFILE;
 	ck_assert(!file_fd_may_retry(&client, -1)); /* there is none to spare */
 	ck_assert_int_eq(errno, EMFILE);
@@ -73,7 +74,7 @@ TEST(a_descriptor_in_use_is_not_given_up)
 	ck_assert(!file_fd_may_retry(&client, -1)); /* not for want of descriptors */
 	errno = EMFILE;
 	ck_assert(file_fd_may_retry(&client, -1));
-	ck_assert_int_eq(file.fd, -1);
+	ck_assert_int_eq(file.fds.direct, -1);
 	ck_assert_uint_eq(client.files.n_fds, 0);
 	ck_assert_int_lt(fcntl(fd, F_GETFD), 0); /* closed */
 }
@@ -84,9 +85,9 @@ TEST(beyond_the_limit_a_descriptor_goes_after_its_use)
 	ck_assert_int_ge(file_fd_take(&file), 0);
 	ck_assert_int_ge(file_fd_take(&file), 0);
 	file_fd_release(&file);
-	ck_assert_int_ge(file.fd, 0); /* another thread uses it */
+	ck_assert_int_ge(file.fds.direct, 0); /* another thread uses it */
 	file_fd_release(&file);
-	ck_assert_int_eq(file.fd, -1);
+	ck_assert_int_eq(file.fds.direct, -1);
 }
 
 TEST(the_last_reference_leaves_the_file_on_the_garbage_list)

@@ -2,7 +2,7 @@
 
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
-#include "client/lib/io/file.h"
+#include "client/lib/io/file_fd.h"
 #include "proto/util/clock.h"
 #include "proto/wire.h"
 
@@ -480,6 +480,15 @@ static int row_check(const struct channel_row *row, uint64_t features, const str
 	r = op_refused(op, conn_attempt(op->channel->client->conn), why);
 	if (r < 0)
 		return r;
+	if (op->n_crashes && (op->opcode >= RING_OP_FSYNC || op->is_dsync)) {
+		r = file_fd_second_error(op->file);
+		*why = r == -ECONNRESET
+			       ? "the daemon crashed in the middle of it, and may have met an error that is "
+				 "reported once: sync again"
+			       : "writing back failed around a crash of the daemon";
+		if (r < 0)
+			return r;
+	}
 	if (op->is_dsync && !(features & RING_FEATURE_DSYNC)) {
 		*why = "the next daemon has no DSAIO_DSYNC";
 		return -EOPNOTSUPP;

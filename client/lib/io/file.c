@@ -27,7 +27,7 @@ static void file_free(struct dsaio_file *file)
 	if (!file)
 		return;
 	inode_drop(file->client, file->inode);
-	closep(&file->fd);
+	file_fds_closep(&file->fds);
 	free(file->session.gpu_why);
 	free(file->name);
 	free(file);
@@ -179,8 +179,8 @@ int file_on_disconnect(struct client_object *object)
 	/* Also if it is freed: what is removed later follows the links of the cache. */
 	cache_remove(&file->client->files.cache, &file->entry);
 	if (file->n_opens) { /* the program has it */
-		closep(&file->fd);
-		file->fd = -1;
+		file_fds_closep(&file->fds);
+		file->fds = (struct file_fds){ -1, -1 };
 		return 0;
 	}
 	client_remove(file->client, object);
@@ -221,19 +221,18 @@ void file_drop_ref(struct dsaio_file *file)
 bool file_release(struct dsaio_file *file, bool may_wait)
 {
 	struct client_files *files = &file->client->files;
+	_cleanup_(file_fds_closep) struct file_fds unwanted = { -1, -1 };
 	bool is_last, is_closed;
-	int fd = -1;
 
 	(void)pthread_mutex_lock(&files->lock);
 	is_closed = !--file->n_opens;
 	if (is_closed && !file->n_fd_users)
-		fd = file_fd_give_up(file);
+		unwanted = file_fd_give_up(file);
 	is_last = file_drop(file);
 	(void)pthread_mutex_unlock(&files->lock);
 	if (is_last)
 		file_settle(file, may_wait);
-	closep(&fd); /* last, as it may hang, and files_uncache() waits for the settling */
-	return is_closed;
+	return is_closed; /* the close is last, as it may hang, and files_uncache() waits for the settling */
 }
 
 /* ---- the cache ---- */

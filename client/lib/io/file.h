@@ -49,6 +49,12 @@ struct file_session {
 	uint64_t gpu_retry_nsec; /* gpu_error: when to ask again */
 };
 
+/* The descriptors that this process keeps.  -1: none. */
+struct file_fds {
+	int direct; /* the daemon has it, too, and can be asked for it */
+	int second; /* for a sync across a crash of the daemon, which never gets it: file_fd.h */
+};
+
 struct dsaio_file {
 	struct client_object object;
 	struct dsaio_client *client;
@@ -64,9 +70,9 @@ struct dsaio_file {
 	/* files.lock */
 	struct cache_entry entry; /* its key never changes */
 	uint32_t n_opens;	  /* opens that were not closed; each has a reference */
-	int fd;			  /* the direct description; -1: the daemon has to be asked */
-	uint32_t n_fd_users;	  /* threads that have taken it; nobody has it open: closes it */
-	bool is_settling;	  /* file_settle() will come */
+	struct file_fds fds;
+	uint32_t n_fd_users; /* threads that have taken them; nobody has it open: closes them */
+	bool is_settling;    /* file_settle() will come */
 	struct dsaio_file *next_garbage;
 };
 

@@ -57,8 +57,8 @@ static int file_descriptor(struct dsaio_file *file)
 	int fd;
 
 	(void)pthread_mutex_lock(&files->lock);
-	is_kept = file->fd >= 0;
-	fd = is_kept ? fd_duplicate(file->fd) : -1;
+	is_kept = file->fds.direct >= 0;
+	fd = is_kept ? fd_duplicate(file->fds.direct) : -1;
 	(void)pthread_mutex_unlock(&files->lock);
 	if (!is_kept)
 		return file_open_again(file);

@@ -9,19 +9,25 @@
 
 #define SPARED_MAX 64 /* descriptors closed at a time: a guess */
 
-int file_fd_give_up(struct dsaio_file *file)
+void file_fds_closep(struct file_fds *fds)
 {
-	if (file->fd >= 0)
+	closep(&fds->direct); /* what has to last was synced */
+	closep(&fds->second);
+}
+
+struct file_fds file_fd_give_up(struct dsaio_file *file)
+{
+	if (file->fds.direct >= 0)
 		file->client->files.n_fds--;
-	return TAKE_FD(file->fd);
+	return (struct file_fds){ TAKE_FD(file->fds.direct), TAKE_FD(file->fds.second) };
 }
 
 /* Under files.lock; -1: not taken. */
 static int fd_take_kept(struct dsaio_file *file)
 {
-	if (file->fd >= 0)
+	if (file->fds.direct >= 0)
 		file->n_fd_users++;
-	return file->fd;
+	return file->fds.direct;
 }
 
 /*
@@ -30,7 +36,8 @@ static int fd_take_kept(struct dsaio_file *file)
  */
 static bool files_spare_fds(struct dsaio_client *client)
 {
-	int fds[SPARED_MAX], n = 0, error = errno;
+	struct file_fds fds[SPARED_MAX];
+	int n = 0, error = errno;
 
 	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: cannot fail */
 	(void)pthread_mutex_lock(&client->lock);
@@ -39,14 +46,14 @@ static bool files_spare_fds(struct dsaio_client *client)
 		struct dsaio_file *file = container_of(node, struct dsaio_file, object.node);
 
 		/* Those with open ops may have to be handed over to the next daemon. */
-		if (file->fd >= 0 && !file->n_fd_users &&
+		if (file->fds.direct >= 0 && !file->n_fd_users &&
 		    atomic_load(&file->n_refs) <= file->n_opens)
 			fds[n++] = file_fd_give_up(file);
 	}
 	(void)pthread_mutex_unlock(&client->lock);
 	(void)pthread_mutex_unlock(&client->files.lock);
 	for (int i = 0; i < n; i++)
-		(void)close(fds[i]); /* what has to last was synced */
+		file_fds_closep(&fds[i]);
 	errno = error;
 	return n;
 }
@@ -91,8 +98,8 @@ int file_fd_take(struct dsaio_file *file)
 	if (r < 0)
 		return r;
 	(void)pthread_mutex_lock(&files->lock);
-	if (file->fd < 0) { /* else another thread was first */
-		file->fd = TAKE_FD(got);
+	if (file->fds.direct < 0) { /* else another thread was first */
+		file->fds.direct = TAKE_FD(got);
 		files->n_fds++;
 	}
 	fd = fd_take_kept(file);
@@ -103,12 +110,53 @@ int file_fd_take(struct dsaio_file *file)
 void file_fd_release(struct dsaio_file *file)
 {
 	struct client_files *files = &file->client->files;
-	_cleanup_(closep) int unwanted = -1;
+	_cleanup_(file_fds_closep) struct file_fds unwanted = { -1, -1 };
 
 	(void)pthread_mutex_lock(&files->lock);
 	if (!--file->n_fd_users && (!file->n_opens || files->n_fds > files->n_fds_wanted))
 		unwanted = file_fd_give_up(file);
 	(void)pthread_mutex_unlock(&files->lock);
+}
+
+void file_fd_need_second(struct dsaio_file *file)
+{
+	struct client_files *files = &file->client->files;
+	_cleanup_(closep) int second = -1;
+	char path[32];
+	int fd;
+
+	(void)pthread_mutex_lock(&files->lock);
+	fd = file->client->recovery.timeout_nsec && file->fds.second < 0 ? fd_take_kept(file) : -1;
+	(void)pthread_mutex_unlock(&files->lock);
+	if (fd < 0)
+		return;
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */
+	second = fd_above_stdio(
+		open(path, file->entry.key.access_mode | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+	(void)pthread_mutex_lock(&files->lock);
+	if (file->fds.second < 0) /* else another thread was first */
+		file->fds.second = TAKE_FD(second);
+	(void)pthread_mutex_unlock(&files->lock);
+	file_fd_release(file);
+}
+
+int file_fd_second_error(struct dsaio_file *file)
+{
+	struct client_files *files = &file->client->files;
+	int fd, r = 0;
+
+	(void)pthread_mutex_lock(&files->lock);
+	fd = file->fds.second;
+	if (fd >= 0)
+		(void)fd_take_kept(file);
+	(void)pthread_mutex_unlock(&files->lock);
+	if (fd < 0)
+		return -ECONNRESET;
+	/* Reports as fsync(2), and starts no writing: that is the daemon's. */
+	if (sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) < 0)
+		r = -errno;
+	file_fd_release(file);
+	return r;
 }
 
 int file_statx(const struct cache_key *key, int sync, struct statx *ret_stx)

@@ -34,8 +34,21 @@ int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end);
 /* Bytes as the kernel has them now, without a message; sync: AT_STATX_...; or -1: that does not tell. */
 int64_t file_size_seen(struct dsaio_file *file, int sync);
 
-/* The kept descriptor, the caller's to close; or -1.  Under files.lock. */
-int file_fd_give_up(struct dsaio_file *file);
+/* The kept descriptors, the caller's to close.  Under files.lock. */
+struct file_fds file_fd_give_up(struct dsaio_file *file);
+void file_fds_closep(struct file_fds *fds);
+
+/*
+ * Linux reports an error of writing back once for each open file description.  A daemon that crashes in the middle of
+ * a sync may have taken that report with it.  So there is a second description, which no daemon gets, opened before
+ * the first sync.  It costs one more descriptor, for files whose descriptor is kept.
+ */
+void file_fd_need_second(struct dsaio_file *file);
+/*
+ * Before the sync is repeated after a crash.  Returns 0, the error that the kernel reports, or -ECONNRESET: there is no
+ * second description to ask.
+ */
+int file_fd_second_error(struct dsaio_file *file);
 
 /*
  * fd is a new descriptor, or -1 with errno.  If the process has too many open, closes some that are

@@ -156,7 +156,7 @@ static int file_new(struct dsaio_client *client, const struct cache_key *key, ch
 	file->entry.key = *key;
 	if (key->path)
 		file->entry.key.path = file->name;
-	file->fd = -1;
+	file->fds = (struct file_fds){ -1, -1 };
 	file->can_read = key->access_mode != O_WRONLY;
 	file->can_write = key->access_mode != O_RDONLY;
 	file->is_shared = is_shared;
@@ -187,7 +187,7 @@ static int file_new(struct dsaio_client *client, const struct cache_key *key, ch
 	client->files.n_fds_wanted = fds_wanted();
 	if (client->files.n_fds < client->files.n_fds_wanted) {
 		client->files.n_fds++;
-		file->fd = TAKE_FD(fd);
+		file->fds.direct = TAKE_FD(fd);
 	}
 	(void)pthread_mutex_unlock(&client->files.lock);
 	file_list(file);

@@ -333,6 +333,8 @@ static int plan_op(const struct op_request *q, struct dsaio_op *whole, bool is_c
 	op->is_linked = q->is_linked;
 	op->n_failed = q->n_failed;
 	op_set_file(op, q->file);
+	if (is_sync(q->opcode) || q->is_dsync)
+		file_fd_need_second(q->file);
 	plan->op = op;
 	if (whole)
 		vector_add(whole, op);
