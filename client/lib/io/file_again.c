@@ -112,6 +112,8 @@ static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
 		r = copy < 0 ? error_fail(-ENOTCONN, "file %s: no descriptor is free", file->name)
 			     : hand_over_direct(file, next, copy);
 	}
+	if (r == -ETIMEDOUT && !conn_answers(next)) /* it is the daemon that hangs */
+		r = -ENOTCONN;
 	if (r < 0 && r != -ENOTCONN) {
 		atomic_store(&file->session.error, r);
 		(void)pthread_mutex_lock(&files->lock);
