@@ -195,10 +195,11 @@ void recorder_note_crash(int number)
 
 /* ---- start and stop ---- */
 
-static bool is_in_memory(const char *socket_path)
+static bool may_record_at(const char *socket_path)
 {
 	char dir[SOCKET_PATH_BYTES];
 	struct statfs fs;
+	struct stat st;
 	char *slash;
 
 	(void)snprintf(dir, sizeof(dir), "%s", socket_path);
@@ -207,6 +208,13 @@ static bool is_in_memory(const char *socket_path)
 		(void)strcpy(dir, ".");
 	else
 		slash[slash == dir] = 0; /* "/" stays */
+	if (stat(dir, &st) < 0 || (st.st_mode & (S_IWGRP | S_IWOTH))) {
+		log_notice(
+			"dsaiod: no flight recorder: others may write to %s, and files there be theirs: "
+			"dsaioctl trace shows nothing",
+			dir);
+		return false;
+	}
 	if (statfs(dir, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
 		return true;
 	log_notice("dsaiod: no flight recorder: %s is not on tmpfs, and a disk could delay lanes: "
@@ -217,7 +225,7 @@ static bool is_in_memory(const char *socket_path)
 
 void recorder_start(const char *socket_path)
 {
-	if (strlen(socket_path) >= SOCKET_PATH_BYTES || !is_in_memory(socket_path))
+	if (strlen(socket_path) >= SOCKET_PATH_BYTES || !may_record_at(socket_path))
 		return;
 	(void)strcpy(recorder.socket_path, socket_path);
 	keep_crash();

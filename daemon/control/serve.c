@@ -277,6 +277,7 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.max_files = id_table_end(&session->objects.files);
 	ours.gpu_path = path.path;
 	ours.gpu_why = path.why;
+	ours.started_nsec = service->started_nsec;
 	ours.log_place = (char *)(uintptr_t)log_place(session->peer.uid); /* only read */
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
 	reply.seq = seq;

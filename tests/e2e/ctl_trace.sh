@@ -147,6 +147,15 @@ on_a_disk_there_is_no_recorder() {
 	return $rc
 }
 
+where_others_may_write_there_is_no_recorder() {
+	lacks_tmpfs && return 2
+	chmod 1777 "$dir" && start_daemon && run_ops && expect 1 "$ctl" trace && says "$dir/err" "nothing is recorded" &&
+		[ ! -e "$dir/s.sock.trace.0" ] && stop_daemon
+	local rc=$?
+	chmod 755 "$dir"
+	return $rc
+}
+
 a_private_daemon_leaves_nothing() {
 	lacks_tmpfs && return 2
 	mkdir -m 700 "$dir/runtime"
@@ -165,6 +174,7 @@ its_usage_is_checked() {
 for t in ops_of_a_killed_daemon_are_shown an_orderly_stop_leaves_no_files_and_keeps_the_last_crash a_signal_of_a_crash_is_named \
 	an_open_op_of_a_killed_daemon_is_shown store_and_number_choose_events another_user_is_refused \
 	files_of_a_stranger_are_left_out a_daemon_that_cannot_record_serves on_a_disk_there_is_no_recorder \
+	where_others_may_write_there_is_no_recorder \
 	a_private_daemon_leaves_nothing its_usage_is_checked; do
 	run_test $t
 	stop_daemon >/dev/null

@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define PIECE (64 * KIB)
@@ -432,6 +434,44 @@ TEST(no_reconnect, "with DSAIO_NO_RECONNECT open ops end with -ECONNRESET at onc
 	rig.daemon = daemon_start(NULL);
 	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory, PIECE, 0), -ENOTCONN, "gone away");
 	free(private);
+}
+
+/* The library's connection to the daemon. */
+static int connection_of(const struct daemon *daemon)
+{
+	for (int fd = 3; fd < 1024; fd++) {
+		struct sockaddr_un peer = { .sun_family = AF_UNSPEC };
+		socklen_t len = sizeof(peer);
+
+		if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+		    strcmp(peer.sun_path, daemon->socket_path) == 0)
+			return fd;
+	}
+	test_fail("no connection to %s", daemon->socket_path);
+}
+
+TEST(same_daemon,
+     "a daemon that lives and has ended the session, without a word, takes nothing over: it has "
+     "emptied the slabs")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file;
+	uint8_t *memory;
+
+	reconnecting(&rig);
+	memory = memory_new(&rig, PIECE);
+	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
+	pattern_fill(memory, PIECE, 1, 0);
+	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, PIECE, 0), PIECE);
+	CHECK_SYS(
+		shutdown(connection_of(rig.daemon), SHUT_WR)); /* to the daemon, the client's end */
+	while (dsaio_open(rig.client, daemon_path(rig.daemon, "g"), O_RDWR | O_CREAT, NULL,
+			  &file) == 0)
+		dsaio_file_close(file); /* until the end is seen */
+	CHECK_FAILS(dsaio_pwrite(rig.handle, rig.files[0], memory, PIECE, 0), -ENOTCONN,
+		    "gone away");
+	CHECK_EQ(dsaio_client_state(rig.client), DSAIO_LOST);
+	file_check_pattern(daemon_path(rig.daemon, "f"), 0, PIECE, 1, 0);
 }
 
 static const struct daemon_end ends[] = DAEMON_ENDS;

@@ -152,7 +152,7 @@ static bool job_put(struct client_bounce *bounce, struct bounce_job *job)
 	handle_op_unref(op);
 	if (r == -EAGAIN)
 		return false;
-	job_fail(bounce, job, -ECONNRESET);
+	job_fail(bounce, job, r == -ENOTCONN ? -ECONNRESET : r);
 	return true;
 }
 

@@ -145,7 +145,8 @@ static void file_settle(struct dsaio_file *file, bool may_wait)
 		(void)pthread_mutex_unlock(&client->files.lock);
 		return;
 	}
-	is_kept = file->entry.is_listed && conn_is_of(client->conn, file->session.number) &&
+	is_kept = file->entry.is_listed && !atomic_load(&file->session.error) &&
+		  conn_is_of(client->conn, file->session.number) &&
 		  conn_file_idle(client->conn, file->session.id);
 	if (is_kept)
 		cache_set_idle(&client->files.cache, &file->entry);
@@ -240,7 +241,8 @@ bool file_release(struct dsaio_file *file, bool may_wait)
 /* May it be used again, if nobody uses it?  Not in another session than its own: its id may be another's there. */
 static bool file_is_current(const struct dsaio_file *file)
 {
-	return atomic_load(&file->n_refs) || conn_is_of(file->client->conn, file->session.number);
+	return !atomic_load(&file->session.error) &&
+	       (atomic_load(&file->n_refs) || conn_is_of(file->client->conn, file->session.number));
 }
 
 /* A file that cache_find() finds, opened for the caller, whatever it is by now; or NULL. */

@@ -14,7 +14,7 @@
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
-#include "client/lib/io/file.h"
+#include "client/lib/io/file_fd.h"
 #include "client/lib/io/file_open.h"
 
 #include <stdlib.h>
@@ -49,22 +49,6 @@ static int files_take(struct dsaio_client *client, struct dsaio_file ***ret_file
 	return files ? n : -ENOMEM;
 }
 
-/* Its descriptor, the caller's; or a negative errno with a message. */
-static int file_descriptor(struct dsaio_file *file)
-{
-	struct client_files *files = &file->client->files;
-	bool is_kept;
-	int fd;
-
-	(void)pthread_mutex_lock(&files->lock);
-	is_kept = file->fds.direct >= 0;
-	fd = is_kept ? fd_duplicate(file->fds.direct) : -1;
-	(void)pthread_mutex_unlock(&files->lock);
-	if (!is_kept)
-		return file_open_again(file);
-	return fd < 0 ? error_fail(-ENOTCONN, "file %s: no descriptor is free", file->name) : fd;
-}
-
 static int hand_over_direct(struct dsaio_file *file, struct dsaio_conn *next, int fd)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
@@ -89,7 +73,7 @@ static int hand_over_buffered(struct dsaio_file *file, struct dsaio_conn *next, 
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileBuffered body = WIRE__FILE_BUFFERED__INIT;
-	int buffered = file_open_buffered(file, fd);
+	_cleanup_(closep) int buffered = file_open_buffered(file, fd);
 
 	if (buffered < 0)
 		return buffered;
@@ -101,17 +85,11 @@ static int hand_over_buffered(struct dsaio_file *file, struct dsaio_conn *next, 
 }
 
 /* Returns 0, also if it could not be; or -ENOTCONN. */
-static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
+static int hand_over_by(struct dsaio_file *file, struct dsaio_conn *next, int fd)
 {
-	_cleanup_(closep) int fd = file_descriptor(file);
 	struct client_files *files = &file->client->files;
-	int copy, r = fd < 0 ? fd : 0;
+	int r = fd < 0 ? fd : hand_over_direct(file, next, fd);
 
-	if (r == 0) {
-		copy = fd_duplicate(fd);
-		r = copy < 0 ? error_fail(-ENOTCONN, "file %s: no descriptor is free", file->name)
-			     : hand_over_direct(file, next, copy);
-	}
 	if (r == -ETIMEDOUT && !conn_answers(next)) /* it is the daemon that hangs */
 		r = -ENOTCONN;
 	if (r < 0 && r != -ENOTCONN) {
@@ -140,16 +118,41 @@ static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
 	return r == -ENOTCONN ? r : 0;
 }
 
+/* As hand_over_by().  A kept descriptor is not duplicated: the close of one may hang. */
+static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
+{
+	_cleanup_(closep) int opened = -1;
+	const int kept = file_fd_take_kept(file);
+	int r;
+
+	if (kept < 0)
+		opened = file_open_again(file);
+	r = hand_over_by(file, next, kept < 0 ? opened : kept);
+	if (kept >= 0)
+		file_fd_release(file);
+	return r;
+}
+
 int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
 {
 	_cleanup_(freep) struct dsaio_file **files = NULL;
 	int n = files_take(client, &files), n_done = 0, r = 0;
+	uint64_t hung_dev = 0;
+	bool is_hung = false;
 
 	if (n < 0)
 		return -ENOTCONN; /* tried again */
 	for (int i = 0; i < n; i++) {
-		if (r == 0 && !atomic_load(&files[i]->session.error))
+		struct file_session *session = &files[i]->session;
+
+		if (is_hung && files[i]->identity.dev == hung_dev && !atomic_load(&session->error))
+			atomic_store(&session->error, -ETIMEDOUT); /* once is enough */
+		if (r == 0 && !atomic_load(&session->error))
 			r = file_hand_over(files[i], next);
+		if (atomic_load(&session->error) == -ETIMEDOUT) {
+			is_hung = true;
+			hung_dev = files[i]->identity.dev;
+		}
 		n_done += !atomic_load(&files[i]->session.error);
 		file_drop_ref(files[i]);
 	}

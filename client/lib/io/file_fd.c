@@ -22,7 +22,7 @@ struct file_fds file_fd_give_up(struct dsaio_file *file)
 	return (struct file_fds){ TAKE_FD(file->fds.direct), TAKE_FD(file->fds.second) };
 }
 
-/* Under files.lock; -1: not taken. */
+/* Under files.lock. */
 static int fd_take_kept(struct dsaio_file *file)
 {
 	if (file->fds.direct >= 0)
@@ -78,23 +78,41 @@ static int daemon_get(struct dsaio_file *file, int *ret_fd)
 	return r;
 }
 
+/* Its id may be another's with the daemon that serves now. */
+static int refused(const struct dsaio_file *file)
+{
+	int r = atomic_load(&file->session.error);
+
+	return r < 0 ? error_fail_errno(
+			       r, "%s: it could not be handed over after a restart of the daemon",
+			       file->name)
+		     : 0;
+}
+
+int file_fd_take_kept(struct dsaio_file *file)
+{
+	int fd;
+
+	(void)pthread_mutex_lock(&file->client->files.lock);
+	fd = fd_take_kept(file);
+	(void)pthread_mutex_unlock(&file->client->files.lock);
+	return fd;
+}
+
 int file_fd_take(struct dsaio_file *file)
 {
 	struct client_files *files = &file->client->files;
 	_cleanup_(closep) int got = -1;
-	int fd, r = atomic_load(&file->session.error);
+	int fd, r = refused(file);
 
-	if (r < 0) /* its id may be another's with the daemon that serves now */
-		return error_fail_errno(
-			r, "%s: it could not be handed over after a restart of the daemon",
-			file->name);
-
-	(void)pthread_mutex_lock(&files->lock);
-	fd = fd_take_kept(file);
-	(void)pthread_mutex_unlock(&files->lock);
+	if (r < 0)
+		return r;
+	fd = file_fd_take_kept(file);
 	if (fd >= 0)
 		return fd;
 	r = daemon_get(file, &got);
+	if (r == 0) /* refused meanwhile: what came may be another file's */
+		r = refused(file);
 	if (r < 0)
 		return r;
 	(void)pthread_mutex_lock(&files->lock);
@@ -189,9 +207,7 @@ int64_t file_size_seen(struct dsaio_file *file, int sync)
 	struct statx stx;
 	int fd, r;
 
-	(void)pthread_mutex_lock(&file->client->files.lock);
-	fd = fd_take_kept(file);
-	(void)pthread_mutex_unlock(&file->client->files.lock);
+	fd = file_fd_take_kept(file);
 	if (fd < 0)
 		return file_statx(&file->entry.key, sync, &stx) == 0 && file_is_same(file, &stx)
 			       ? (int64_t)stx.stx_size

@@ -20,6 +20,8 @@
  * that needs the page cache.  Returns it, or a negative errno with a message.  Any thread.
  */
 int file_fd_take(struct dsaio_file *file);
+/* The same if it is kept, or -1, without a message. */
+int file_fd_take_kept(struct dsaio_file *file);
 void file_fd_release(struct dsaio_file *file);
 
 /* Bytes now, or a negative errno. */

@@ -178,8 +178,13 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_ch
 				 &channel);
 		if (r < 0)
 			return r;
-		if (!channel_show(handle, channel))
+		r = atomic_load(&handle->error);
+		if (r < 0 || !channel_show(handle, channel))
 			channel_close(TAKE_PTR(channel)); /* once more, with the next daemon */
+		if (r < 0)
+			return error_fail_errno(
+				r,
+				"handle: it could not be handed over after a restart of the daemon: open another");
 	}
 	*ret_channel = channel;
 	return 0;
@@ -252,10 +257,13 @@ int handle_hand_over(struct dsaio_handle *handle, struct dsaio_conn *next, uint3
 			c->error = r; /* the handle was refused */
 		else if (channel_reopen(c, next, handle->id) == -ENOTCONN)
 			r = -ENOTCONN;
-		++*n;
+		*n += !c->error;
 	}
-	if (r < 0)
+	if (r < 0) {
+		handle->session = conn_session(handle->client->conn); /* a close is for that one */
+		atomic_store(&handle->error, r == -ENOTCONN ? 0 : r);
 		debug_log("handle %#x cannot be handed over: %s", handle->id, dsaio_error());
+	}
 	return r == -ENOTCONN ? r : 0;
 }
 
@@ -346,7 +354,8 @@ static int make_fd(struct dsaio_handle *handle)
 	int r;
 
 	if (epoll_fd < 0 || own_doorbell_fd < 0 ||
-	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->doorbell_fd, &doorbell) < 0 ||
+	    (!conn_is_away(handle->client->conn) &&
+	     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->doorbell_fd, &doorbell) < 0) ||
 	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, own_doorbell_fd, &doorbell) < 0)
 		return error_fail_errno(-errno, "handle_fd");
 	r = conn_watch(handle->client->conn, epoll_fd, EPOLLRDHUP);

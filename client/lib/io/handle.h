@@ -32,8 +32,9 @@ struct dsaio_handle {
 	struct handle_settings settings;
 	pthread_mutex_t open_lock; /* a channel, or the companion, is being made */
 
-	uint32_t id;	  /* the daemon's number */
-	uint32_t session; /* conn_session() of the last that it was made in, or handed over to */
+	uint32_t id;	   /* the daemon's number */
+	_Atomic int error; /* it could not be handed over: its id may be another's */
+	uint32_t session;  /* conn_session() of the last that it was made in, or handed over to */
 	_Atomic bool is_leaving; /* it is being closed, and has no ops: not handed over any more */
 	int doorbell_fd;	 /* our end of the doorbell socket; its number stays */
 	struct dsaio_handle

@@ -73,6 +73,7 @@ static int handle_shut(struct dsaio_handle *handle)
 	Wire__HandleClose body = WIRE__HANDLE_CLOSE__INIT;
 	int result = -ECANCELED; /* of entries that the daemon has not taken: it was silent */
 	struct recovery *recovery = &handle->client->recovery;
+	uint32_t session;
 	int64_t first;
 	int r;
 
@@ -82,12 +83,15 @@ static int handle_shut(struct dsaio_handle *handle)
 		(void)handle_shut(companion); /* its ops are pieces, which were awaited */
 		handle_free(companion);
 	}
+	(void)pthread_mutex_lock(&recovery->objects);
 	atomic_store(&handle->is_leaving, true);
+	session = handle->session;
+	(void)pthread_mutex_unlock(&recovery->objects);
 	body.handle = handle->id;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 	request.handle_close = &body;
 	/* Not before the daemon says so, or is at its end, may an op be called ended. */
-	r = conn_call_in(handle->client->conn, "handle_close", &request, handle->session, true, 0);
+	r = conn_call_in(handle->client->conn, "handle_close", &request, session, true, 0);
 	if (r < 0 && r != -EBADF) {
 		handle_give_up(handle);
 		result = -ECONNRESET;

@@ -149,6 +149,8 @@ static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
 	report->slabs = buffers_hand_over(&client->buffers, next);
 	report->slabs.n += of_slots.n;
 	report->slabs.bytes += of_slots.bytes;
+	if (of_slots.must_retry || report->slabs.must_retry)
+		return -ENOTCONN;
 	n = files_hand_over(client, next);
 	if (n < 0)
 		return n;
@@ -232,8 +234,10 @@ static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint6
 		post_report(client, &report, since_nsec);
 	} else {
 		/* A daemon that stops frees what it has adopted, and punches it if we are gone by then. */
-		if (r == -ENOTCONN)
+		if (r == -ENOTCONN) {
+			conn_break(next);
 			(void)conn_await_end(next, true); /* after that it has hung */
+		}
 		conn_close(next);
 	}
 	free(report.why);
@@ -307,6 +311,11 @@ static int reconnect(struct dsaio_client *client, uint64_t since_nsec)
 		conn_close(next);
 		return r;
 	}
+	/* It has seen this session end, without last words, and freed what the session had: slabs are empty. */
+	if (conn_facts(next).started_nsec == conn_facts(client->conn).started_nsec) {
+		conn_close(next);
+		return error_fail(-ECANCELED, "the daemon lives, and has ended this session");
+	}
 	return take_over(client, next, since_nsec) < 0 ? -EAGAIN : 0;
 }
 
@@ -341,10 +350,11 @@ static void recover(struct dsaio_client *client)
 		if (pause_nsec < PAUSE_MAX_NSEC)
 			pause_nsec *= 2;
 	}
-	(void)snprintf(why, sizeof(why),
-		       "the daemon has gone away, and no other came for %" PRIu64 " s: %s",
-		       (clock_nsec() - since_nsec) / NSEC_PER_SEC, dsaio_error()); /* cut is fine */
-	lose(client, why);
+	if (r == -EAGAIN || r == -EBUSY)
+		(void)snprintf(why, sizeof(why), /* cut is fine */
+			       "the daemon has gone away, and no other came for %" PRIu64 " s: %s",
+			       (clock_nsec() - since_nsec) / NSEC_PER_SEC, dsaio_error());
+	lose(client, r == -EAGAIN || r == -EBUSY ? why : dsaio_error());
 }
 
 static void *recover_main(void *arg)

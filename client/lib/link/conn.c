@@ -157,6 +157,7 @@ static int conn_hello(struct dsaio_conn *conn)
 	if (r < 0)
 		return r;
 	conn->facts.features = reply->hello->features & CONN_FEATURES;
+	conn->facts.started_nsec = reply->hello->started_nsec;
 	conn->facts.client_pool_max = reply->hello->client_pool_max;
 	conn->facts.max_entries = reply->hello->max_entries;
 	conn->facts.spin_usec = reply->hello->spin_usec;
@@ -196,6 +197,8 @@ static int conn_try(const char *path, const char *name, const struct dsaio_conn 
 		    struct found *found, struct dsaio_conn **ret_conn)
 {
 	_cleanup_(conn_closep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
+	struct ucred peer;
+	socklen_t peer_bytes = sizeof(peer);
 	int r;
 
 	if (!conn)
@@ -212,6 +215,13 @@ static int conn_try(const char *path, const char *name, const struct dsaio_conn 
 	(void)strcpy(conn->path, found->path);
 	conn->is_own = found->is_own;
 	conn->fd = TAKE_FD(found->fd);
+	if (getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) < 0)
+		return error_fail_errno(-errno, "connect: %s", found->path);
+	conn->peer = peer.uid;
+	if (again && again->peer != peer.uid)
+		return error_fail(-EACCES,
+				  "what listens on %s belongs to user %u now, not to user %u",
+				  found->path, peer.uid, again->peer);
 	if (fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return error_fail_errno(-errno, "connect: %s", found->path);
 	r = conn_hello(conn);
@@ -372,7 +382,7 @@ int conn_watch(struct dsaio_conn *conn, int epoll_fd, uint32_t events)
 	if (!watches)
 		return -ENOMEM;
 	conn->watches = watches;
-	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) < 0)
+	if (!conn_is_away(conn) && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) < 0)
 		return -errno;
 	watches[conn->n_watches++] = (struct conn_watch){ epoll_fd, events };
 	return 0;

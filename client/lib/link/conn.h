@@ -41,6 +41,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
@@ -58,6 +59,7 @@ struct conn_pending;
 /* Facts from HelloReply. */
 struct conn_facts {
 	uint64_t features;
+	uint64_t started_nsec; /* the daemon: another one has another */
 	uint64_t client_pool_max;
 	uint32_t max_entries;
 	uint32_t spin_usec;
@@ -78,6 +80,7 @@ struct dsaio_conn {
 	int fd; /* not blocking */
 	char path[SOCKET_PATH_BYTES];
 	bool is_own; /* the user's own, which the library starts (discover.h) */
+	uid_t peer;  /* whose process listens: no other user's gets what is handed over */
 	char name[CONN_NAME_BYTES];
 	/* Called once when the end of file was seen, by any thread, without conn->lock; NULL: the end is for good. */
 	void (*on_gone)(void *arg);
@@ -213,7 +216,7 @@ int conn_call_in(struct dsaio_conn *conn, const char *what, Wire__Request *reque
 
 /*
  * conn_call() for recover.c: -ETIMEDOUT if there is no reply before the deadline.  -ENOTCONN also if the daemon is
- * stopping.
+ * stopping, or this process has no descriptors for those of the reply.  The fds stay the caller's.
  */
 int conn_call_for(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
 		  unsigned n_fds, uint64_t deadline_nsec, Wire__Reply **ret_reply, int *ret_fds);

@@ -322,7 +322,8 @@ void conn_calls_send(struct dsaio_conn *conn)
 
 	if (r == 0 || r == -EAGAIN)
 		return;
-	/* It hung up, or the stream is lost.  It may have said why before its end. */
+	/* It hung up, or the stream is lost, with the session.  It may have said why before its end. */
+	conn->is_on_purpose |= r != -EPIPE && r != -ECONNRESET;
 	hang_up(conn);
 	frame_writer_deinit(&conn->writer);
 }
@@ -621,9 +622,8 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 							       .cond = PTHREAD_COND_INITIALIZER };
 	int r = call_run(conn, what, request, fds, n_fds, &call);
 
-	/* Without the lock, because close(2) may wait for the server of the file's mount. */
-	for (unsigned i = 0; i < n_fds; i++)
-		(void)close(fds[i]); /* nothing was written to it */
+	if (r == -EMFILE && nsec != DEADLINE_NEVER && !while_alive) /* recovery's: another try */
+		r = -ENOTCONN;
 	if (r < 0 || call.is_moot)
 		return r;
 	if (call.reply->error < 0)
@@ -648,18 +648,28 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 	return 0;
 }
 
+/* Without the lock, because close(2) may wait for the server of the file's mount. */
+static int then_close(const int *fds, unsigned n_fds, int r)
+{
+	for (unsigned i = 0; i < n_fds; i++)
+		(void)close(fds[i]); /* nothing was written to it */
+	return r;
+}
+
 int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
-	return call_with(conn, what, request, fds, n_fds, false, DEADLINE_NEVER, CALL_ANY,
-			 ret_reply, ret_fds);
+	return then_close(fds, n_fds,
+			  call_with(conn, what, request, fds, n_fds, false, DEADLINE_NEVER,
+				    CALL_ANY, ret_reply, ret_fds));
 }
 
 int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
-	return call_with(conn, what, request, fds, n_fds, true, clock_nsec(), CALL_ANY, ret_reply,
-			 ret_fds);
+	return then_close(fds, n_fds,
+			  call_with(conn, what, request, fds, n_fds, true, clock_nsec(), CALL_ANY,
+				    ret_reply, ret_fds));
 }
 
 int conn_call_in(struct dsaio_conn *conn, const char *what, Wire__Request *request,

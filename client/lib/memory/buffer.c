@@ -482,7 +482,8 @@ struct hand_over buffers_hand_over(struct buffers *buffers, struct dsaio_conn *n
 			r = slab_hand_over(next, &copy.slab, fd, copy.off,
 					   copy.slab.is_imported ? copy.bytes
 								 : (uint64_t)st.st_size);
-		if (r == -ENOTCONN)
+		done.must_retry = r == -ENOTCONN;
+		if (done.must_retry)
 			return done;
 		if (r < 0)
 			note_refused(buffers, at, copy.slab.id, r);

@@ -89,6 +89,7 @@ int buffers_import(struct buffers *buffers, void *memory, size_t bytes,
 struct hand_over {
 	uint32_t n;
 	uint64_t bytes;
+	bool must_retry;
 };
 struct hand_over buffers_hand_over(struct buffers *buffers, struct dsaio_conn *next);
 

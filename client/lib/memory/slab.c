@@ -99,9 +99,10 @@ void slab_release(struct dsaio_conn *conn, const struct slab_name *slab, bool wa
 		(void)conn_call_in(conn, "free", &request, slab->session, false, DEADLINE_NEVER);
 }
 
-int slab_hand_over(struct dsaio_conn *next, const struct slab_name *slab, int fd, uint64_t off,
+int slab_hand_over(struct dsaio_conn *next, const struct slab_name *slab, int fd_in, uint64_t off,
 		   uint64_t bytes)
 {
+	_cleanup_(closep) int fd = fd_in;
 	const uint64_t deadline = deadline_in_msec(SLAB_HAND_OVER_MSEC);
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabImport import = WIRE__SLAB_IMPORT__INIT;

@@ -327,6 +327,7 @@ struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next)
 					    (uint64_t)copy.n_units * SLOT_UNIT);
 		done.n += r == 0;
 		done.bytes += r == 0 ? (uint64_t)copy.n_units * SLOT_UNIT : 0;
+		done.must_retry = r == -ENOTCONN;
 		if (r == 0 || r == -ENOTCONN)
 			continue;
 		(void)pthread_mutex_lock(&slots->lock);
