@@ -777,6 +777,9 @@ static const struct {
 	{ "control-connect", measure_control_connect,
 	  "the same beside 16 processes that connect and close" },
 	{ "recorder", measure_recorder, "an event of the flight recorder" },
+	{ "restart", measure_restart,
+	  "how long a program with ops open has none end while the daemon is restarted or\n"
+	  "    killed; three minutes" },
 	{ "gpu-copies", measure_gpu_copies,
 	  "ops on GPU memory (a stand-in) beside the slower of I/O and copies; two minutes" },
 	{ "small", measure_small_matrix,

@@ -2,8 +2,9 @@
  * Shared by the measures: the rows, a private daemon with its open objects, and the course of a
  * comparison.  bench.c has measures of the core, digest.c those beside fio and DeepNVMe,
  * control.c control calls beside a load of others, everyday.c those of any memory, any file and no
- * configuration, fresh.c the first use of memory, recorder.c an event of the flight recorder, gpu.c
- * those of copies by a GPU, sharing.c those of programs side by side, small.c the matrix of small ops.
+ * configuration, fresh.c the first use of memory, recorder.c an event of the flight recorder, restart.c
+ * restarts of the daemon, gpu.c those of copies by a GPU, sharing.c those of programs side by side, small.c
+ * the matrix of small ops.
  */
 #ifndef DSAIO_TESTS_BENCH_BENCH_H
 #define DSAIO_TESTS_BENCH_BENCH_H
@@ -35,6 +36,7 @@
 
 #define GPU_ROWS 24
 #define CONTROL_ROWS 36
+#define RESTART_ROWS 49
 
 enum {
 	ROW_READ,
@@ -99,7 +101,9 @@ enum {
 	ROW_RECORDER,
 	ROW_GPU,			  /* the first of GPU_ROWS, which gpu.c names */
 	ROW_CONTROL = ROW_GPU + GPU_ROWS, /* the first of CONTROL_ROWS, which control.c names */
-	ROW_SMALL = ROW_CONTROL + CONTROL_ROWS, /* the first of SMALL_ROWS, which small.c names */
+	ROW_RESTART = ROW_CONTROL +
+		      CONTROL_ROWS, /* the first of RESTART_ROWS, which restart.c names */
+	ROW_SMALL = ROW_RESTART + RESTART_ROWS, /* the first of SMALL_ROWS, which small.c names */
 	N_ROWS = ROW_SMALL + SMALL_ROWS
 };
 extern struct row rows[N_ROWS];
@@ -180,6 +184,9 @@ int measure_control_connect(struct bench *b);
 
 /* recorder.c */
 int measure_recorder(struct bench *b);
+
+/* restart.c */
+int measure_restart(struct bench *b);
 
 /* gpu.c */
 int measure_gpu_copies(struct bench *b);

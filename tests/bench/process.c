@@ -117,6 +117,15 @@ void private_daemon_stop(struct private_daemon *daemon)
 	daemon->pid = 0;
 }
 
+void private_daemon_kill(struct private_daemon *daemon)
+{
+	(void)kill(daemon->pid, SIGKILL); /* it is ours, and not reaped */
+	while (waitpid(daemon->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	closep(&daemon->log_fd);
+	daemon->pid = 0;
+}
+
 int private_daemon_start(struct private_daemon *daemon, const char *program, const char *dir,
 			 const char *name, const char *config)
 {

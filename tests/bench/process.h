@@ -27,6 +27,8 @@ int private_daemon_start(struct private_daemon *daemon, const char *program, con
 			 const char *name, const char *config);
 /* Ends it in order and passes its log on if it did not end well.  Nothing to do is fine. */
 void private_daemon_stop(struct private_daemon *daemon);
+/* SIGKILL, and waits until it is gone. */
+void private_daemon_kill(struct private_daemon *daemon);
 
 /* CPU ticks (user and system) and context switches (of both kinds) of all threads so far. */
 struct process_activity {
