@@ -457,11 +457,12 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 	return r;
 }
 
-static int compare_rows(const void *a, const void *b)
+static int compare_rows(const void *a, const void *b, void *rows)
 {
-	const struct channel_row *const *x = a, *const *y = b;
+	const struct channel_row *x = (struct channel_row *)rows + *(const uint32_t *)a;
+	const struct channel_row *y = (struct channel_row *)rows + *(const uint32_t *)b;
 
-	return (*x)->number < (*y)->number ? -1 : (*x)->number > (*y)->number;
+	return x->number < y->number ? -1 : x->number > y->number;
 }
 
 /* The errno for which the op cannot go on, or 0; *why: the reason, or NULL: the errno says it. */
@@ -480,6 +481,10 @@ static int row_check(const struct channel_row *row, uint64_t features, const str
 	r = op_refused(op, conn_attempt(op->channel->client->conn), why);
 	if (r < 0)
 		return r;
+	if (op->channel->error) {
+		*why = "after its restart the daemon refuses its channel";
+		return op->channel->error;
+	}
 	if (op->n_crashes && (op->opcode >= RING_OP_FSYNC || op->is_dsync)) {
 		r = file_fd_second_error(op->file);
 		*why = r == -ECONNRESET
@@ -497,18 +502,19 @@ static int row_check(const struct channel_row *row, uint64_t features, const str
 }
 
 /* Under submit_lock, with room for all rows. */
-static uint32_t rows_put(struct handle_channel *channel, uint64_t features,
-			 struct channel_row **open, struct op_list *list, char **first_why)
+static uint32_t rows_put(struct handle_channel *channel, uint64_t features, struct op_list *list,
+			 char **first_why)
 {
+	uint32_t *open = channel->free_rows; /* until it is filled in anew, below */
 	struct ring_client *ring = &channel->ring;
 	uint32_t n = 0, n_put = 0;
 
 	for (uint32_t i = 0; i < ring->entries; i++)
 		if (atomic_load_explicit(&channel->rows[i].op, memory_order_acquire))
-			open[n++] = &channel->rows[i];
-	qsort(open, n, sizeof(struct channel_row *), compare_rows);
+			open[n++] = i;
+	qsort_r(open, n, sizeof(*open), compare_rows, channel->rows);
 	for (uint32_t i = 0; i < n; i++) {
-		struct channel_row *row = open[i];
+		struct channel_row *row = &channel->rows[open[i]];
 		struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
 		struct ring_entry entry;
 		const char *why;
@@ -533,56 +539,26 @@ static uint32_t rows_put(struct handle_channel *channel, uint64_t features,
 	return n_put;
 }
 
-/* The next daemon has refused the channel, or it cannot be used. */
-static void rows_end(struct handle_channel *channel, struct op_list *list)
-{
-	for (uint32_t i = 0; i < channel->ring.entries; i++) {
-		struct channel_row *row = &channel->rows[i];
-		const struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
-		int error = op ? atomic_load(&op->file->session.error) : 0;
-
-		if (error)
-			row_end(row, error, FILE_LEFT, list);
-		else if (op)
-			row_end(row, channel->error ? channel->error : -ECONNRESET,
-				"after its restart the daemon refuses its channel", list);
-	}
-}
-
 uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list,
 			   char **first_why)
 {
-	struct channel_row **open = calloc(channel->ring.entries, sizeof(struct channel_row *));
 	bool must_ring = false;
-	uint32_t n_put = 0;
+	uint32_t n_put;
 
 	(void)pthread_mutex_lock(&channel->submit_lock);
-	if (!is_away(channel) || channel->error || !open) {
+	if (!is_away(channel)) /* its rings were broken before */
+		channel->error = -ECONNRESET;
+	n_put = rows_put(channel, features, list, first_why);
+	if (channel->error) {
 		atomic_store(&channel->is_dead, true);
-		rows_end(channel, list);
 	} else {
-		n_put = rows_put(channel, features, open, list, first_why);
 		must_ring = ring_client_submit(&channel->ring);
 		channel->is_broken = false;
 	}
 	if (is_away(channel))
 		atomic_fetch_add(&channel->n_turns, 1);
 	(void)pthread_mutex_unlock(&channel->submit_lock);
-	free(open);
 	if (must_ring)
 		(void)eventfd_write(channel->doorbell_fd, 1);
 	return n_put;
-}
-
-void channel_cancel_again(struct handle_channel *channel)
-{
-	(void)pthread_mutex_lock(&channel->submit_lock);
-	for (uint32_t i = 0; i < channel->ring.entries; i++) {
-		const struct dsaio_op *op = atomic_load_explicit(&channel->rows[i].op,
-								 memory_order_acquire);
-
-		if (op && atomic_load(&op->is_cancelled))
-			channel_post_cancel(op);
-	}
-	(void)pthread_mutex_unlock(&channel->submit_lock);
 }

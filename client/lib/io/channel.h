@@ -140,7 +140,4 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list,
 			   char **first_why);
 
-/* The session is the client's: cancels that came since channel_come_back() are sent. */
-void channel_cancel_again(struct handle_channel *channel);
-
 #endif

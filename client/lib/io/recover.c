@@ -166,6 +166,8 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 {
 	const uint64_t features = conn_facts(next).features;
 
+	/* First: a cancel reaches come_back() as a flag, or the daemon, or both. */
+	conn_replace(client->conn, next);
 	for (size_t i = 0; i < handles->n; i++) {
 		struct dsaio_handle *handle = handles->all[i];
 		struct op_list list = { NULL, NULL };
@@ -178,11 +180,6 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 		end_taken(handle, &list);
 		doorbell_watch(handle, EPOLL_CTL_ADD);
 	}
-	conn_replace(client->conn, next);
-	for (size_t i = 0; i < handles->n; i++)
-		for (struct handle_channel *c = handle_first_channel(handles->all[i]); c;
-		     c = handle_next_channel(c))
-			channel_cancel_again(c);
 }
 
 static void post_report(struct dsaio_client *client, const struct report *report,
