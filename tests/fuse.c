@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -22,10 +24,12 @@ struct request {
 	struct fuse_in_header in;
 	uint64_t off;
 	uint32_t size;
+	const void *bytes; /* of a write */
 };
 
 struct server {
 	int fd, answer_fd;
+	uint8_t *disk; /* NULL: none */
 	struct fuse_control *control;
 	struct request gathered[FUSE_GATHER_MAX], hung[FUSE_GATHER_MAX];
 	uint32_t n_gathered, n_hung;
@@ -73,7 +77,16 @@ static void answer_io(const struct server *server, const struct request *request
 	static uint8_t bytes[FUSE_FILE_BYTES];
 	struct fuse_write_out written = { .size = request->size };
 
-	if (request->in.opcode == FUSE_READ) {
+	if (request->in.nodeid == node_of(FUSE_DISK)) {
+		if (request->off + request->size > FUSE_FILE_BYTES)
+			_exit(1);
+		if (request->in.opcode == FUSE_READ) {
+			answer(server, &request->in, 0, server->disk + request->off, request->size);
+			return;
+		}
+		memcpy(server->disk + request->off, request->bytes, request->size);
+		answer(server, &request->in, 0, &written, sizeof(written));
+	} else if (request->in.opcode == FUSE_READ) {
 		pattern_fill(bytes, request->size, FUSE_SEED, request->off);
 		answer(server, &request->in, 0, bytes, request->size);
 	} else if (atomic_load(&server->control->write_error)) {
@@ -81,6 +94,34 @@ static void answer_io(const struct server *server, const struct request *request
 	} else {
 		answer(server, &request->in, 0, &written, sizeof(written));
 	}
+}
+
+static void hang(struct server *server, const struct request *request)
+{
+	struct request *hung = &server->hung[server->n_hung++];
+
+	if (server->n_hung == FUSE_GATHER_MAX)
+		_exit(1);
+	*hung = *request;
+	if (request->bytes) { /* until the next request */
+		hung->bytes = malloc(request->size);
+		if (!hung->bytes)
+			_exit(1);
+		memcpy((void *)(uintptr_t)hung->bytes, request->bytes, request->size);
+	}
+	(void)atomic_fetch_add(&server->control->n_hung, 1);
+}
+
+static void serve_disk(struct server *server, const struct request *request)
+{
+	const void *bytes = request->bytes ? request->bytes : server->disk + request->off;
+	uint64_t held = atomic_load(&server->control->held), first;
+
+	memcpy(&first, bytes, sizeof(first));
+	if (held && first == held && !atomic_exchange(&server->control->is_held, true))
+		hang(server, request);
+	else
+		answer_io(server, request);
 }
 
 static void serve_io(struct server *server, const struct request *request)
@@ -93,14 +134,15 @@ static void serve_io(struct server *server, const struct request *request)
 
 	if (atomic_load(&control->is_io_hung) ||
 	    (hung && request->in.nodeid == node_of(hung) && !is_answered)) {
-		if (server->n_hung == FUSE_GATHER_MAX)
-			_exit(1);
-		server->hung[server->n_hung++] = *request;
-		(void)atomic_fetch_add(&control->n_hung, 1);
+		hang(server, request);
 		return;
 	}
 	if (delay)
 		(void)usleep(delay);
+	if (request->in.nodeid == node_of(FUSE_DISK)) {
+		serve_disk(server, request);
+		return;
+	}
 	if (request->in.nodeid == node_of('.')) { /* not a test's own */
 		answer_io(server, request);
 		return;
@@ -121,8 +163,10 @@ static void serve_hung(struct server *server)
 	eventfd_t count;
 
 	(void)eventfd_read(server->answer_fd, &count); /* it is readable */
-	for (uint32_t i = 0; i < server->n_hung; i++)
+	for (uint32_t i = 0; i < server->n_hung; i++) {
 		answer_io(server, &server->hung[i]);
+		free((void *)(uintptr_t)server->hung[i].bytes);
+	}
 	server->n_hung = 0;
 }
 
@@ -147,6 +191,8 @@ static void serve_one(struct server *server, const struct fuse_in_header *in, co
 
 	switch (in->opcode) {
 	case FUSE_INIT:
+		if (server->disk)
+			init.flags = FUSE_ASYNC_DIO;
 		answer(server, in, 0, &init, sizeof(init));
 		return;
 	case FUSE_LOOKUP:
@@ -174,7 +220,9 @@ static void serve_one(struct server *server, const struct fuse_in_header *in, co
 		serve_io(server, &io);
 		return;
 	case FUSE_WRITE:
+		io.off = ((const struct fuse_write_in *)body)->offset;
 		io.size = ((const struct fuse_write_in *)body)->size;
+		io.bytes = (const struct fuse_write_in *)body + 1;
 		serve_io(server, &io);
 		return;
 	case FUSE_FLUSH:
@@ -240,15 +288,17 @@ static void serve(struct server *server)
 	}
 }
 
-void fuse_start(struct fuse *fs, unsigned long flags)
+static void start(struct fuse *fs, unsigned long flags, bool has_disk)
 {
 	static struct server server; /* the child's */
+	static uint8_t disk[FUSE_FILE_BYTES];
 	void *shared;
 
 	fs->dir = test_text("%s/fuse", test_dir());
 	CHECK_SYS(mkdir(fs->dir, 0755));
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED);
+	server.disk = has_disk ? disk : NULL;
 	fs->control = server.control = shared;
 	fs->answer_fd = server.answer_fd = (int)CHECK_SYS(eventfd(0, EFD_CLOEXEC));
 
@@ -269,10 +319,22 @@ void fuse_start(struct fuse *fs, unsigned long flags)
 	if (fs->pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		(void)alarm(SERVER_SECONDS);
+		/* What is mounted from now on is not the server's: its exit would wait for itself. */
+		(void)unshare(CLONE_NEWNS);
 		serve(&server);
 		_exit(0);
 	}
 	(void)close(server.fd); /* the server's end is the file system's */
+}
+
+void fuse_start(struct fuse *fs, unsigned long flags)
+{
+	start(fs, flags, false);
+}
+
+void fuse_start_disk(struct fuse *fs)
+{
+	start(fs, 0, true);
 }
 
 char *fuse_path(const struct fuse *fs, char name)
@@ -284,6 +346,7 @@ void fuse_answer_hung(const struct fuse *fs)
 {
 	atomic_store(&fs->control->is_io_hung, false);
 	atomic_store(&fs->control->hung_file, 0);
+	atomic_store(&fs->control->held, 0);
 	CHECK_SYS(eventfd_write(fs->answer_fd, 1));
 }
 

@@ -15,6 +15,7 @@
 #define FUSE_FILE_BYTES (8 * MIB)
 #define FUSE_SEED 77
 #define FUSE_GATHER_MAX 256u
+#define FUSE_DISK 'd'
 
 /* Shared with the server. */
 struct fuse_control {
@@ -25,7 +26,10 @@ struct fuse_control {
 	_Atomic char hung_file;	      /* no read or write of this one; 0: of none */
 	_Atomic bool only_reads_hang; /* of hung_file: its writes are answered */
 	_Atomic int write_error;      /* what writes are answered with; 0: as they should be */
-	_Atomic uint32_t delay_usec;  /* each read or write takes so long */
+	/* The disk's next write or read of bytes that begin with these hangs, and no other; 0: none does. */
+	_Atomic uint64_t held;
+	_Atomic bool is_held;	     /* it was there */
+	_Atomic uint32_t delay_usec; /* each read or write takes so long */
 	/* Reads and writes of files with a letter are answered only when so many are there; 0: at once. */
 	_Atomic uint32_t n_gather;
 	_Atomic uint32_t
@@ -42,6 +46,11 @@ struct fuse {
 
 /* Mounts and serves it; flags: as mount(2) has them.  Skips where there is no FUSE. */
 void fuse_start(struct fuse *fs, unsigned long flags);
+/*
+ * The same with a file FUSE_DISK that keeps its bytes, for a loop device (stores.h): a slow disk.  Its direct I/O overlaps,
+ * and no signal ends a process before its I/O has.
+ */
+void fuse_start_disk(struct fuse *fs);
 char *fuse_path(const struct fuse *fs, char name);
 /* Reads and writes hang no more; the server answers those that do. */
 void fuse_answer_hung(const struct fuse *fs);

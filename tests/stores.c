@@ -134,17 +134,19 @@ static void mkfs(const char *const argv[])
 
 #define MKFS(...) mkfs((const char *const[]){ __VA_ARGS__, NULL })
 
-static const char *make_ext4_image(const char *dir, uint64_t bytes, unsigned reserved_percent)
+static const char *make_ext4_on(const char *device, const char *dir, unsigned reserved_percent)
 {
-	const char *device;
-
-	mounts_private();
-	device = image_device(bytes, 512);
 	MKFS("mkfs.ext4", "-q", "-F", "-m", test_text("%u", reserved_percent), "-E", "nodiscard",
 	     device);
 	/* The kernel would write its inode tables in the background. */
 	mount_at(device, dir, "ext4", "noinit_itable");
 	return dir;
+}
+
+static const char *make_ext4_image(const char *dir, uint64_t bytes, unsigned reserved_percent)
+{
+	mounts_private();
+	return make_ext4_on(image_device(bytes, 512), dir, reserved_percent);
 }
 
 static const char *make_ext4(uint64_t small_bytes)
@@ -227,6 +229,19 @@ void store_make(struct store *ret_store, enum store_kind kind, uint64_t small_by
 		break;
 	}
 	CHECK(ret_store->path);
+}
+
+void store_make_on(struct store *ret_store, bool is_raw, const char *image)
+{
+	const char *device = loop_device(image, 512);
+
+	mounts_private();
+	if (is_raw)
+		*ret_store = (struct store){ STORE_RAW, device, file_size(image) };
+	else
+		*ret_store = (struct store){
+			STORE_EXT4, make_ext4_on(device, test_text("%s/ext4", test_dir()), 0), 0
+		};
 }
 
 void store_make_reserved(struct store *ret_store, uint64_t bytes, unsigned percent)

@@ -33,6 +33,8 @@ const char *store_kind_name(enum store_kind kind);
 
 /* Makes one; small_bytes: so much room (about, and not all kinds), 0: all that a test can want. */
 void store_make(struct store *ret_store, enum store_kind kind, uint64_t small_bytes);
+/* A raw device, or ext4 on one: a loop device over this file. */
+void store_make_on(struct store *ret_store, bool is_raw, const char *image);
 /* A small ext4 that reserves so many percent of its blocks for root. */
 void store_make_reserved(struct store *ret_store, uint64_t bytes, unsigned percent);
 /* The path of a file in it; the device itself if it is one. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -85,9 +86,10 @@ static int lock_wait(const char *path, bool may_find_starting, int lock_fd, stru
 		case HOLDER_UNKNOWN:
 			if (++n_unknown == LOCK_UNKNOWN_TRIES)
 				return error_set_plain(error, -EADDRINUSE,
-						       "another process holds %s.lock: stop it "
-						       "first (fuser %s.lock shows it), or use "
-						       "another --socket",
+						       "another process holds %s.lock (fuser "
+						       "%s.lock shows it), or reads the memory of "
+						       "a dsaiod that has ended: stop it first, or "
+						       "use another --socket",
 						       path, path);
 			break;
 		case HOLDER_DIES:
@@ -150,6 +152,9 @@ int start_lock_take(const char *path, bool may_find_starting, int *ret_fd, struc
 	r = lock_wait(path, may_find_starting, fd, error);
 	if (r < 0)
 		return r;
+	/* It keeps the lock until the kernel unmaps it. */
+	if (mmap(NULL, 1, PROT_NONE, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+		return error_set(error, -errno, "start lock %s: mapping it", lock_path);
 	log_predecessor(path, fd);
 	r = holder_write(fd);
 	if (r < 0)
@@ -165,5 +170,7 @@ void start_lock_release(int *fd)
 
 	if (at >= 0)
 		(void)!ftruncate(*fd, at); /* on failure the next daemon logs a crash */
+	if (*fd >= 0)
+		(void)flock(*fd, LOCK_UN); /* it is mapped; fails only if not locked */
 	closep(fd);
 }

@@ -1,11 +1,13 @@
 /*
  * The start lock: SOCKET.lock, beside the socket, with the holder's pid and start time in it.  It is
- * taken before anything else and given up last, by a close.
+ * taken before anything else and given up last.
  *
  * A daemon that dies holds the lock until its last block is back from the device (proto/README.md "Death of
- * a daemon").  A new daemon waits for that, as long as the device takes.  If the holder lives, the new
- * one refuses to start.  An orderly stop removes the word "serving" from the file, so a new daemon logs that
- * its predecessor crashed or was killed.
+ * a daemon"): it has mapped the file, and the kernel waits for blocks before it unmaps.  Descriptors alone
+ * would be closed earlier if another process has the daemon's memory in use, as in a read of /proc/PID/mem.
+ * A new daemon waits for the lock, as long as the device takes.  If the holder lives, the new one refuses to
+ * start.  An orderly stop removes the word "serving" from the file, so a new daemon logs that its predecessor
+ * crashed or was killed.
  *
  * Main thread, at start.
  */

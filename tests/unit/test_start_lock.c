@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[] = "/tmp/dsaio-unit-XXXXXX";
@@ -43,13 +44,18 @@ TEST(a_lock_that_a_living_daemon_holds_is_refused_with_its_pid)
 	ck_assert_int_eq(second, -1);
 }
 
-TEST(a_lock_whose_holder_has_gone_is_taken)
+TEST(a_lock_whose_holder_has_died_or_released_it_is_taken)
 {
 	_cleanup_(closep) int first = -1, second = -1;
+	pid_t pid = fork();
+	int status;
 
+	if (pid == 0)
+		_exit(start_lock_take(path, false, &first, &error) < 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
 	ck_assert_int_eq(start_lock_take(path, false, &first, &error), 0);
-	closep(&first);
-	first = -1;
+	start_lock_release(&first);
 	ck_assert_int_eq(start_lock_take(path, false, &second, &error), 0);
 }
 
