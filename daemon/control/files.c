@@ -102,8 +102,8 @@ int session_file_add(struct session *session, int fd, const char *name, struct c
 
 	idle_files_reclaim(session);
 	r = file_make(&session->quota, session->user->work_queue, session->user->gpu_work_queue,
-		      session->service->mailbox, &session->who, fd, name, call->wanted_id,
-		      on_file_checked, call, error);
+		      session->service->mailbox, &session->who, fd, name, on_file_checked, call,
+		      error);
 	if (r < 0)
 		session_close_fds(session, &fd, 1);
 	else

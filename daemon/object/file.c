@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/falloc.h>
 #include <linux/fs.h>
 #include <search.h>
 #include <stdio.h>
@@ -282,19 +281,6 @@ static void file_checked_main(struct job *job)
 	free(file);
 }
 
-/* fallocate(2) waits for all direct I/O on the inode, also that of other processes. */
-static int old_writes_wait(const struct file *file, struct error *error)
-{
-	if (!file->facts.can_write || file->facts.is_block_device ||
-	    fallocate(file->target.fd, FALLOC_FL_KEEP_SIZE, 0, 4096) == 0 ||
-	    (errno != EPERM && errno != ETXTBSY))
-		return 0; /* a file system that cannot do it has no such writes, or nothing waits for them */
-	return error_set(
-		error, -errno,
-		"file %s: fallocate, by which it waits for the writes of an earlier daemon",
-		file->name);
-}
-
 static void file_check_run(struct job *job)
 {
 	struct file *file = container_of(job, struct file, job);
@@ -302,8 +288,6 @@ static void file_check_run(struct job *job)
 	struct target *target = &file->target;
 
 	file->result = file_check(target->fd, file->name, &file->facts, &file->error);
-	if (file->result == 0 && file->is_again)
-		file->result = old_writes_wait(file, &file->error);
 	if (file->result < 0) {
 		closep(&target->fd);
 		return;
@@ -317,7 +301,6 @@ static void file_check_run(struct job *job)
 
 int file_make(struct quota *quota, struct work_queue *work_queue, struct work_queue *gpu_work_queue,
 	      struct mailbox *main_mailbox, const struct hung_who *who, int fd, const char *name,
-	      bool is_again,
 	      void (*on_checked)(struct file *file, int result, const struct error *error,
 				 void *arg),
 	      void *arg, struct error *error)
@@ -337,7 +320,6 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct work_qu
 	file->target.fd = fd;
 	atomic_init(&file->target.buffered_fd, -1);
 	file->target.about = (struct hung_about){ .file = file->name, .fd = fd, .who = *who };
-	file->is_again = is_again;
 	file->work_queue = work_queue;
 	file->gpu_work_queue = gpu_work_queue;
 	file->on_checked = on_checked;

@@ -82,7 +82,6 @@ struct file {
 	struct extension extension; /* the lane's */
 	struct inodes *inodes;	    /* borrowed: the store's */
 	struct charge charge, buffered_charge;
-	bool is_again;					/* see file_make() */
 	_Atomic uint32_t n_refs;			/* as in struct slab */
 	struct work_queue *work_queue, *gpu_work_queue; /* borrowed: the user's */
 	struct job job;
@@ -99,9 +98,6 @@ struct file {
 };
 
 /*
- * is_again: an earlier daemon may have served the file.  Then the check waits for that one's direct writes, which may
- * still be in flight if another process holds its address space.
- *
  * Returns 0 and later calls on_checked in the main thread: with 0 and a file that the callee
  * holds (facts filled in; the callee calls file_attach), or an error and NULL; fd is then taken.
  * Or returns -EMFILE (charge) or -ENOMEM and calls nothing; fd is then still the caller's, which
@@ -109,7 +105,6 @@ struct file {
  */
 int file_make(struct quota *quota, struct work_queue *work_queue, struct work_queue *gpu_work_queue,
 	      struct mailbox *main_mailbox, const struct hung_who *who, int fd, const char *name,
-	      bool is_again,
 	      void (*on_checked)(struct file *file, int result, const struct error *error,
 				 void *arg),
 	      void *arg, struct error *error);

@@ -5,13 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SLAB_BYTES (4 * MIB)
@@ -356,48 +353,6 @@ FAULT(wanted, "E2 an id that a client wants: given, or refused with the reason")
 		want_ok(&raw, daemon, kind, ID(2, 3), ID(2, 3)); /* a slot below */
 	}
 	beside_ok();
-}
-
-/* ---- the file is waited for ---- */
-
-static int file_call(struct raw *raw, int fd, uint32_t id, struct answer *ret_answer)
-{
-	Wire__FileAdd add = WIRE__FILE_ADD__INIT;
-	Wire__Request request = RAW_REQUEST(FILE_ADD, file_add, &add);
-
-	add.name = (char *)(uintptr_t) "f";
-	add.file = id;
-	raw_call(raw, &request, &fd, 1, ret_answer);
-	return ret_answer->reply->error;
-}
-
-FAULT(barrier, "a file that is handed over is waited for by fallocate, whose refusal is one")
-{
-	_cleanup_(raw_close) struct raw raw = raw_new(daemon);
-	_cleanup_(closep) int fd = open_direct(daemon_path(daemon, "f"), O_RDWR | O_CREAT);
-	_cleanup_(closep) int read_fd = open_direct(daemon_path(daemon, "f"), O_RDONLY);
-	struct answer answers[4] = { ANSWER_NONE, ANSWER_NONE, ANSWER_NONE, ANSWER_NONE };
-	int flags = 0, none = 0;
-	struct stat st;
-
-	CHECK_EQ(file_call(&raw, fd, 0, &answers[0]), 0);
-	CHECK_EQ(file_call(&raw, read_fd, ID(1, 7), &answers[1]), 0);
-	CHECK_SYS(fstat(fd, &st));
-	CHECK_EQ(st.st_blocks, 0);
-	CHECK_EQ(file_call(&raw, fd, ID(1, 8), &answers[2]), 0);
-	CHECK_SYS(fstat(fd, &st));
-	CHECK(st.st_blocks > 0);
-	CHECK_EQ(st.st_size, 0);
-	if (ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 ||
-	    (none = flags, flags |= FS_IMMUTABLE_FL, ioctl(fd, FS_IOC_SETFLAGS, &flags)) < 0) {
-		test_note("no file can be immutable here");
-	} else {
-		(void)file_call(&raw, fd, ID(1, 9), &answers[3]);
-		CHECK_SYS(ioctl(fd, FS_IOC_SETFLAGS, &none));
-		answer_check_fails(&answers[3], -EPERM, "file f;fallocate;earlier daemon");
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(answers); i++)
-		answer_free(&answers[i]);
 }
 
 /* ---- last words ---- */

@@ -200,8 +200,8 @@ static void teardown(void)
 static int make(int fd)
 {
 	struct error error;
-	int r = file_make(&client, work_queue, work_queue, &mailbox, &who, fd, "f", true,
-			  on_checked, &client, &error);
+	int r = file_make(&client, work_queue, work_queue, &mailbox, &who, fd, "f", on_checked,
+			  &client, &error);
 
 	if (r < 0)
 		return r;
