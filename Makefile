@@ -51,7 +51,7 @@ CTL_SRC     = $(sort $(wildcard client/ctl/*.c client/ctl/*/*.c))
 HARNESS_SRC = $(sort $(wildcard tests/harness*.c)) tests/stores.c tests/fuse.c tests/mixed.c tests/victim.c
 # Each file is a separate program.
 UNIT_SRC    = $(sort $(wildcard tests/unit/test_*.c))
-PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c tests/gpu/check.c
+PROG_SRC    = $(sort $(wildcard tests/e2e/*.c tests/fault/*.c)) tests/demo.c tests/gpu/check.c tests/systemd/load.c
 # Stand-ins for the vendor's libraries of GPUs, and a library that is slow to open.
 GPU_LIBS    = $(addprefix $(BUILD)/tests/gpu/,libcuda.so libcufile.so libslow.so libdisk.so)
 CUDA_SRC    = $(sort $(wildcard tests/gpu/cuda_*.c))
@@ -324,7 +324,7 @@ valgrind: ## run the unit tests of daemon and library under valgrind
 
 check-systemd: ## boot a systemd and use the installed service (root)
 	@$(call install_packages,$(PACKAGES) systemd-container procps)
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/systemd/load
 	@BUILD=$(BUILD) MAKE="$(MAKE)" tests/systemd/check.sh
 
 check-install: ## install below a temporary home, and use the README's example there

@@ -72,6 +72,10 @@ as_nobody() {
 
 # ---- the root: an overlay of ours, and what is installed ----
 
+install_into_root() {
+	${MAKE:-make} --no-print-directory -s BUILD="$BUILD" install DESTDIR="$root"
+}
+
 make_root() {
 	local up=$work/overlay/up
 
@@ -93,8 +97,7 @@ make_root() {
 	printf '[Unit]\nRequires=basic.target\nAfter=basic.target\n' \
 		>"$root/etc/systemd/system/check.target"
 
-	${MAKE:-make} --no-print-directory -s BUILD="$BUILD" install DESTDIR="$root" >"$work/install.log" ||
-		return 1
+	install_into_root >"$work/install.log" || return 1
 	# A store on this machine's disk: the overlay is no file system that is served unasked.
 	mkdir -p "$root/srv/store" && mount --bind "$work/store" "$root/srv/store" &&
 		chmod 1777 "$work/store" &&
@@ -257,6 +260,62 @@ upgrade_is_reported() {
 		fails says "restart the daemon" as_nobody dsaioctl status
 }
 
+# ---- a program that goes on while the service is restarted ----
+
+# Not in a subshell, as check() runs commands: it is this shell's child.
+load_start() {
+	cp "$BUILD/tests/systemd/load" "$root/usr/local/bin/dsaio-load"
+	mkfifo "$work/load-in" "$work/load-out"
+	as_nobody env LD_LIBRARY_PATH=/usr/local/lib dsaio-load /srv/store/load \
+		<"$work/load-in" >"$work/load-out" 2>&1 &
+	load=$!
+	exec 8>"$work/load-in" 9<"$work/load-out"
+}
+
+load_end() {
+	exec 8>&-
+	wait "$load"
+	check "$1" test $? = 0
+	exec 9<&-
+}
+
+# It has done some more rounds, and no op of it has failed.
+load_says() {
+	local line
+	echo >&8 && read -r -t 120 line <&9 && echo "$line" | tee -a "$work/load-says" && [[ $line == ok:* ]]
+}
+
+# goes_on COMMAND...: the command leaves another daemon, and the load goes on with it.
+goes_on() {
+	local pid
+	load_says && pid=$(main_pid) && "$@" && load_says && [ "$(main_pid)" != "$pid" ]
+}
+
+# check_load NAME COMMAND...: as check(), of goes_on(), and notes with what the load says meanwhile.
+check_load() {
+	: >"$work/load-says"
+	check "$1" goes_on "${@:2}"
+	sed '1d; s/^/# /' "$work/load-says" # the first is from before
+}
+
+restart_three_times() {
+	ctl restart dsaiod && load_says && ctl restart dsaiod && load_says && ctl restart dsaiod
+}
+
+# As README says it.
+upgrade() {
+	install_into_root && inside ldconfig && ctl daemon-reload && ctl try-restart dsaiod
+}
+
+# The program starts it at once, through the socket.
+stop_and_start() {
+	ctl stop dsaiod.service && sleep 1 && ctl start dsaiod.service
+}
+
+stop_both_and_start() {
+	ctl stop dsaiod.socket dsaiod.service && sleep 1 && ctl start dsaiod.socket
+}
+
 disabled_leaves_no_socket() {
 	ctl enable --now dsaiod.socket && client_works /srv/store/enabled &&
 		ctl disable --now dsaiod.socket && ! inside test -e /run/dsaiod/dsaiod.sock &&
@@ -308,6 +367,15 @@ check "SIGKILL" ctl kill -s KILL dsaiod
 check "served again after SIGKILL" client_works /srv/store/killed
 check "the journal says that the daemon before was killed" wait_journal "did not stop in order"
 check "status reports a daemon that an upgrade left" upgrade_is_reported
+
+load_start
+check "a program works" load_says
+check_load "it goes on over three restarts" restart_three_times
+check_load "it goes on over an upgrade" upgrade
+check_load "it goes on over SIGKILL" ctl kill -s KILL --kill-who=main dsaiod
+check_load "it goes on over a stop and a start a second later" stop_and_start
+check_load "it goes on over a second without service and socket" stop_both_and_start
+load_end "it ends well"
 
 check "without CAP_IPC_LOCK, lock = yes: starts" with_config 'lock = yes' LimitMEMLOCK=64K
 check "without CAP_IPC_LOCK, lock = yes: refused, and the message says why" lock_refused
