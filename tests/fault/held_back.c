@@ -5,6 +5,7 @@
  * The disk is a file on FUSE below a loop device (fuse.h).  It holds the block of the daemon that is killed, and lets
  * the next one's pass, which is of the same op.
  */
+#include "proto/util/process.h"
 #include "tests/fuse.h"
 #include "tests/restarting.h"
 
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define PF_EXITING 0x4ul /* include/linux/sched.h */
 #define LEN (16 * KIB)
 #define OFF (64 * KIB)
 
@@ -137,6 +139,7 @@ TEST_TABLE(held_back, rows, "a block held back while the daemon is killed does n
 	struct daemon *dying;
 	struct dsaio_file *file;
 	struct dsaio_op *op;
+	struct process process;
 	bool has_waited;
 	uint8_t *memory;
 	pid_t reader;
@@ -150,6 +153,9 @@ TEST_TABLE(held_back, rows, "a block held back while the daemon is killed does n
 	CHECK_SYS(kill(dying->pid, SIGKILL));
 	if (reader) /* its descriptors are closed before its block is back */
 		CHECK(wait_readable(dying->pid_fd, 60000000));
+	while (process_look(dying->pid, &process) && process.state != 'Z' &&
+	       !(process.flags & PF_EXITING))
+		(void)poll(NULL, 0, 1); /* it has not yet run since the signal */
 	(void)releaser_start(&fs, dying->pid);
 	rig.daemon = daemon_start_with(&(struct daemon_options){ .store_dir = dying->store_dir });
 	has_waited = !atomic_load(&fs.control->held);
