@@ -59,7 +59,8 @@ def test_structs_and_constants_are_those_of_dsaio_h(python, folder):
             place = getattr(python_struct, field)
             lines.append(f'P("{name}.{field}", offsetof(struct {struct}, {field}), {place.offset});')
             lines.append(f'P("{name}.{field} size", sizeof(((struct {struct} *)0)->{field}), {place.size});')
-    for name in "READ WRITE FSYNC DATASYNC CONNECTED INHERIT YES NO ALLOC_NO_ZERO MEMORY_FD MEMORY_CUDA".split():
+    names = "READ WRITE FSYNC DATASYNC CONNECTED RECONNECTING INHERIT YES NO ALLOC_NO_ZERO MEMORY_FD MEMORY_CUDA"
+    for name in names.split():
         lines.append(f'P("{name}", DSAIO_{name}, {getattr(library, name.replace("ALLOC_", ""))});')
     for name, value in library.CLASSES.items():
         lines.append(f'P("class {name}", DSAIO_CLASS_{name.upper()}, {value});')

@@ -1,8 +1,8 @@
 """The connection of this process to the daemon.
 
 There is one, made by the first object that needs it, and shared by all.  Handles and pinned memory
-keep it open.  After the daemon has gone, the objects of the lost connection fail with
-ENOTCONN, and the next new object makes a new connection.  A child of fork() makes one of its own.
+keep it open.  It goes on with the next daemon.  Where none comes in time, the objects of the lost connection
+fail with ENOTCONN, and the next new object makes a new connection.  A child of fork() makes one of its own.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class Connection:
         _all.add(self)
 
     def is_lost(self) -> bool:
+        """Has the daemon gone for good?"""
         state: int = library.client_state(self.pointer)
-        return state != library.CONNECTED
+        return state not in (library.CONNECTED, library.RECONNECTING)
 
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending, disconnect: Any = library.disconnect) -> None:
         if self.pointer and not self.is_of_parent and not is_ending():

@@ -328,6 +328,9 @@ def _advised(text: str, code: int, advice: str) -> str:
     return f"{before}{reason}{rest.partition(': ')[0]}: {advice}" if reason else text
 
 
+_WENT_AWAY = "the daemon went away"  # as the library says it of the open ops of a lost session
+
+
 def _end_error(
     pointer: int, result: int, opcode: int, file: FileArgument, nbytes: int, offset: int, timeout: str
 ) -> Optional[OSError]:
@@ -337,8 +340,8 @@ def _end_error(
         text = library.op_error(pointer).decode(errors="replace")
         if result == -errno.ETIMEDOUT:
             text = _advised(text, errno.ETIMEDOUT, f"{timeout} is over; what the range holds is undefined")
-        elif result == -errno.ECONNRESET:
-            text = _advised(text, errno.ECONNRESET, f"the daemon went away: {_lost_advice('dsaio.Handle')}")
+        elif result == -errno.ECONNRESET and _WENT_AWAY in text:  # else it names a reason of this op
+            text = _advised(text, errno.ECONNRESET, f"{_WENT_AWAY}: {_lost_advice('dsaio.Handle')}")
         return library.os_error(result, text, name)
     if opcode == library.READ and result < nbytes:
         shown = f"descriptor {name}" if isinstance(name, int) else os.fsdecode(name)

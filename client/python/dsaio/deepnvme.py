@@ -192,8 +192,8 @@ class aio_handle(Handle, _Pinned):
         """Waits until every op of async_pread(), async_pwrite() and the like has ended.
 
         Returns how many there were, 0 if there was none.  Raises the OSError of the first that failed, after
-        all have ended; ENOTCONN if there was none because the daemon has gone away.  An op that failed to start
-        is none of them: async_pread() and async_pwrite() return -1 for it.
+        all have ended; ENOTCONN if there was none because the daemon has gone for good.  An op that failed to
+        start is none of them: async_pread() and async_pwrite() return -1 for it.
         """
         n = self._wait(None)
         c = self._async_c
