@@ -7,6 +7,7 @@ The daemon's counters show that the bytes went through it.  make check-deepspeed
 import glob
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -76,6 +77,27 @@ def test_training_on_nvme_is_bit_equal_to_training_in_memory(folder, counters):
     assert len(set(on_nvme["losses"])) == on_nvme["steps"] == 5
     # Adam's two states and the 32-bit weights of a million parameters, in most of five steps.
     assert counters.read() > 4 * 12e6 and counters.written() > 4 * 12e6
+
+
+RESTARTS = {"step 1\n": signal.SIGKILL, "step 2\n": signal.SIGTERM, "step 3\n": signal.SIGKILL}
+
+
+def test_training_through_three_restarts_is_bit_equal(own_daemon):
+    """Each restart comes in the middle of a step's transfers."""
+    arguments = [sys.executable, "-m", "dsaio", "run", os.path.join(HERE, "training.py"), "nvme", own_daemon.store]
+    environment = dict(os.environ, PYTHONPATH=PACKAGE, DSAIO_SOCKET=own_daemon.socket, DSAIO_RECONNECT="60")
+    undisturbed = json.loads(run(*arguments[4:], DSAIO_SOCKET=own_daemon.socket).splitlines()[-1])
+    with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, universal_newlines=True) as training:
+        try:
+            for line in training.stdout:
+                if line in RESTARTS:
+                    counters = Counters(own_daemon)
+                    while counters.read() < 4e6 and training.poll() is None:
+                        pass
+                    own_daemon.restart(RESTARTS[line])
+        finally:
+            training.kill()
+    assert json.loads(line) == undisturbed and undisturbed["steps"] == 5
 
 
 # ---- checkpoints ----

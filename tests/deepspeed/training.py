@@ -1,4 +1,5 @@
-"""Trains a small model with ZeRO-3, and prints losses, steps and the final weights' digest as JSON.
+"""Trains a small model with ZeRO-3.  Prints a line as each step begins, and then losses, steps and the final weights'
+digest as JSON.
 
     training.py DEVICE FOLDER	DEVICE: nvme or cpu, where optimizer and parameters are between their uses
 """
@@ -84,7 +85,10 @@ def weights(engine):
 def main():
     device, folder = sys.argv[1:]
     trained = engine(zero(device, folder))
-    losses = [step(trained, i).hex() for i in range(STEPS)]
+    losses = []
+    for i in range(STEPS):
+        print("step", i, flush=True)
+        losses.append(step(trained, i).hex())
     print(json.dumps({"losses": losses, "steps": trained.global_steps, "weights": weights(trained)}))
 
 

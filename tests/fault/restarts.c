@@ -2,10 +2,10 @@
  * The daemon is killed again and again while programs work: every op ends once,
  * every byte is right.
  *
- * Four clients, each in a process of its own and on a file of its own: pinned
+ * Five clients, each in a process of its own and on a file of its own: pinned
  * memory, private memory, unaligned ranges, a file that grows, with syncs
- * between.  Each keeps several ops open, knows what each byte of its file has
- * to be, and reads it back.  $RESTARTS: how often (20).
+ * between; and all that in Python.  Each keeps several ops open, knows what each
+ * byte of its file has to be, and reads it back.  $RESTARTS: how often (20).
  * $TEST_SEED replays the ops.
  */
 #include "tests/restarting.h"
@@ -24,26 +24,28 @@
 
 #define N_OPS 12u
 #define PIECE (96 * KIB)
+#define PYTHON "/usr/bin/python3" /* the tests of the Python package use it, too */
 
 struct load {
 	const char *what;
-	bool is_pinned, is_unaligned, grows;
+	bool is_pinned, is_unaligned, grows, is_python;
 };
 static const struct load loads[] = {
-	{ "pinned", true, false, false },
-	{ "private", false, false, false },
-	{ "unaligned", false, true, false },
-	{ "pinned, unaligned, growing", true, true, true },
+	{ "pinned", true, false, false, false },
+	{ "private", false, false, false, false },
+	{ "unaligned", false, true, false, false },
+	{ "pinned, unaligned, growing", true, true, true, false },
+	{ "python", false, false, false, true },
 };
 
-/* Shared by the processes. */
+/* Of a load, shared by the processes; tests/python/restart_load.py knows it, too. */
 struct board {
-	_Atomic bool must_stop;
-	_Atomic uint64_t n_rounds[ARRAY_SIZE(loads)], n_ops[ARRAY_SIZE(loads)],
-		n_repeated[ARRAY_SIZE(loads)];
-	_Atomic int64_t longest_usec[ARRAY_SIZE(loads)];
+	_Atomic uint64_t must_stop, n_rounds, n_ops, n_repeated;
+	_Atomic int64_t longest_usec;
+	uint64_t unused[3];
 };
-static struct board *board;
+static struct board *boards;
+static int boards_fd;
 
 /* Starts N_OPS ops and waits for them.  One that was in flight at two crashes
  * is repeated, as its message says. */
@@ -78,7 +80,7 @@ static void round_run(struct rig *rig, unsigned me, struct dsaio_file *file, boo
 			result = op_wait(ops[i], -1);
 			if (result == -ECONNRESET &&
 			    strstr(dsaio_op_error(ops[i]), "two crashes")) {
-				atomic_fetch_add(&board->n_repeated[me], 1);
+				atomic_fetch_add(&boards[me].n_repeated, 1);
 			} else {
 				CHECK_MSG(result == (int64_t)PIECE, "%s: %" PRId64 ": %s",
 					  loads[me].what, result,
@@ -87,11 +89,11 @@ static void round_run(struct rig *rig, unsigned me, struct dsaio_file *file, boo
 				n_left--;
 			}
 			dsaio_op_free(ops[i]);
-			atomic_fetch_add(&board->n_ops[me], 1);
+			atomic_fetch_add(&boards[me].n_ops, 1);
 		}
 		(void)handle_wait(rig->handle, -1);
-		if (now_usec() - began > atomic_load(&board->longest_usec[me]))
-			atomic_store(&board->longest_usec[me], now_usec() - began);
+		if (now_usec() - began > atomic_load(&boards[me].longest_usec))
+			atomic_store(&boards[me].longest_usec, now_usec() - began);
 	}
 }
 
@@ -121,7 +123,7 @@ static void load_main(const struct daemon *daemon, unsigned me)
 		CHECK_CALL(dsaio_alloc(rig.client, N_OPS * PIECE, NULL, (void **)&memory));
 	else
 		memory = malloc(N_OPS * PIECE);
-	for (uint64_t round = 0; !atomic_load(&board->must_stop); round++) {
+	for (uint64_t round = 0; !atomic_load(&boards[me].must_stop); round++) {
 		uint64_t start = load->grows ? end : test_random(&state) % 64 * 65536;
 
 		start += load->grows ? 0 : skew;
@@ -134,25 +136,46 @@ static void load_main(const struct daemon *daemon, unsigned me)
 		memset(memory, 0, N_OPS * PIECE);
 		round_run(&rig, me, file, false, memory, start);
 		pattern_check(memory, N_OPS * PIECE, round, start, load->what);
-		atomic_fetch_add(&board->n_rounds[me], 1);
+		atomic_fetch_add(&boards[me].n_rounds, 1);
 	}
 	rig_close(&rig);
 	if (!load->is_pinned)
 		free(memory);
 }
 
+_Noreturn static void python_exec(const struct daemon *daemon, unsigned me)
+{
+	const char *build = getenv("BUILD");
+
+	(void)setenv("PYTHONPATH", test_text("%s/python", build && *build ? build : "build"), 1);
+	(void)setenv("DSAIO_SOCKET", daemon->socket_path, 1);
+	(void)execl(PYTHON, PYTHON, "-B", "tests/python/restart_load.py",
+		    daemon_path(daemon, loads[me].what), test_text("%u", test_seed()),
+		    test_text("%d", boards_fd), test_text("%u", me), NULL);
+	test_fail("%s: %s", PYTHON, strerror(errno));
+}
+
 static pid_t pids[ARRAY_SIZE(loads)];
+static unsigned n_loads; /* without the last, where there is no Python for it */
 
 static void loads_start(const struct daemon *daemon)
 {
-	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		     0);
-	CHECK(board != MAP_FAILED);
+	n_loads = ARRAY_SIZE(loads);
+	if (test_is_slow() || system(PYTHON " -c 'import numpy' 2>/dev/null") != 0) {
+		test_note("no client in Python: it needs numpy, and a library without a sanitizer");
+		n_loads--;
+	}
+	boards_fd = (int)CHECK_SYS(memfd_create("boards", 0));
+	CHECK_SYS(ftruncate(boards_fd, 4096));
+	boards = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, boards_fd, 0);
+	CHECK(boards != MAP_FAILED);
 	(void)fflush(NULL); /* or the children print it again */
-	for (unsigned i = 0; i < ARRAY_SIZE(loads); i++) {
+	for (unsigned i = 0; i < n_loads; i++) {
 		pids[i] = (pid_t)CHECK_SYS(fork());
 		if (pids[i] == 0) {
 			(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (loads[i].is_python)
+				python_exec(daemon, i);
 			load_main(daemon, i);
 			_exit(0);
 		}
@@ -162,10 +185,10 @@ static void loads_start(const struct daemon *daemon)
 /* All have done some more rounds. */
 static void loads_go_on(uint64_t n)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(loads); i++) {
-		const uint64_t since = atomic_load(&board->n_rounds[i]);
+	for (unsigned i = 0; i < n_loads; i++) {
+		const uint64_t since = atomic_load(&boards[i].n_rounds);
 
-		while (atomic_load(&board->n_rounds[i]) < since + n) {
+		while (atomic_load(&boards[i].n_rounds) < since + n) {
 			CHECK_MSG(waitpid(pids[i], NULL, WNOHANG) == 0, "%s", loads[i].what);
 			(void)poll(NULL, 0, 5); /* nobody reports a round */
 		}
@@ -174,8 +197,9 @@ static void loads_go_on(uint64_t n)
 
 static void loads_end(void)
 {
-	atomic_store(&board->must_stop, true);
-	for (unsigned i = 0; i < ARRAY_SIZE(loads); i++)
+	for (unsigned i = 0; i < n_loads; i++)
+		atomic_store(&boards[i].must_stop, 1);
+	for (unsigned i = 0; i < n_loads; i++)
 		child_wait_ok(pids[i]);
 }
 
@@ -201,11 +225,11 @@ TEST_TABLE(restarts, ends, "restarts under load lose no op and no byte")
 	}
 	loads_go_on(2);
 	loads_end();
-	for (unsigned i = 0; i < ARRAY_SIZE(loads); i++) {
-		n_ops += atomic_load(&board->n_ops[i]);
-		n_repeated += atomic_load(&board->n_repeated[i]);
-		if (atomic_load(&board->longest_usec[i]) > longest)
-			longest = atomic_load(&board->longest_usec[i]);
+	for (unsigned i = 0; i < n_loads; i++) {
+		n_ops += atomic_load(&boards[i].n_ops);
+		n_repeated += atomic_load(&boards[i].n_repeated);
+		if (atomic_load(&boards[i].longest_usec) > longest)
+			longest = atomic_load(&boards[i].longest_usec);
 	}
 	if (!ends[row].is_kill)
 		CHECK_EQ(n_repeated, 0);

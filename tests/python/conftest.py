@@ -53,13 +53,17 @@ class Daemon:
         os.mkdir(self.store)
         self.log = open(os.path.join(self.dir, "log"), "w+b")
         make_file(os.path.join(self.dir, "dsaiod.conf"), config.encode())
+        self._prepare = prepare
+        self._start()
+
+    def _start(self):
         command = [os.path.join(BUILD, "dsaiod"), "--config", os.path.join(self.dir, "dsaiod.conf")]
         command += ["--socket", self.socket]
         command += ["--store", "t=" + self.store]
 
         def before():
             _end_with_parent()
-            prepare()
+            self._prepare()
 
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=before
@@ -72,6 +76,13 @@ class Daemon:
         else:
             raise RuntimeError(f"dsaiod did not start: {b''.join(lines).decode()}")
         # It writes few lines, which fit into the pipe.
+
+    def restart(self, signal_number):
+        """Ends it by that signal.  Another one takes its place."""
+        self.process.send_signal(signal_number)
+        self.process.wait()
+        self.process.stderr.close()
+        self._start()
 
     @contextlib.contextmanager
     def frozen(self):
