@@ -205,6 +205,28 @@ TEST(deadline, "an op's own time goes on while there is no daemon, and so does a
 	free(private);
 }
 
+TEST(cancel_waited,
+     "a cancel waited for the next daemon where nobody had seen the end of the last one")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file;
+	struct dsaio_op *op;
+	uint8_t *memory;
+
+	reconnecting(&rig);
+	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
+	CHECK_CALL(dsaio_alloc(rig.client, BYTES, NULL, (void **)&memory));
+	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, BYTES, 0), BYTES); /* makes the channel */
+	process_stop(rig.daemon->pid);
+	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, BYTES, 0, &op));
+	daemon_kill(rig.daemon);
+	CHECK_CALL(dsaio_op_cancel(op));
+	CHECK_EQ(op_wait(op, 10000000), -ECANCELED);
+	dsaio_op_free(op);
+	rig.daemon = daemon_start(NULL);
+	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, BYTES, 0), BYTES);
+}
+
 TEST(lost, "without a next daemon in time ops end with -ECONNRESET")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;

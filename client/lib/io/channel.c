@@ -246,12 +246,15 @@ static bool cancel_request(const struct dsaio_op *op, Wire__Request *request, Wi
 
 int channel_cancel(const struct dsaio_op *op)
 {
+	struct dsaio_conn *conn = op->channel->client->conn;
+	const uint32_t session = conn_session(conn);
 	Wire__Request request;
 	Wire__Cancel body;
 
-	if (!cancel_request(op, &request, &body) || conn_is_away(op->channel->client->conn))
-		return 0; /* while it is away, recovery ends the op */
-	return conn_call(op->channel->client->conn, "op_cancel", &request, NULL, 0, NULL, NULL);
+	if (!cancel_request(op, &request, &body))
+		return 0;
+	/* In a later session recovery ends the op, or channel_cancel_again() asks. */
+	return conn_call_in(conn, "op_cancel", &request, session, false, DEADLINE_NEVER);
 }
 
 void channel_post_cancel(const struct dsaio_op *op)
