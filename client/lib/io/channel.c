@@ -232,9 +232,16 @@ uint32_t channel_room(struct handle_channel *channel)
 	return n;
 }
 
-/* Fills in the request.  False: the op is in no ring yet. */
-static bool cancel_request(const struct dsaio_op *op, Wire__Request *request, Wire__Cancel *body)
+/*
+ * Fills in the request.  False: the op is in no ring yet.  Under the lock an op that is_cancelled is either in the ring
+ * of the present session, or is_cancelled will be seen by recovery.
+ */
+static bool cancel_request(const struct dsaio_op *op, Wire__Request *request, Wire__Cancel *body,
+			   uint32_t *ret_session)
 {
+	(void)pthread_mutex_lock(&op->channel->submit_lock);
+	*ret_session = conn_session(op->channel->client->conn);
+	(void)pthread_mutex_unlock(&op->channel->submit_lock);
 	wire__request__init(request);
 	wire__cancel__init(body);
 	body->channel = op->channel->id;
@@ -246,24 +253,24 @@ static bool cancel_request(const struct dsaio_op *op, Wire__Request *request, Wi
 
 int channel_cancel(const struct dsaio_op *op)
 {
-	struct dsaio_conn *conn = op->channel->client->conn;
-	const uint32_t session = conn_session(conn);
 	Wire__Request request;
 	Wire__Cancel body;
+	uint32_t session;
 
-	if (!cancel_request(op, &request, &body))
+	if (!cancel_request(op, &request, &body, &session))
 		return 0;
-	/* In a later session recovery ends the op, or channel_cancel_again() asks. */
-	return conn_call_in(conn, "op_cancel", &request, session, false, DEADLINE_NEVER);
+	return conn_call_in(op->channel->client->conn, "op_cancel", &request, session, false,
+			    DEADLINE_NEVER);
 }
 
 void channel_post_cancel(const struct dsaio_op *op)
 {
 	Wire__Request request;
 	Wire__Cancel body;
+	uint32_t session;
 
-	if (cancel_request(op, &request, &body))
-		conn_post(op->channel->client->conn, &request);
+	if (cancel_request(op, &request, &body, &session))
+		conn_post_in(op->channel->client->conn, &request, session);
 }
 
 void channel_consume(struct handle_channel *channel, struct op_list *list)
