@@ -29,7 +29,7 @@ static sem_t is_served; /* a connection is closed */
 static _Atomic uint32_t n_accepted;
 static int board_fd;
 
-/* What the reply to each has to be. */
+/* Requests, and the bodies and descriptors of their replies. */
 static const struct {
 	Wire__Request__BodyCase request;
 	Wire__Reply__BodyCase reply;

@@ -125,7 +125,7 @@ static void control_setup(void)
 }
 
 /* Ends what is left; nothing may stay charged. */
-static void control_teardown(void)
+__attribute__((unused)) static void control_teardown(void)
 {
 	LIST_EACH(struct session, session, &c.service.sessions, node)
 		session_end(session, false);

@@ -51,8 +51,9 @@ static struct parts {
 	struct channel channel;
 	struct ring_client ring;
 	struct lane_board board;
-	char *memory;
 } p;
+
+static _Alignas(4096) char parts_memory[PARTS_SLAB];
 
 static struct parts_engine *parts_engine(const struct engine *engine)
 {
@@ -156,15 +157,16 @@ static const struct engine_ops parts_workers_ops = {
 	.is_ready = parts_is_ready,
 };
 
-/* A channel of the client, with its end of the ring. */
-static void parts_open(struct channel *channel, struct ring_client *ring)
+/* A channel of a client, with its end of the ring. */
+static void parts_open_for(struct channel *channel, struct ring_client *ring,
+			   struct sched_client *client, struct worker_user *user)
 {
 	void *map;
 
 	*channel = (struct channel){ .lane_store = &p.store,
 				     .objects = &p.objects,
-				     .client = &p.client,
-				     .workers = { .user = &p.worker_user },
+				     .client = client,
+				     .workers = { .user = user },
 				     .profile = { PARTS_BLOCK, PARTS_DEPTH, false, true, 1 },
 				     .entries = PARTS_ENTRIES,
 				     .has_rings = true,
@@ -181,7 +183,7 @@ static void parts_open(struct channel *channel, struct ring_client *ring)
 	ck_assert_int_eq(order_init(&channel->order, PARTS_ENTRIES), 0);
 	ck_assert_int_eq(op_ids_init(&channel->ids, channel->ops, PARTS_ENTRIES), 0);
 	admit_channel_init(&channel->admit,
-			   &(struct admit_channel_config){ .client = &p.client,
+			   &(struct admit_channel_config){ .client = client,
 							   .io_class = SCHED_NORMAL,
 							   .weight = 1,
 							   .depth = PARTS_DEPTH,
@@ -193,6 +195,11 @@ static void parts_open(struct channel *channel, struct ring_client *ring)
 	transfer_add_channel(&p.transfer, channel);
 	admit_add_channel(&channel->admit);
 	intake_wake(&p.intake, channel);
+}
+
+static void parts_open(struct channel *channel, struct ring_client *ring)
+{
+	parts_open_for(channel, ring, &p.client, &p.worker_user);
 }
 
 static void parts_close(struct channel *channel)
@@ -208,7 +215,8 @@ static void parts_close(struct channel *channel)
 	free(channel->ops);
 }
 
-static void parts_setup(void)
+/* All but the channel. */
+static void parts_setup_lane(void)
 {
 	memset(&p, 0, sizeof(p));
 	p.fake.engine = (struct engine){ .ops = &parts_engine_ops, .depth = PARTS_DEPTH };
@@ -247,8 +255,7 @@ static void parts_setup(void)
 				.n_refs = 1000000 };
 	atomic_init(&p.file.target.buffered_fd, -1);
 	ck_assert_int_eq(id_table_add(&p.objects.files, &p.file, 0, &p.file_id), 0);
-	p.memory = aligned_alloc(4096, PARTS_SLAB);
-	p.slab = (struct slab){ .region = { .base = p.memory },
+	p.slab = (struct slab){ .region = { .base = parts_memory },
 				.size_bytes = PARTS_SLAB,
 				.n_refs = 1000000 };
 	ck_assert_int_eq(id_table_add(&p.objects.slabs, &p.slab, 0, &p.slab_id), 0);
@@ -256,6 +263,11 @@ static void parts_setup(void)
 	sched_client_init(&p.client);
 	p.board.magic = LANE_BOARD_MAGIC;
 	p.board.version = RING_VERSION;
+}
+
+__attribute__((unused)) static void parts_setup(void)
+{
+	parts_setup_lane();
 	parts_open(&p.channel, &p.ring);
 }
 
@@ -269,7 +281,6 @@ static void parts_teardown(void)
 	ck_assert_uint_eq(p.slab.n_refs, 1000000);
 	transfer_deinit(&p.transfer);
 	parts_close(&p.channel);
-	free(p.memory);
 	mailbox_deinit(&p.main_mailbox);
 }
 

@@ -150,7 +150,7 @@ TEST_TABLE(an_unaligned_read_is_copied_from_its_page, pages)
 	const struct block *block;
 
 	parts_setup();
-	memset(p.memory, 0x5a, 4096);
+	memset(parts_memory, 0x5a, 4096);
 	parts_put(1, RING_OP_READ, 100, 200);
 	parts_turn();
 	ck_assert_uint_eq(p.fake.engine.n_in_flight, 1);
@@ -167,7 +167,7 @@ TEST_TABLE(an_unaligned_read_is_copied_from_its_page, pages)
 	}
 	ck_assert_msg(parts_get().result == pages[_i].want, "%s", pages[_i].what);
 	for (int64_t i = 0; i < 4096; i++)
-		ck_assert_int_eq(p.memory[i], i >= 100 && i < 100 + pages[_i].want ? 7 : 0x5a);
+		ck_assert_int_eq(parts_memory[i], i >= 100 && i < 100 + pages[_i].want ? 7 : 0x5a);
 	ck_assert_uint_eq(p.admit.n_free_pages, BOUNCES);
 	parts_teardown();
 }
