@@ -1,7 +1,9 @@
 /*
- * frame_read(): any bytes, in any pieces, with any number of descriptors.
+ * frame_read(): any bytes, in any pieces, with any number of descriptors; as the daemon reads, and exactly, as the
+ * library does.
  *
- * Input: a byte for the number of descriptors, one for the size of the pieces, then the stream.
+ * Input: a byte for the number of descriptors of the first piece, one for the size of the pieces and for how they are
+ * read, then the stream.
  */
 #include "proto/frame.h"
 #include "tests/fuzz/fuzz.h"
@@ -42,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct frame_reader reader = { 0 };
 	int sockets[2], r = -EAGAIN, lowest, after;
 	struct frame frame;
-	unsigned n_fds;
+	unsigned n_fds, n_later; /* of the first piece, of each later one */
 	size_t piece;
 	char text[200];
 
@@ -50,6 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	n_fds = data[0] % (FRAME_FDS_RECEIVED_MAX + 1);
 	piece = 1 + (size_t)data[1] * data[1];
+	n_later = data[1] % 4u / 2;
+	reader.is_exact = data[1] % 2;
 	data += 2;
 	size -= 2;
 	lowest = dup(0);
@@ -60,13 +64,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size_t n = piece < size ? piece : size;
 
 		send_piece(sockets[0], data, n, n_fds);
-		n_fds = 0;
+		n_fds = n_later;
 		data += n;
 		size -= n;
 		if (!size)
 			(void)shutdown(sockets[0], SHUT_WR);
 		for (r = 1; r == 1;) {
 			memset(text, 0, sizeof(text));
+			if (reader.is_exact)
+				assert(frame_coming_fds(&reader, sockets[1]) <= FRAME_FDS_MAX);
 			r = frame_read(&reader, sockets[1], &frame, text, sizeof(text));
 			assert(r == 1 || r == 0 || r == -EAGAIN || r == -EPROTO || r == -ENOMEM);
 			assert(r != -EPROTO || text[0]);
