@@ -36,6 +36,7 @@ static struct client {
 	bool is_pending[STEPS_MAX * 2 + 1];
 	uint8_t kinds[STEPS_MAX * 2 + 1]; /* of each request */
 	uint32_t n_sent, n_pending;
+	bool is_garbled;	 /* what follows may be the body of a frame */
 	_Atomic uint32_t *board; /* of its files; NULL before Hello */
 	uint32_t ids[N_ID_KINDS][N_IDS];
 	unsigned n_ids[N_ID_KINDS];
@@ -151,7 +152,8 @@ static void settle(void)
 
 static void wait_for_replies(void)
 {
-	for (read_replies(); client.fd >= 0 && client.n_pending; read_replies())
+	for (read_replies(); client.fd >= 0 && client.n_pending && !client.is_garbled;
+	     read_replies())
 		ck_assert_int_ge(event_base_loop(c.base, EVLOOP_ONCE), 0);
 }
 
@@ -410,6 +412,7 @@ static void connect_client(void)
 {
 	(void)control_connect(&client.fd);
 	client.n_sent = client.n_pending = 0;
+	client.is_garbled = false;
 }
 
 /* The daemon ends the session, as it does when it stops, or a signal hurries it. */
@@ -458,7 +461,8 @@ static void step(void)
 		if (garbage[0] & 1)
 			send_body(garbage, sizeof(garbage), NULL, 0);
 		else
-			(void)send(client.fd, garbage, sizeof(garbage), MSG_NOSIGNAL);
+			client.is_garbled = send(client.fd, garbage, sizeof(garbage),
+						 MSG_NOSIGNAL) > 0;
 		break;
 	case 247:
 	case 248: /* its file is idle, so the daemon may close it */
