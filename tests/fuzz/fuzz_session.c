@@ -3,7 +3,8 @@
  * and channels with wanted ids, Recovered), with frees, closes and ops between, on descriptors of all kinds, pipelined
  * or one by one; and ends of the connection at any time, after which the client hands over what it kept.
  *
- * Each request that was read has one reply.  At the end nothing is charged and no descriptor is left over.
+ * Each request that was read has one reply.  At the end nothing is charged and no descriptor is left over.  A client
+ * that knows of a stop finds its bytes in the slab that it kept.
  *
  * Input: steps, as in step().
  */
@@ -22,6 +23,7 @@
 #define N_IDS 6u
 #define FILE_BYTES (64u << 10)
 #define BOARD_BYTES 4096u
+#define MARK_OFF (FILE_BYTES - 4096u)
 
 static struct input {
 	const uint8_t *data;
@@ -36,7 +38,8 @@ static struct client {
 	bool is_pending[STEPS_MAX * 2 + 1];
 	uint8_t kinds[STEPS_MAX * 2 + 1]; /* of each request */
 	uint32_t n_sent, n_pending;
-	bool is_garbled;	 /* what follows may be the body of a frame */
+	bool is_garbled; /* what follows may be the body of a frame */
+	bool knows_of_stop;
 	_Atomic uint32_t *board; /* of its files; NULL before Hello */
 	uint32_t ids[N_ID_KINDS][N_IDS];
 	unsigned n_ids[N_ID_KINDS];
@@ -44,6 +47,9 @@ static struct client {
 
 enum { FD_DISK, FD_DISK_BUFFERED, FD_MEMORY, FD_SEALED, FD_KEPT, FD_PIDFD, FD_TMPFS, N_FDS = 16 };
 static int fds[N_FDS];
+static const uint64_t mark = UINT64_C(
+	0x6b72616d);	      /* at MARK_OFF of FD_KEPT, where no op writes ... */
+static bool is_marked;	      /* ... if this is true */
 static struct session *first; /* keeps user, stores and lanes from one input to the next */
 
 static uint8_t take_u8(void)
@@ -65,8 +71,10 @@ static void on_reply(const Wire__Reply *reply, struct frame *frame)
 {
 	ck_assert_int_le(reply->error, 0);
 	ck_assert(!reply->error || reply->text[0]);
-	if (!reply->seq)
-		return; /* why the session ends */
+	if (!reply->seq) { /* why the session ends */
+		client.knows_of_stop = reply->error == -ESHUTDOWN;
+		return;
+	}
 	ck_assert(reply->seq <= client.n_sent && client.is_pending[reply->seq]);
 	client.is_pending[reply->seq] = false;
 	client.n_pending--;
@@ -82,6 +90,8 @@ static void on_reply(const Wire__Reply *reply, struct frame *frame)
 	case WIRE__REPLY__BODY_SLAB_NEW:
 		ck_assert_uint_eq(frame->n_fds, 1);
 		ck_assert_int_ge(dup3(frame->fds[0], fds[FD_KEPT], O_CLOEXEC), 0);
+		is_marked = reply->slab_new->size_bytes >= FILE_BYTES &&
+			    pwrite(fds[FD_KEPT], &mark, sizeof(mark), MARK_OFF) > 0;
 		note_id(ID_SLAB, reply->slab_new->slab);
 		break;
 	case WIRE__REPLY__BODY_SLAB_IMPORT:
@@ -117,6 +127,7 @@ static void lose_connection(void)
 	client.reader = (struct frame_reader){ 0 };
 	(void)close(client.fd);
 	client.fd = -1;
+	is_marked = false; /* the memory of a dead client is punched */
 	if (client.board)
 		ck_assert_int_eq(munmap((void *)client.board, BOARD_BYTES), 0);
 	client.board = NULL;
@@ -127,8 +138,10 @@ static void lose_connection(void)
 static void read_replies(void)
 {
 	char text[200];
+	bool is_marked_before;
 	struct frame frame;
-	int r = 0;
+	uint64_t value;
+	int r = -EAGAIN;
 
 	while (client.fd >= 0 &&
 	       (r = frame_read(&client.reader, client.fd, &frame, text, sizeof(text))) == 1) {
@@ -140,8 +153,14 @@ static void read_replies(void)
 		frame_deinit(&frame);
 	}
 	ck_assert_int_ne(r, -EPROTO);
+	is_marked_before = is_marked;
 	if (r != -EAGAIN) /* the session has ended */
 		lose_connection();
+	if (r == 0 && client.knows_of_stop && is_marked_before) {
+		ck_assert(pread(fds[FD_KEPT], &value, sizeof(value), MARK_OFF) == sizeof(value));
+		ck_assert_uint_eq(value, mark);
+		is_marked = true;
+	}
 }
 
 static void settle(void)
@@ -290,6 +309,7 @@ static unsigned take_request(uint8_t what, Wire__Request *request)
 	case 5:
 		REQUEST(SLAB_FREE, slab_free);
 		m.slab_free.slab = take_id(ID_SLAB);
+		is_marked = false;
 		return 0;
 	case 6:
 	case 7:
@@ -412,7 +432,7 @@ static void connect_client(void)
 {
 	(void)control_connect(&client.fd);
 	client.n_sent = client.n_pending = 0;
-	client.is_garbled = false;
+	client.is_garbled = client.knows_of_stop = false;
 }
 
 /* The daemon ends the session, as it does when it stops, or a signal hurries it. */
@@ -445,8 +465,14 @@ static void step(void)
 	}
 	switch (what) {
 	case 240:
+		stop_session(true);
+		while (client.fd >= 0) {
+			ck_assert_int_ge(event_base_loop(c.base, EVLOOP_ONCE), 0);
+			read_replies();
+		}
+		return;
 	case 241:
-		stop_session(what & 1);
+		stop_session(take_u8() & 1);
 		break;
 	case 242:
 	case 243:
@@ -596,6 +622,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	lowest = lowest_fd();
 	memset(&client, 0, sizeof(client));
 	client.fd = -1;
+	is_marked = false;
 	in = (struct input){ data, size };
 	for (unsigned n = 0; in.size && n < STEPS_MAX; n++)
 		step();
