@@ -434,13 +434,19 @@ static void publish(void)
 		check_channel(i);
 }
 
+static void run_mailbox(void)
+{
+	if (mailbox_has_any(&p.main_mailbox))
+		(void)mailbox_run(&p.main_mailbox);
+}
+
 static void remove_idle(void)
 {
 	/* There is no work queue that reports room to a channel without ops. */
 	for (uint32_t i = 0; i < N_CHANNELS; i++)
 		channels[i].channel->workers.waits_for_room &= channels[i].channel->n_open > 0;
 	intake_remove_idle(&p.intake);
-	(void)mailbox_run(&p.main_mailbox);
+	run_mailbox();
 	for (uint32_t i = 0; i < N_CHANNELS; i++) {
 		if (!channels[i].was_removed)
 			continue;
@@ -674,7 +680,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	setup(take_u8());
 	for (unsigned n = 0; in.size && n < STEPS_MAX; n++) {
 		step();
-		(void)mailbox_run(&p.main_mailbox);
+		run_mailbox();
 	}
 	teardown();
 	return 0;
