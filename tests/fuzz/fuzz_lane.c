@@ -481,7 +481,7 @@ static void turn_step(uint8_t which)
 		intake_park(&p.intake);
 		break;
 	default:
-		(void)intake_is_ready(&p.intake);
+		(void)(transfer_is_ready(&p.transfer) || intake_is_ready(&p.intake));
 		break;
 	}
 }
