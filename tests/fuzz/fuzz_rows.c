@@ -13,11 +13,13 @@
 #include "tests/unit/client_channel.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 
 #define N_OPS 16u
 #define STEPS_MAX 1000u
 
 static struct dsaio_file file;
+static int sync_fd = -1; /* asked before a write with DSAIO_DSYNC is repeated */
 static struct slab_name slabs[2];
 static struct dsaio_op ops[N_OPS];
 static bool is_open[N_OPS];
@@ -215,6 +217,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(slabs, 0, sizeof(slabs));
 	memset(&file, 0, sizeof(file));
 	file.name = (char *)(uintptr_t) "file";
+	file.client = &client;
+	file.n_opens = client.files.n_fds = client.files.n_fds_wanted = 1;
+	if (sync_fd < 0)
+		sync_fd = memfd_create("file", MFD_CLOEXEC);
+	ck_assert_int_ge(sync_fd, 0);
+	file.fds = (struct file_fds){ sync_fd, sync_fd };
 	slabs[1].is_gpu = true;
 	n_put = 0;
 	is_away = false;
