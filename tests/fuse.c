@@ -319,7 +319,7 @@ static void start(struct fuse *fs, unsigned long flags, bool has_disk)
 	if (fs->pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 		(void)alarm(SERVER_SECONDS);
-		/* What is mounted from now on is not the server's: its exit would wait for itself. */
+		/* Later mounts are not the server's, or its exit would unmount them and wait for itself. */
 		(void)unshare(CLONE_NEWNS);
 		serve(&server);
 		_exit(0);

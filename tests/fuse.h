@@ -47,8 +47,8 @@ struct fuse {
 /* Mounts and serves it; flags: as mount(2) has them.  Skips where there is no FUSE. */
 void fuse_start(struct fuse *fs, unsigned long flags);
 /*
- * The same with a file FUSE_DISK that keeps its bytes, for a loop device (stores.h): a slow disk.  Its direct I/O overlaps,
- * and no signal ends a process before its I/O has.
+ * The same with a file FUSE_DISK that keeps its bytes, for a loop device (stores.h): a slow disk.  Its direct I/O
+ * overlaps, and no signal ends a process before its I/O has.
  */
 void fuse_start_disk(struct fuse *fs);
 char *fuse_path(const struct fuse *fs, char name);

@@ -1,5 +1,5 @@
 /*
- * A slow disk holds a block back while the daemon is killed: it must not land after what the client does with the next
+ * A slow disk still has a block when the daemon is killed: it must not land after what the client does with the next
  * daemon.
  *
  * The disk is a file on FUSE below a loop device (fuse.h).  It holds the block of the daemon that is killed, and lets
@@ -23,7 +23,7 @@
 
 enum { SEED_BEFORE = 1, SEED_FIRST, SEED_SECOND };
 
-/* What another process has of the daemon's memory: /proc/PID/mem, open or in the middle of a read. */
+/* Another process has /proc/PID/mem of the daemon open, or is in the middle of a read of it. */
 enum look { NONE, OPEN, READING };
 
 static const struct row {
@@ -101,7 +101,7 @@ static struct dsaio_op *op_hold(struct rig *rig, struct dsaio_file *file, uint8_
 	struct dsaio_op *op;
 	uint64_t first;
 
-	/* What no worker thread does: a process cannot end before its threads, whoever has its memory. */
+	/* The first write of a range may go to a worker thread, and no process ends before its threads. */
 	pattern_fill(memory, LEN, SEED_BEFORE, OFF);
 	CHECK_EQ(dsaio_pwrite(rig->handle, file, memory, LEN, OFF), LEN);
 	if (!is_read)
@@ -132,7 +132,8 @@ static pid_t releaser_start(const struct fuse *fs, pid_t dying)
 	_exit(0);
 }
 
-TEST_TABLE(held_back, rows, "a block held back while the daemon is killed does not land later")
+TEST_TABLE(late_block, rows,
+	   "a block that a slow disk has when the daemon is killed does not land later")
 {
 	const struct row *r = &rows[row];
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
