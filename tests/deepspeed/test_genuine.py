@@ -92,8 +92,8 @@ def test_training_through_three_restarts_is_bit_equal(own_daemon):
             for line in training.stdout:
                 if line in RESTARTS:
                     counters = Counters(own_daemon)
-                    while counters.read() < 4e6 and training.poll() is None:
-                        pass
+                    while counters.read() < 4e6:
+                        assert training.poll() is None
                     own_daemon.restart(RESTARTS[line])
         finally:
             training.kill()
