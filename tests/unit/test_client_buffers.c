@@ -80,6 +80,21 @@ TEST(memory_is_imported_once)
 			 -EINVAL); /* not from dsaio_alloc() */
 }
 
+TEST(memory_that_a_daemon_had_which_has_gone_away_is_not_listed)
+{
+	const struct slab_name name = { .id = 9 }; /* of session 0 */
+	bool is_last;
+
+	ck_assert_int_eq(buffers_free(&buffers, low, true, &is_last), 0);
+	atomic_store(&conn.n_gone, 1);
+	ck_assert_int_eq(buffers_import(&buffers, low, BYTES, &name, -1, 0), -ESTALE);
+	atomic_store(&conn.n_replaced, 1); /* the next one has come, and has not got it */
+	ck_assert_int_eq(buffers_import(&buffers, low, BYTES, &name, -1, 0), -ESTALE);
+	ck_assert(!buffers_have(&buffers, low, BYTES, &(bool){ false }));
+	atomic_store(&conn.n_gone, 0);
+	atomic_store(&conn.n_replaced, 0);
+}
+
 TEST(memory_stays_until_it_is_freed_after_the_session)
 {
 	bool is_last = false, is_imported = false;

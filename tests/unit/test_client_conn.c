@@ -416,6 +416,54 @@ TEST(a_replacement_ends_calls_in_progress)
 	check_one_call();
 }
 
+/* A request that ends an object of that session. */
+static void post_end(uint32_t session, uint32_t id)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
+
+	body.slab = id;
+	request.body_case = WIRE__REQUEST__BODY_SLAB_FREE;
+	request.slab_free = &body;
+	conn_post_in(&conn, &request, session);
+}
+
+static void on_gone(void *arg)
+{
+	(void)arg;
+}
+
+/* Handing over fails once, so the next session is number 2. */
+TEST(an_object_is_ended_in_the_session_that_has_it)
+{
+	static const uint32_t wanted[] = { 3, 6, 8 };
+
+	conn.on_gone = on_gone;
+	closep(&daemon_fd);
+	daemon_fd = -1;
+	ck_assert(conn_is_gone(&conn));
+	post_end(0, 1);
+	conn_attempt_begin(&conn);
+	post_end(1, 2); /* attempt 1 has it, which fails */
+	conn_attempt_begin(&conn);
+	post_end(2, 3);
+	post_end(0, 4); /* it was not handed over */
+	post_end(1, 5);
+	(void)session_replace();
+	post_end(2, 6);
+	post_end(0, 7);
+	post_end(2, 8);
+	for (size_t i = 0; i < N_ROWS(wanted); i++) {
+		struct frame frame;
+		Wire__Request *request = daemon_end_read(&reader, daemon_fd, &frame);
+
+		ck_assert_ptr_nonnull(request);
+		ck_assert_uint_eq(request->slab_free->slab, wanted[i]);
+		wire__request__free_unpacked(request, NULL);
+	}
+	ck_assert_int_lt(recv(daemon_fd, &(char){ 0 }, 1, MSG_DONTWAIT), 0); /* no more */
+}
+
 TEST(sleeps_and_watches_see_the_end_of_the_session_that_is)
 {
 	_cleanup_(closep) int watch_fd = epoll_create1(EPOLL_CLOEXEC);

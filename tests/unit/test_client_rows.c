@@ -25,6 +25,7 @@ static void op_open(struct dsaio_op *op)
 static void rows_setup(void)
 {
 	channel_setup();
+	file.name = (char *)(uintptr_t) "f"; /* only read */
 	for (unsigned i = 0; i < 64; i++)
 		op_open(&ops[i]);
 }
@@ -198,6 +199,104 @@ TEST(what_the_end_of_a_channel_ends_ends_once_and_nothing_is_taken_after)
 	ck_assert_int_eq(put(&ops[2]), -ENOTCONN);
 	complete(take(), 1000); /* the rings of a dead daemon say nothing */
 	ck_assert_uint_eq(consume(ended), 0);
+}
+
+/* ---- another session ---- */
+
+/* As channel_reopen() does it. */
+static void rings_renew(void)
+{
+	memset(map, 0, sizeof(map));
+	ring_lane_init(&lane, map, ENTRIES);
+	ck_assert_int_eq(ring_client_init(&channel.ring, map, board, ENTRIES), 0);
+}
+
+static void check_ended(const struct op_list *list, const struct dsaio_op *op, int64_t result)
+{
+	const struct dsaio_op *o = list->first;
+
+	while (o && o != op)
+		o = op_next(o);
+	ck_assert_ptr_nonnull(o);
+	ck_assert_int_eq(op->result, result);
+}
+
+TEST(open_ops_go_into_the_next_session_in_the_order_of_their_submission)
+{
+	static const unsigned ends[] = { 2, 1, 0, 7, 6, 5, 4, 3 };
+	struct op_list last = { NULL, NULL }, left = { NULL, NULL };
+	struct dsaio_op *ended[ENTRIES];
+	uint64_t ids[ENTRIES];
+
+	for (unsigned i = 0; i < ENTRIES; i++) { /* rows are free in that order then */
+		ck_assert_int_eq(put(&ops[i]), 0);
+		ids[i] = take();
+	}
+	for (unsigned i = 0; i < ENTRIES; i++)
+		complete(ids[ends[i]], 0);
+	ck_assert_uint_eq(consume(ended), ENTRIES);
+	ops[ENTRIES + 3].timeout_msec = 1;
+	for (unsigned i = 0; i < 6; i++) {
+		ck_assert_int_eq(put(&ops[ENTRIES + i]), 0);
+		ids[i] = i < 4 ? take() : 0; /* not all were taken */
+	}
+	complete(ids[1], 1000);
+	channel_go_away(&channel, true, &last);
+	check_ended(&last, &ops[ENTRIES + 1], 1000);
+	ck_assert_ptr_null(op_next(last.first));
+	op_set_cancelled(&ops[ENTRIES + 2]);
+	channel.rows[(uint32_t)ids[3]].put_nsec -= 1000000;
+	ck_assert_int_eq(put(&ops[0]), -EAGAIN); /* it is away */
+
+	rings_renew();
+	ck_assert_uint_eq(channel_come_back(&channel, 0, &left, NULL), 3);
+	check_ended(&left, &ops[ENTRIES + 2], -ECANCELED);
+	check_ended(&left, &ops[ENTRIES + 3], -ETIMEDOUT);
+	ck_assert_ptr_null(op_next(op_next(left.first)));
+	ck_assert_uint_eq(take(), ids[0]);
+	ck_assert_uint_eq(take(), atomic_load(&ops[ENTRIES + 4].ring_id));
+	ck_assert_uint_eq(take(), atomic_load(&ops[ENTRIES + 5].ring_id));
+	ck_assert_int_eq(ring_lane_ready(&lane), 0);
+	complete(ids[0], 7);
+	ck_assert_uint_eq(consume(ended), 1);
+	ck_assert_ptr_eq(ended[0], &ops[ENTRIES]);
+}
+
+static const struct {
+	const char *what;
+	bool is_crash[3];
+	unsigned n_ends;
+	bool goes_on;
+} histories[] = {
+	{ "one crash", { true }, 1, true },
+	{ "two crashes", { true, true }, 2, false },
+	{ "three stops", { false, false, false }, 3, true },
+	{ "a crash and a stop", { true, false }, 2, true },
+	{ "two crashes, and a stop between", { true, false, true }, 3, false },
+};
+
+TEST_TABLE(an_op_that_was_in_flight_at_two_crashes_is_not_submitted_again, histories)
+{
+	struct op_list last = { NULL, NULL }, left = { NULL, NULL };
+	char *why = NULL;
+	uint32_t n = 1;
+
+	ck_assert_int_eq(put(&ops[0]), 0);
+	for (unsigned i = 0; i < histories[_i].n_ends; i++) {
+		ck_assert_uint_eq(n, 1);
+		channel_go_away(&channel, histories[_i].is_crash[i], &last);
+		rings_renew();
+		n = channel_come_back(&channel, 0, &left, &why);
+	}
+	ck_assert_ptr_null(last.first);
+	ck_assert_msg(n == histories[_i].goes_on, "%s", histories[_i].what);
+	if (n)
+		return;
+	check_ended(&left, &ops[0], -ECONNRESET);
+	ck_assert_ptr_nonnull(strstr(ops[0].text, "two crashes"));
+	ck_assert_str_eq(why, ops[0].text);
+	free(ops[0].text);
+	free(why);
 }
 
 TEST(a_batch_is_seen_at_once_and_rings_once)
