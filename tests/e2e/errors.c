@@ -83,6 +83,45 @@ TEST(argument_errors, "wrong arguments: errno and a message")
 	dsaio_op_free(NULL);
 }
 
+TEST(missing_arguments, "NULL where something has to be: errno and a message")
+{
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	struct dsaio_memory memory = DSAIO_MEMORY_INIT;
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	struct dsaio_op *op;
+	uint8_t buf[4096];
+
+	CHECK_FAILS(dsaio_connect(NULL, NULL), -EINVAL, "connect;place");
+	CHECK_FAILS(dsaio_open(NULL, "f", O_RDONLY, NULL, &file), -EINVAL, "open;client");
+	CHECK_FAILS(dsaio_open(rig.client, NULL, O_RDONLY, NULL, &file), -EINVAL, "open;name");
+	CHECK_FAILS(dsaio_open(rig.client, "f", O_RDONLY, NULL, NULL), -EINVAL, "open;place");
+	CHECK_FAILS(dsaio_file_from_fd(NULL, 0, &file), -EINVAL, "file_from_fd;client");
+	CHECK_FAILS(dsaio_file_from_fd(rig.client, 0, NULL), -EINVAL, "file_from_fd;place");
+	CHECK_FAILS(dsaio_file_size(NULL), -EINVAL, "file_size;file");
+	CHECK_EQ(dsaio_file_alignment(NULL), 0);
+	CHECK_FAILS(dsaio_alloc(rig.client, 4096, NULL, NULL), -EINVAL, "alloc;place");
+	CHECK_FAILS(dsaio_free(NULL, buf), -EINVAL, "free;client");
+	CHECK_FAILS(dsaio_memory_unregister(NULL, buf), -EINVAL, "memory_unregister;client");
+	memory.size = 1;
+	CHECK_FAILS(dsaio_memory_register(rig.client, &memory), -EINVAL, "memory_register");
+	options.flags = UINT32_MAX;
+	CHECK_FAILS(dsaio_handle_open(rig.client, &options, &handle), -E2BIG, "handle_open;flags");
+	CHECK_FAILS(dsaio_op_result(NULL), -EINVAL, "op_result;op");
+	CHECK_EQ(dsaio_op_bytes(NULL), 0);
+	CHECK(strstr(dsaio_op_error(NULL), "op_error"));
+	CHECK(strstr(dsaio_op_why(NULL), "op_why"));
+
+	file_make_pattern(daemon_path(rig.daemon, "f"), 4096, SEED);
+	file = rig_file(&rig, "f", O_RDWR);
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, buf, 4096, 0, &op));
+	CHECK_EQ(op_wait(op, -1), 4096);
+	CHECK_EQ(strcmp(dsaio_op_error(op), ""), 0);
+	dsaio_op_free(op);
+	CHECK_FAILS(dsaio_file_allocate(file, UINT64_MAX, 4096, 0), -EINVAL, "file_allocate;f");
+}
+
 TEST(connect_errors, "no daemon: the message says how to start one")
 {
 	struct dsaio_client *client;
@@ -100,6 +139,29 @@ TEST(environment, "DSAIO_SOCKET is where dsaio_connect(NULL) looks")
 
 	CHECK_SYS(setenv("DSAIO_SOCKET", daemon->socket_path, 1));
 	CHECK_CALL(dsaio_connect(NULL, &client));
+	(void)dsaio_disconnect(client);
+}
+
+TEST(reconnect_environment, "DSAIO_RECONNECT is the seconds to wait for the next daemon, or 0")
+{
+	static const char *const wrong[] = { "x", "-1", "1s", "5000000000" };
+	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
+	struct daemon *daemon = daemon_start(NULL);
+	struct dsaio_client *client;
+	struct dsaio_file *file;
+
+	options.socket_path = daemon->socket_path;
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		CHECK_SYS(setenv("DSAIO_RECONNECT", wrong[i], 1));
+		CHECK_FAILS(dsaio_connect(&options, &client), -EINVAL,
+			    test_text("DSAIO_RECONNECT=%s", wrong[i]));
+	}
+	file_make_pattern(daemon_path(daemon, "f"), 4096, SEED);
+	CHECK_SYS(setenv("DSAIO_RECONNECT", "0", 1));
+	CHECK_CALL(dsaio_connect(&options, &client));
+	daemon_kill(daemon);
+	CHECK_FAILS(dsaio_open(client, daemon_path(daemon, "f"), O_RDONLY, NULL, &file), -ENOTCONN,
+		    "gone away");
 	(void)dsaio_disconnect(client);
 }
 

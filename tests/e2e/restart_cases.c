@@ -154,51 +154,75 @@ static const struct {
 	bool has_ops;
 } few[] = { { "with open ops", true }, { "idle", false } };
 
+enum { N_FEW = 40, REPLACED = 30, UNLINKED, BUFFERED, BY_FD };
+
+/* Neither its path nor a descriptor leads to it. */
+static bool is_left(unsigned i)
+{
+	return i == REPLACED || i == UNLINKED || i == BY_FD;
+}
+
+static struct dsaio_file *few_open(const struct rig *rig, unsigned i)
+{
+	const char *path = daemon_path(rig->daemon, test_text("f%u", i));
+	struct dsaio_file *file;
+	int fd;
+
+	if (i == BY_FD) {
+		fd = (int)CHECK_SYS(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+		CHECK_CALL(dsaio_file_from_fd(rig->client, fd, &file));
+		CHECK_SYS(close(fd));
+	} else {
+		CHECK_CALL(dsaio_open(rig->client, path, O_RDWR | O_CREAT | O_EXCL, NULL, &file));
+	}
+	return file;
+}
+
 TEST_TABLE(few_descriptors, few, "files whose descriptor is not kept are opened again by path")
 {
-	enum { N = 40, REPLACED = 30, UNLINKED = 31, BUFFERED = 32 };
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct dsaio_file *opened[N];
-	struct dsaio_op *ops[N] = { NULL };
+	struct dsaio_file *opened[N_FEW];
+	struct dsaio_op *ops[N_FEW] = { NULL };
 	struct rlimit limit;
 	uint8_t *memory;
 
 	reconnecting(&rig);
 	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
 	limit.rlim_cur = 48; /* 12 are kept, also when all others are needed for something */
-	memory = memory_new(&rig, N * PIECE);
+	memory = memory_new(&rig, N_FEW * PIECE);
 	CHECK_SYS(setrlimit(RLIMIT_NOFILE, &limit));
-	for (unsigned i = 0; i < N; i++)
-		CHECK_CALL(dsaio_open(rig.client, daemon_path(rig.daemon, test_text("f%u", i)),
-				      O_RDWR | O_CREAT | O_EXCL, NULL, &opened[i]));
-	pattern_fill(memory, N * PIECE, 1, 0);
-	for (unsigned i = 0; i < N; i++)
+	for (unsigned i = 0; i < N_FEW; i++)
+		opened[i] = few_open(&rig, i);
+	pattern_fill(memory, N_FEW * PIECE, 1, 0);
+	for (unsigned i = 0; i < N_FEW; i++)
 		CHECK_EQ(dsaio_pwrite(rig.handle, opened[i], memory + i * PIECE, PIECE, i * PIECE),
 			 PIECE);
 	CHECK_EQ(dsaio_pwrite(rig.handle, opened[BUFFERED], memory, 100, 33), 100);
-	memset(memory, 0, N * PIECE);
+	memset(memory, 0, N_FEW * PIECE);
 	if (few[row].has_ops) {
 		hold(&rig, opened[0]);
-		for (unsigned i = 0; i < N; i++)
-			CHECK_CALL(dsaio_pread_async(rig.handle, opened[i], memory + i * PIECE,
-						     PIECE, i * PIECE, &ops[i]));
+		for (unsigned i = 0; i < N_FEW; i++)
+			if (i != BY_FD) /* its size is asked of the daemon */
+				CHECK_CALL(dsaio_pread_async(rig.handle, opened[i],
+							     memory + i * PIECE, PIECE, i * PIECE,
+							     &ops[i]));
 	}
 	CHECK_SYS(unlink(daemon_path(rig.daemon, test_text("f%d", REPLACED))));
 	file_make_pattern(daemon_path(rig.daemon, test_text("f%d", REPLACED)), 4096, 9);
 	CHECK_SYS(unlink(daemon_path(rig.daemon, test_text("f%d", UNLINKED))));
 	kill_and_start(&rig, NULL);
-	for (unsigned i = 0; i < N; i++) {
+	for (unsigned i = 0; i < N_FEW; i++) {
 		if (!ops[i])
 			continue;
-		if (i == REPLACED || i == UNLINKED)
+		if (is_left(i))
 			check_op_fails(ops[i], -ESTALE, "restart;open it again");
 		else
 			check_op(ops[i], PIECE);
 	}
-	for (unsigned i = 0; i < N; i++) {
+	for (unsigned i = 0; i < N_FEW; i++) {
 		uint8_t *at = memory + i * PIECE;
 
-		if (i == REPLACED || i == UNLINKED) {
+		if (is_left(i)) {
 			CHECK_FAILS(dsaio_pread(rig.handle, opened[i], at, PIECE, i * PIECE),
 				    -ESTALE, "restart;open it again");
 		} else {
@@ -208,7 +232,7 @@ TEST_TABLE(few_descriptors, few, "files whose descriptor is not kept are opened 
 	}
 	CHECK_EQ(dsaio_pwrite(rig.handle, opened[BUFFERED], memory, 100, 77), 100);
 	file_check_pattern(daemon_path(rig.daemon, test_text("f%d", REPLACED)), 0, 4096, 9, 0);
-	for (unsigned i = 0; i < N; i++)
+	for (unsigned i = 0; i < N_FEW; i++)
 		dsaio_file_close(opened[i]);
 	CHECK_CALL(dsaio_open(rig.client, daemon_path(rig.daemon, test_text("f%d", REPLACED)),
 			      O_RDWR, NULL, &opened[0]));

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SEED 5
@@ -100,6 +101,54 @@ TEST(op_timed_out, "an op that ends with -ETIMEDOUT differs from a wait that doe
 	CHECK_EQ(dsaio_op_wait(op, -1, &result), 0);
 	CHECK_EQ(result, -ETIMEDOUT);
 	dsaio_op_free(op);
+}
+
+enum { N_COPIED = 64 }; /* half of them are more than the library copies at a time */
+
+static void start_copied(struct dsaio_handle *handle, struct dsaio_file *file, uint8_t *private,
+			 struct dsaio_op **ops)
+{
+	const size_t len = LARGE / N_COPIED;
+
+	for (size_t i = 0; i < N_COPIED; i++)
+		CHECK_CALL(
+			dsaio_pread_async(handle, file, private + i * len, len, i * len, &ops[i]));
+}
+
+static void end_copied(struct dsaio_op **ops)
+{
+	for (size_t i = 0; i < N_COPIED; i++) {
+		const int64_t result = op_wait(ops[i], -1);
+
+		CHECK(result == -ETIMEDOUT || result == LARGE / N_COPIED);
+		dsaio_op_free(ops[i]);
+	}
+}
+
+TEST(copies_timed_out, "an op that waits for memory to copy through ends with -ETIMEDOUT in time")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	uint8_t *private = malloc(LARGE);
+	struct dsaio_op *ops[N_COPIED];
+	struct dsaio_handle *handle;
+	struct dsaio_file *file;
+	void *memory;
+
+	kit_open(&rig, NULL, &memory, &file);
+	options.op_timeout_usec = 50000;
+	CHECK_CALL(dsaio_handle_open(rig.client, &options, &handle));
+	start_copied(rig.handle, file, private, ops); /* the memory is there */
+	end_copied(ops);
+	start_copied(handle, file, private, ops); /* the channels are open */
+	end_copied(ops);
+	process_stop(rig.daemon->pid);
+	start_copied(handle, file, private, ops);
+	CHECK_EQ(op_wait(ops[N_COPIED - 1], 20000000), -ETIMEDOUT);
+	CHECK_SYS(kill(rig.daemon->pid, SIGCONT));
+	end_copied(ops);
+	(void)dsaio_handle_close(handle, -1);
+	free(private);
 }
 
 /* ---- dsaio_handle_reap ---- */

@@ -7,6 +7,7 @@
  */
 #include "daemon/engine/fault.h"
 #include "tests/fuse.h"
+#include "tests/restarting.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -501,6 +502,38 @@ TEST(rest, "the library's thread sleeps after a copied op that waited for anothe
 	before = switches();
 	(void)poll(NULL, 0, 500);
 	CHECK_MSG(switches() - before < 20, "%ld wake-ups in 0.5 s", switches() - before);
+}
+
+TEST(two_crashes, "an op that is in flight at two crashes in a row is not submitted a third time")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const char *path = test_text("%s/plan", test_dir());
+	struct fault_plan *plan = plan_new(path);
+	struct dsaio_file *file;
+	struct dsaio_op *op;
+	void *memory;
+
+	plan->kind = FAULT_NEVER;
+	plan->operations = 1u << BLOCK_READ;
+	plan->engines = AT_LIBAIO | AT_THREADS;
+	plan->n = 1;
+	atomic_fetch_add(&plan->serial, 1);
+	rig.daemon = daemon_start(DAEMON_ARGS("--fault-plan", path));
+	reconnecting(&rig);
+	file_make_pattern(daemon_path(rig.daemon, "f"), BLOCK, SEED_OLD);
+	file = rig_file(&rig, "f", O_RDONLY);
+	CHECK_CALL(dsaio_alloc(rig.client, BLOCK, NULL, &memory));
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, BLOCK, 0, &op));
+	for (int i = 0; i < 2; i++) {
+		while (!daemon_log_has(rig.daemon, FAULT_LINE)) /* waits see that it is gone */
+			CHECK_EQ(dsaio_op_wait(op, 10000, &(int64_t){ 0 }), -ETIMEDOUT);
+		daemon_kill(rig.daemon);
+		rig.daemon = daemon_start(i ? NULL : DAEMON_ARGS("--fault-plan", path));
+	}
+	CHECK_EQ(op_wait(op, -1), -ECONNRESET);
+	CHECK(strstr(dsaio_op_error(op), "two crashes"));
+	dsaio_op_free(op);
+	CHECK_EQ(dsaio_pread(rig.handle, file, memory, BLOCK, 0), BLOCK);
 }
 
 static const struct {
