@@ -3,13 +3,15 @@
 #include "tests/unit/suite.h"
 
 #include <errno.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define BYTES (8u * CUT_PAGE)
 
 /* Imported memory needs no daemon. */
 static struct dsaio_conn conn;
 static struct buffers buffers;
-static _Alignas(4096) char low[BYTES], high[BYTES];
+static _Alignas(4096) char low[BYTES], high[BYTES], more[BYTES];
 
 static void buffers_setup(void)
 {
@@ -93,6 +95,20 @@ TEST(memory_that_a_daemon_had_which_has_gone_away_is_not_listed)
 	ck_assert(!buffers_have(&buffers, low, BYTES, &(bool){ false }));
 	atomic_store(&conn.n_gone, 0);
 	atomic_store(&conn.n_replaced, 0);
+}
+
+TEST(memory_is_handed_over_at_another_try_if_no_descriptor_is_free)
+{
+	const struct rlimit none = { 0, 0 };
+	struct hand_over done;
+
+	ck_assert_int_eq(buffers_import(&buffers, more, BYTES, &(struct slab_name){ .id = 9 },
+					dup(STDIN_FILENO), 0),
+			 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	done = buffers_hand_over(&buffers, NULL);
+	ck_assert(done.must_retry);
+	ck_assert_uint_eq(done.n, 0);
 }
 
 TEST(memory_stays_until_it_is_freed_after_the_session)
