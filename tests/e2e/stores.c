@@ -66,30 +66,36 @@ TEST(window_max, "window_max bounds the window of two clients that use the store
 				    config_make(test_text("[store t]\npath = %s\nwindow_max = 1M\n",
 							  test_dir()))) });
 	const char *path = test_text("%s/f", test_dir());
+	struct rig rigs[2] = { RIG_NONE, RIG_NONE };
 	struct dsaio_op *ops[2][N];
 
 	file_make_pattern(path, N * BYTES, 1);
 	for (int i = 0; i < 2; i++) {
-		struct dsaio_client *client = client_open(daemon);
-		struct dsaio_handle *handle;
-		struct dsaio_file *file;
+		struct rig *rig = &rigs[i];
 		void *memory;
 
-		CHECK_CALL(dsaio_handle_open(client, NULL, &handle));
-		CHECK_CALL(dsaio_open(client, path, O_RDONLY, NULL, &file));
-		CHECK_CALL(dsaio_alloc(client, N * BYTES, NULL, &memory));
+		rig->daemon = daemon;
+		rig_open(rig, NULL);
+		CHECK_CALL(
+			dsaio_open(rig->client, path, O_RDONLY, NULL, &rig->files[rig->n_files++]));
+		CHECK_CALL(dsaio_alloc(rig->client, N * BYTES, NULL, &memory));
 		for (int k = 0; k < N; k++)
-			CHECK_CALL(dsaio_pread_async(handle, file, (char *)memory + k * BYTES,
-						     BYTES, (uint64_t)k * BYTES, &ops[i][k]));
+			CHECK_CALL(dsaio_pread_async(rig->handle, rig->files[0],
+						     (char *)memory + k * BYTES, BYTES,
+						     (uint64_t)k * BYTES, &ops[i][k]));
 	}
 	for (int k = 0; k < N; k++) {
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 		const uint64_t bytes = store_at(daemon, test_dir(), &answer)->window_bytes;
 
 		CHECK_MSG(bytes > 0 && bytes <= MIB, "%" PRIu64, bytes);
-		for (int i = 0; i < 2; i++)
+		for (int i = 0; i < 2; i++) {
 			CHECK_EQ(op_wait(ops[i][k], -1), BYTES);
+			dsaio_op_free(ops[i][k]);
+		}
 	}
+	rig_close(&rigs[0]);
+	rig_close(&rigs[1]);
 }
 
 /* ---- automatic stores ---- */

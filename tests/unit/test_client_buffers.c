@@ -99,14 +99,17 @@ TEST(memory_that_a_daemon_had_which_has_gone_away_is_not_listed)
 
 TEST(memory_is_handed_over_at_another_try_if_no_descriptor_is_free)
 {
-	const struct rlimit none = { 0, 0 };
+	struct rlimit limit, none;
 	struct hand_over done;
 
 	ck_assert_int_eq(buffers_import(&buffers, more, BYTES, &(struct slab_name){ .id = 9 },
 					dup(STDIN_FILENO), 0),
 			 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
 	done = buffers_hand_over(&buffers, NULL);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	ck_assert(done.must_retry);
 	ck_assert_uint_eq(done.n, 0);
 }
