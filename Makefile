@@ -110,7 +110,7 @@ PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev
 	      protobuf-c-compiler check libjson-c-dev $(if $(LIBSYSTEMD),libsystemd-dev)
 # The tests make file systems, look at system calls and compare with fio.
 PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib procps
-PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin \
+PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin gcovr \
 	      man-db mandoc systemd-container abigail-tools mypy
 
 # Installs missing packages of $1.  Without root or sudo it prints the apt command and fails, unless
@@ -274,7 +274,7 @@ $(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
 # ---- try, test, measure ----
 
 .PHONY: demo check soak check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune check-gpu bench \
-	bench-python bench-deepspeed asan ubsan tsan valgrind fuzz model ring-mutants
+	bench-python bench-deepspeed asan ubsan coverage tsan valgrind fuzz model ring-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
 	@BUILD=$(BUILD) tests/demo.sh
@@ -316,6 +316,20 @@ asan: ## run all tests with the address sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address check
 ubsan: ## run all tests with the undefined behaviour sanitizer
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/ubsan SANITIZE=undefined check
+# The counters of lines come from the run with both sanitizers.  Without optimization a line is what its author wrote.
+# A process of another user cannot write its counters, and one that will start a program does not.
+COVERAGE = $(BUILD)/coverage
+COVERAGE_MAKE = $(MAKE) --no-print-directory BUILD=$(COVERAGE) SANITIZE=address,undefined \
+	CFLAGS="-O0 -g --coverage -fprofile-update=atomic -fno-builtin-execvp" \
+	LDFLAGS="-Wl,--wrap=_exit,--version-script=tests/coverage/exit.map $(COVERAGE)/tests/coverage/exit.o"
+coverage: deps-check ## the same with both sanitizers at once; compare the lines that ran with .ci/uncovered
+	@$(call install_packages,gcovr)
+	@[ ! -d $(COVERAGE) ] || find $(COVERAGE) -name '*.gcda' -delete
+	@$(COVERAGE_MAKE) $(COVERAGE)/tests/coverage/exit.o
+	@$(COVERAGE_MAKE) check
+	@gcovr -r . --object-directory $(COVERAGE) -f daemon/ -f client/lib/ --json $(COVERAGE)/coverage.json \
+		$(COVERAGE)/daemon $(COVERAGE)/client/lib
+	@BUILD=$(COVERAGE) .ci/coverage
 tsan: ## run the tests of threads with the thread sanitizer (clang)
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CC="$(CLANG)" check
 valgrind: ## run the unit tests of daemon and library under valgrind
