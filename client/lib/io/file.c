@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* How long files_uncache() waits for the close of one file: local file systems need milliseconds. */
 #define UNCACHE_MSEC 10000u
@@ -234,6 +235,28 @@ bool file_release(struct dsaio_file *file, bool may_wait)
 	if (is_last)
 		file_settle(file, may_wait);
 	return is_closed; /* the close is last, as it may hang, and files_uncache() waits for the settling */
+}
+
+/* ---- its size ---- */
+
+int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end)
+{
+	struct rlimit limit;
+	int64_t size;
+
+	*ret_grow_end = 0;
+	if (inode_is_long(file->inode, end))
+		return 0;
+	size = file_size_seen(file, AT_STATX_SYNC_AS_STAT); /* -1: the daemon does without */
+	if (size >= 0 && (uint64_t)size >= end) {
+		inode_know_size(file->inode, (uint64_t)size);
+		return 0;
+	}
+	/* The kernel knows only the daemon's limit. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
+		return -EFBIG;
+	*ret_grow_end = end;
+	return 0;
 }
 
 /* ---- the cache ---- */

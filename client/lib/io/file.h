@@ -91,6 +91,12 @@ static inline uint32_t file_write_align(const struct dsaio_file *file)
 
 	return file->is_shared || align == 1 || align > 4096 ? align : 4096;
 }
+/*
+ * Before a write up to byte `end`: may it end beyond the file?  Returns 0 and the entry's grow_end (0:
+ * no), or -EFBIG: this process's RLIMIT_FSIZE allows no such file.
+ */
+int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end);
+
 /* The last one leaves the file on the client's garbage list.  Any thread, any lock held. */
 void file_drop_ref(struct dsaio_file *file);
 

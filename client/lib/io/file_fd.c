@@ -1,11 +1,9 @@
 #include "client/lib/io/file_fd.h"
 
 #include "client/lib/base/fd.h"
-#include "client/lib/io/inode.h"
 
 #include <linux/fs.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 
 #define SPARED_MAX 64 /* descriptors closed at a time: a guess */
 
@@ -230,24 +228,4 @@ int64_t file_size(struct dsaio_file *file)
 	size = fd_size(file, fd);
 	file_fd_release(file);
 	return size;
-}
-
-int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end)
-{
-	struct rlimit limit;
-	int64_t size;
-
-	*ret_grow_end = 0;
-	if (inode_is_long(file->inode, end))
-		return 0;
-	size = file_size_seen(file, AT_STATX_SYNC_AS_STAT); /* -1: the daemon does without */
-	if (size >= 0 && (uint64_t)size >= end) {
-		inode_know_size(file->inode, (uint64_t)size);
-		return 0;
-	}
-	/* The kernel knows only the daemon's limit. */
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
-		return -EFBIG;
-	*ret_grow_end = end;
-	return 0;
 }

@@ -27,12 +27,6 @@ void file_fd_release(struct dsaio_file *file);
 /* Bytes now, or a negative errno. */
 int64_t file_size(struct dsaio_file *file);
 
-/*
- * Before a write up to byte `end`: may it end beyond the file?  Returns 0 and the entry's grow_end (0:
- * no), or -EFBIG: this process's RLIMIT_FSIZE allows no such file.
- */
-int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end);
-
 /* Bytes as the kernel has them now, without a message; sync: AT_STATX_...; or -1: that does not tell. */
 int64_t file_size_seen(struct dsaio_file *file, int sync);
 
