@@ -274,7 +274,7 @@ $(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
 # ---- try, test, measure ----
 
 .PHONY: demo check soak check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune check-gpu bench \
-	bench-python bench-deepspeed asan ubsan coverage tsan valgrind fuzz model ring-mutants
+	bench-python bench-deepspeed asan ubsan coverage tsan valgrind fuzz model ring-mutants recovery-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
 	@BUILD=$(BUILD) tests/demo.sh
@@ -376,6 +376,8 @@ model: ## check the models of the protocol with SPIN (three minutes, 2 GB)
 ring-mutants: ## remove each fence of the rings in turn; a test must catch each
 	@$(MAKE) --no-print-directory $(ARCHIVES)
 	@BUILD=$(BUILD) tests/model/mutants.sh
+recovery-mutants: ## make the mistakes of the models of recovery in a copy of the code; a test must catch each
+	@CC="$(CC)" tests/model/recovery_mutants.sh
 
 # ---- install ----
 

@@ -79,7 +79,8 @@ TEST_TABLE(ops, ends, "ops that are open end with the next daemon")
 	pattern_check(memory, 64 * BYTES, 3, 0, "what was read");
 	CHECK_EQ(handle_wait(rig.handle, -1), 64);
 	if (ends[row].is_kill)
-		daemon_log_wait(rig.daemon, "has gone on after a restart");
+		daemon_log_wait(rig.daemon, "has gone on after a restart: handed over 1 slab of 64 "
+					    "MiB, 1 file, 1 channel, ");
 }
 
 /* The same on private memory, unaligned. */
