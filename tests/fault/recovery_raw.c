@@ -179,7 +179,7 @@ TEST_TABLE(punches, dead,
 	struct raw raw = raw_new(daemon);
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	Wire__Recovered body = WIRE__RECOVERED__INIT;
-	Wire__Request recovered = RAW_REQUEST(RECOVERED, recovered, &body);
+	Wire__Request request = RAW_REQUEST(RECOVERED, recovered, &body);
 	struct raw_slab slab;
 
 	raw_slab(&raw, SLAB_BYTES, &slab);
@@ -190,7 +190,7 @@ TEST_TABLE(punches, dead,
 		raw = raw_new(daemon);
 		adopt(&raw, &slab);
 		if (!dead[row].is_early)
-			raw_call_ok(&raw, &recovered, NULL, 0, &answer);
+			raw_call_ok(&raw, &request, NULL, 0, &answer);
 	}
 	pattern_fill(slab.memory, slab.size, 7, 0);
 	if (dead[row].is_stopped) {
