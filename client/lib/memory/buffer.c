@@ -464,16 +464,14 @@ struct hand_over buffers_hand_over(struct buffers *buffers, struct dsaio_conn *n
 		if (slab) {
 			r = fd < 0 ? -errno : 0;
 			slab->slab.session = conn_attempt(buffers->conn);
+			/* The next daemon may have room for what this one has refused. */
+			atomic_store(&slab->slab.error, 0);
 			copy = *slab;
 		}
 		(void)pthread_rwlock_unlock(&buffers->lock);
 		if (!slab)
 			return done;
 		at = copy.memory;
-		if (atomic_load(&copy.slab.error)) { /* once is enough */
-			closep(&fd);
-			continue;
-		}
 		if (r == -EMFILE) /* another try */
 			r = error_fail_errno(-ENOTCONN, "memory: no descriptor is free");
 		if (r == 0 && !copy.slab.is_imported)
