@@ -77,7 +77,7 @@ static void answer_io(const struct server *server, const struct request *request
 	static uint8_t bytes[FUSE_FILE_BYTES];
 	struct fuse_write_out written = { .size = request->size };
 
-	if (request->in.nodeid == node_of(FUSE_DISK)) {
+	if (server->disk && request->in.nodeid == node_of(FUSE_DISK)) {
 		if (request->off + request->size > FUSE_FILE_BYTES)
 			_exit(1);
 		if (request->in.opcode == FUSE_READ) {
@@ -139,7 +139,7 @@ static void serve_io(struct server *server, const struct request *request)
 	}
 	if (delay)
 		(void)usleep(delay);
-	if (request->in.nodeid == node_of(FUSE_DISK)) {
+	if (server->disk && request->in.nodeid == node_of(FUSE_DISK)) {
 		serve_disk(server, request);
 		return;
 	}

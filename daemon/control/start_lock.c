@@ -133,6 +133,8 @@ static void log_predecessor(const char *path, int lock_fd)
 			    path, pid);
 }
 
+static const void *mapping; /* of the lock's file: it keeps the lock until the kernel unmaps it */
+
 int start_lock_take(const char *path, bool may_find_starting, int *ret_fd, struct error *error)
 {
 	_cleanup_(closep) int fd = -1;
@@ -152,8 +154,8 @@ int start_lock_take(const char *path, bool may_find_starting, int *ret_fd, struc
 	r = lock_wait(path, may_find_starting, fd, error);
 	if (r < 0)
 		return r;
-	/* It keeps the lock until the kernel unmaps it. */
-	if (mmap(NULL, 1, PROT_NONE, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+	mapping = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE, fd, 0);
+	if (mapping == MAP_FAILED)
 		return error_set(error, -errno, "start lock %s: mapping it", lock_path);
 	log_predecessor(path, fd);
 	r = holder_write(fd);

@@ -4,7 +4,6 @@
  * Some need a failure, or an event, at one moment of recovery.  So fcntl(), mmap() and shutdown(), which the library
  * calls, are this program's.
  */
-#include "tests/fuse.h"
 #include "tests/restarting.h"
 
 #include <errno.h>
@@ -485,78 +484,6 @@ TEST(stranger, "what listens after a restart belongs to another user: it gets no
 	CHECK_EQ(dsaio_pread(rig.handle, file, memory, PIECE, 0), -ECONNRESET);
 	CHECK_FAILS(dsaio_pread(rig.handle, file, memory, PIECE, 0), -ENOTCONN, "gone away");
 	CHECK(!daemon_log_has(stranger, "has gone on"));
-}
-
-/* ---- ops that wait in the next daemon ---- */
-
-static struct waiting {
-	struct fuse fs;
-	struct dsaio_op *cancelled;
-} waiting;
-
-/* The ops are in the next daemon's ring. */
-static void cancel_now(void)
-{
-	CHECK_CALL(dsaio_op_cancel(waiting.cancelled));
-}
-
-/* Recovery maps the file board first, and the channel after it has handed over the files. */
-static void hang_then(void)
-{
-	static unsigned n;
-
-	if (!is_recovery() || ++n < 2)
-		return;
-	atomic_store(&waiting.fs.control->hung_file, 'a');
-	atomic_store(&on_replace, waiting.cancelled ? cancel_now : NULL);
-	atomic_store(&on_map, NULL);
-}
-
-static const struct {
-	const char *what;
-	int64_t timeout_usec;
-	int away_msec, result;
-} waits[] = {
-	{ "its time goes on from its submission", 2000000, 1500, -ETIMEDOUT },
-	{ "it was cancelled just after the ring was filled", -1, 0, -ECANCELED },
-};
-
-TEST_TABLE(waits_again, waits, "an op that is submitted again, and waits behind one that hangs")
-{
-	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct fuse *fs = &waiting.fs;
-	struct dsaio_io ios[2];
-	struct dsaio_op *ops[2];
-	struct dsaio_file *file;
-	uint8_t *memory;
-	int64_t began;
-
-	fuse_start(fs, 0);
-	rig.daemon = daemon_start(DAEMON_ARGS("--store", test_text("fuse=%s", fs->dir)));
-	reconnecting(&rig);
-	file = rig_file(&rig, fuse_path(fs, 'a'), O_RDWR);
-	memory = memory_new(&rig, PIECE);
-	CHECK_EQ(dsaio_pread(rig.handle, file, memory, PIECE, 0), PIECE);
-	process_stop(rig.daemon->pid);
-	for (unsigned i = 0; i < 2; i++)
-		ios[i] = (struct dsaio_io){ .opcode = DSAIO_WRITE,
-					    .file = file,
-					    .buf = memory,
-					    .len = PIECE,
-					    .timeout_usec = i ? waits[row].timeout_usec : -1 };
-	began = now_usec();
-	CHECK_EQ(dsaio_submit(rig.handle, ios, sizeof(ios[0]), 2, 0, ops), 2);
-	lose_daemon(&rig);
-	(void)poll(NULL, 0, waits[row].away_msec);
-	waiting.cancelled = waits[row].result == -ECANCELED ? ops[1] : NULL;
-	atomic_store(&on_map, hang_then);
-	rig.daemon = daemon_start(DAEMON_ARGS("--store", test_text("fuse=%s", fs->dir)));
-	CHECK_EQ(op_wait(ops[1], OP_USEC), waits[row].result);
-	CHECK((double)(now_usec() - began) < 3400000 * test_time_factor());
-	CHECK(!atomic_load(&on_map) && !atomic_load(&on_replace));
-	fuse_answer_hung(fs);
-	check_op(ops[0], PIECE);
-	dsaio_op_free(ops[1]);
 }
 
 TEST_MAIN

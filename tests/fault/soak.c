@@ -193,12 +193,17 @@ static void plan_new(struct soak *soak, const char *path)
 TEST(soak, "kills on both sides, restarts and faults, at random: each byte is what it may be")
 {
 	const char *wanted = getenv("SOAK_SEC"), *path = test_text("%s/plan", test_dir());
-	const unsigned seconds = wanted ? (unsigned)strtoul(wanted, NULL, 10) : 600,
-		       first = test_seed();
+	char *end = NULL;
+	const unsigned long seconds = wanted ? strtoul(wanted, &end, 10) : 600;
+	const unsigned first = test_seed();
 	struct soak soak = { .began_usec = now_usec() };
 	const char *const with_faults[] = { "--fault-plan", path, NULL };
 
-	test_time_limit(600 + 3 * seconds);
+	CHECK_MSG(seconds >= 1 && seconds <= 86400 && !(end && *end),
+		  "SOAK_SEC=%s: seconds, from 1 to 86400", wanted);
+	test_time_limit(600 + 3 * (unsigned)seconds);
+	if (geteuid() != 0)
+		test_note("no faults: only root's daemon takes them");
 	if (geteuid() == 0) { /* whose plan a daemon takes */
 		plan_new(&soak, path);
 		soak.args = with_faults;

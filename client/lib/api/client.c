@@ -145,8 +145,10 @@ int dsaio_connect(const struct dsaio_connect_options *options, struct dsaio_clie
 	if (client->n_cpus < 2)
 		client->spin_usec = 0; /* on a single core a spin only delays the daemon */
 	recover_init(client, o.flags & DSAIO_NO_RECONNECT ? 0
-			     : o.reconnect_timeout_usec ? (uint64_t)o.reconnect_timeout_usec * 1000
-							: RECOVER_TIMEOUT_NSEC);
+			     : !o.reconnect_timeout_usec  ? RECOVER_TIMEOUT_NSEC
+			     : o.reconnect_timeout_usec < INT64_MAX / 1000
+				     ? (uint64_t)o.reconnect_timeout_usec * 1000
+				     : INT64_MAX);
 	*ret_client = TAKE_PTR(client);
 	return 0;
 }

@@ -339,15 +339,11 @@ void channel_end_ops(struct handle_channel *channel, int result, struct op_list 
 
 void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_list *list)
 {
-	const bool is_refused = atomic_load(&channel->is_dead) && channel->error;
-
-	if (!is_refused && (channel->is_broken || atomic_load(&channel->is_dead)))
+	if (channel->is_broken || atomic_load(&channel->is_dead))
 		return;
 	channel_consume(channel, list); /* may find that it is broken */
 	(void)pthread_mutex_lock(&channel->submit_lock);
 	channel->is_broken = true;
-	/* The next daemon may take what this one has refused. */
-	atomic_store(&channel->is_dead, false);
 	atomic_fetch_add(&channel->n_turns, 1);
 	for (uint32_t i = 0; i < channel->ring.entries; i++) {
 		struct dsaio_op *op = atomic_load_explicit(&channel->rows[i].op,

@@ -168,8 +168,8 @@ int file_fd_second_error(struct dsaio_file *file)
 	(void)pthread_mutex_unlock(&files->lock);
 	if (fd < 0)
 		return -ECONNRESET;
-	/* Reports as fsync(2), and starts no writing: that is the daemon's. */
-	if (sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) < 0)
+	/* Reports as fsync(2).  No page is there that it could wait for. */
+	if (sync_file_range(fd, INT64_MAX - 1, 1, SYNC_FILE_RANGE_WAIT_BEFORE) < 0)
 		r = -errno;
 	file_fd_release(file);
 	return r;

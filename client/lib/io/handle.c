@@ -137,7 +137,8 @@ static struct handle_channel *find_channel(const struct dsaio_handle *handle, ui
 	/* acquire: pairs with handle_channel() */
 	struct handle_channel *c = atomic_load_explicit(&handle->channels, memory_order_acquire);
 
-	while (c && c->store != store)
+	/* One that a daemon refused stays so: the store may be there by now. */
+	while (c && (c->store != store || atomic_load(&c->is_dead)))
 		c = atomic_load_explicit(&c->next, memory_order_relaxed); /* never changes */
 	return c;
 }
@@ -253,15 +254,17 @@ int handle_hand_over(struct dsaio_handle *handle, struct dsaio_conn *next, uint3
 	}
 	for (struct handle_channel *c = handle_first_channel(handle); c && r != -ENOTCONN;
 	     c = handle_next_channel(c)) {
+		if (atomic_load(&c->is_dead))
+			continue;
 		if (r < 0)
 			c->error = r; /* the handle was refused */
 		else if (channel_reopen(c, next, handle->id) == -ENOTCONN)
 			r = -ENOTCONN;
 		*n += !c->error;
 	}
+	atomic_store(&handle->error, r == -ENOTCONN ? 0 : r);
 	if (r < 0) {
 		handle->session = conn_session(handle->client->conn); /* a close is for that one */
-		atomic_store(&handle->error, r == -ENOTCONN ? 0 : r);
 		debug_log("handle %#x cannot be handed over: %s", handle->id, dsaio_error());
 	}
 	return r == -ENOTCONN ? r : 0;

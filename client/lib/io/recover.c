@@ -178,7 +178,7 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 		for (const struct dsaio_op *op = list.first; op; op = op_next(op))
 			report->n_failed++;
 		end_taken(handle, &list);
-		doorbell_watch(handle, EPOLL_CTL_ADD);
+		doorbell_watch(handle, EPOLL_CTL_ADD); /* after conn_replace(): see make_fd() */
 	}
 }
 

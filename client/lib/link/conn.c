@@ -314,6 +314,8 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 	conn->writer.queue = conn->deferred.queue; /* neither has descriptors */
 	conn->writer.queued_bytes = conn->deferred.queued_bytes;
 	conn->n_unawaited = next->n_unawaited + conn->n_deferred;
+	if (conn->seq < next->seq)
+		conn->seq = next->seq; /* a late answer must fit no call */
 	conn->reader = next->reader;
 	next->reader = (struct frame_reader){ 0 };
 	conn->deferred = (struct frame_writer){ 0 };

@@ -241,7 +241,8 @@ static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab
 	for (size_t i = 0; i < buffers->n && r == -ENOSPC; i++) {
 		struct mapped_slab *slab = buffers->slabs[i];
 
-		if (slab->slab.is_imported || !slab_placement_is(&slab->place, place))
+		if (slab->slab.is_imported || !slab_placement_is(&slab->place, place) ||
+		    atomic_load(&slab->slab.error))
 			continue;
 		if (slab->bytes > *ret_last)
 			*ret_last = slab->bytes;
