@@ -262,6 +262,19 @@ TEST(open_ops_go_into_the_next_session_in_the_order_of_their_submission)
 	ck_assert_ptr_eq(ended[0], &ops[ENTRIES]);
 }
 
+TEST(a_channel_that_was_made_in_the_new_session_is_left_alone)
+{
+	struct op_list left = { NULL, NULL };
+	struct dsaio_op *ended[ENTRIES];
+
+	ck_assert_int_eq(put(&ops[0]), 0);
+	ck_assert_uint_eq(channel_come_back(&channel, 0, &left, NULL), 0);
+	ck_assert_ptr_null(left.first);
+	ck_assert(!atomic_load(&channel.is_dead));
+	complete(take(), 5);
+	ck_assert_uint_eq(consume(ended), 1);
+}
+
 static const struct {
 	const char *what;
 	bool is_crash[3];

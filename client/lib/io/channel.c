@@ -552,7 +552,11 @@ uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, st
 	uint32_t n_put;
 
 	(void)pthread_mutex_lock(&channel->submit_lock);
-	if (!is_away(channel)) /* its rings were broken before */
+	if (!is_away(channel) && !channel->is_broken) { /* just made, in this session */
+		(void)pthread_mutex_unlock(&channel->submit_lock);
+		return 0;
+	}
+	if (!is_away(channel) && !channel->error) /* its rings were broken before */
 		channel->error = -ECONNRESET;
 	n_put = rows_put(channel, features, list, first_why);
 	if (channel->error) {
