@@ -97,8 +97,8 @@ run_one() {
 not_threads=" e2e/autostart e2e/batch e2e/cache_strace e2e/errors e2e/gpu_auto e2e/gpus e2e/huge_pages e2e/large
 	e2e/memory e2e/order e2e/outsiders e2e/pages e2e/placed e2e/privileges e2e/profiles e2e/rest e2e/sizes
 	e2e/stdio e2e/stores e2e/submit fault/cached fault/descriptors fault/discover fault/edges fault/full
-	fault/import_raw fault/limits fault/mapped fault/memory fault/objects fault/protocol fault/refused
-	fault/rings fault/shared_memory fault/shares fault/start fault/stores "
+	fault/import_raw fault/late_block fault/limits fault/mapped fault/memory fault/objects fault/protocol fault/refused
+	fault/restart_sync fault/rings fault/shared_memory fault/shares fault/start fault/stores "
 
 # The programs and scripts, from the sources, so that what an older build left is not run.  Those that
 # wait the longest come first.
