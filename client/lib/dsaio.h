@@ -207,7 +207,7 @@ enum dsaio_state {
 int dsaio_client_state(struct dsaio_client *client) DSAIO_NONNULL(1);
 
 /*
- * dsaio_client_fd - a descriptor that becomes readable when the daemon is lost, or is back
+ * dsaio_client_fd - a descriptor that becomes readable when the daemon goes away, is lost, or is back
  *
  * For poll(2), epoll(7) and event loops.  dsaio_client_state() then says which, and makes it
  * unreadable.

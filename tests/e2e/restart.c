@@ -206,26 +206,35 @@ TEST(deadline, "an op's own time goes on while there is no daemon, and so does a
 	free(private);
 }
 
+/* A write that is in the ring of a daemon that is killed. */
+static struct dsaio_op *open_at_kill(struct rig *rig, uint8_t **ret_memory)
+{
+	struct dsaio_file *file = rig_file(rig, "f", O_RDWR | O_CREAT);
+	struct dsaio_op *op;
+
+	CHECK_CALL(dsaio_alloc(rig->client, BYTES, NULL, (void **)ret_memory));
+	CHECK_EQ(dsaio_pwrite(rig->handle, file, *ret_memory, BYTES, 0),
+		 BYTES); /* makes the channel */
+	process_stop(rig->daemon->pid);
+	CHECK_CALL(dsaio_pwrite_async(rig->handle, file, *ret_memory, BYTES, 0, &op));
+	daemon_kill(rig->daemon);
+	return op;
+}
+
 TEST(cancel_waited,
      "a cancel waited for the next daemon where nobody had seen the end of the last one")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	struct dsaio_file *file;
 	struct dsaio_op *op;
 	uint8_t *memory;
 
 	reconnecting(&rig);
-	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_alloc(rig.client, BYTES, NULL, (void **)&memory));
-	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, BYTES, 0), BYTES); /* makes the channel */
-	process_stop(rig.daemon->pid);
-	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, BYTES, 0, &op));
-	daemon_kill(rig.daemon);
+	op = open_at_kill(&rig, &memory);
 	CHECK_CALL(dsaio_op_cancel(op));
 	CHECK_EQ(op_wait(op, 10000000), -ECANCELED);
 	dsaio_op_free(op);
 	rig.daemon = daemon_start(NULL);
-	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, BYTES, 0), BYTES);
+	CHECK_EQ(dsaio_pwrite(rig.handle, rig.files[0], memory, BYTES, 0), BYTES);
 }
 
 TEST(lost, "without a next daemon in time ops end with -ECONNRESET")
@@ -233,7 +242,6 @@ TEST(lost, "without a next daemon in time ops end with -ECONNRESET")
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
 	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
 	struct dsaio_op *op;
-	struct dsaio_file *file;
 	uint8_t *memory;
 
 	rig.daemon = daemon_start(NULL);
@@ -241,16 +249,12 @@ TEST(lost, "without a next daemon in time ops end with -ECONNRESET")
 	options.reconnect_timeout_usec = 300000;
 	CHECK_CALL(dsaio_connect(&options, &rig.client));
 	CHECK_CALL(profile_open(rig.client, NULL, &rig.handle));
-	file = rig_file(&rig, "f", O_RDWR | O_CREAT);
-	CHECK_CALL(dsaio_alloc(rig.client, BYTES, NULL, (void **)&memory));
-	CHECK_EQ(dsaio_pwrite(rig.handle, file, memory, BYTES, 0), BYTES); /* makes the channel */
-	process_stop(rig.daemon->pid);
-	CHECK_CALL(dsaio_pwrite_async(rig.handle, file, memory, BYTES, 0, &op));
-	daemon_kill(rig.daemon);
+	op = open_at_kill(&rig, &memory);
 	CHECK_EQ(op_wait(op, 20000000), -ECONNRESET);
 	dsaio_op_free(op);
 	CHECK_EQ(dsaio_client_state(rig.client), DSAIO_LOST);
-	CHECK_FAILS(dsaio_pwrite(rig.handle, file, memory, BYTES, 0), -ENOTCONN, "gone away");
+	CHECK_FAILS(dsaio_pwrite(rig.handle, rig.files[0], memory, BYTES, 0), -ENOTCONN,
+		    "gone away");
 }
 
 TEST_MAIN

@@ -7,6 +7,7 @@
  */
 #include "proto/frame.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/fuzz_send.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,26 +17,9 @@
 
 static void send_piece(int fd, const uint8_t *data, size_t size, unsigned n_fds)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(FRAME_FDS_RECEIVED_MAX * sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { (void *)(uintptr_t)data, size };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
+	const int fds[FRAME_FDS_RECEIVED_MAX] = { 0 };
 
-	if (n_fds) {
-		int fds[FRAME_FDS_RECEIVED_MAX];
-
-		for (unsigned i = 0; i < n_fds; i++)
-			fds[i] = 0;
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
-		message.msg_control = &control;
-		message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-	}
-	if (sendmsg(fd, &message, MSG_NOSIGNAL) < 0)
+	if (fuzz_send(fd, data, size, fds, n_fds) < 0)
 		abort();
 }
 

@@ -9,6 +9,7 @@
 #include "proto/file_board.h"
 #include "proto/frame.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/fuzz_send.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -46,31 +47,18 @@ static const struct {
 /* The stream's next frame, or what is no frame; returns its bytes. */
 static size_t send_frame(int fd, const uint8_t *bytes, size_t size)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(FRAME_FDS_MAX * sizeof(int))];
-	} control = { 0 };
 	const int fds[FRAME_FDS_MAX] = { board_fd, board_fd, board_fd, board_fd };
-	struct iovec iov = { (void *)(uintptr_t)bytes, size };
-	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1 };
 	const size_t n_fds = size < FRAME_HEADER_BYTES ? 0 : bytes[4];
 	uint32_t len;
 
 	if (size >= FRAME_HEADER_BYTES) {
 		memcpy(&len, bytes, sizeof(len));
 		if (len < size - FRAME_HEADER_BYTES)
-			iov.iov_len = FRAME_HEADER_BYTES + len;
+			size = FRAME_HEADER_BYTES + len;
 	}
-	if (n_fds && n_fds <= FRAME_FDS_MAX) {
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(int));
-		message.msg_control = &control;
-		message.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-	}
-	(void)sendmsg(fd, &message, MSG_NOSIGNAL); /* it may have hung up */
-	return iov.iov_len;
+	(void)fuzz_send(fd, bytes, size, fds,
+			n_fds <= FRAME_FDS_MAX ? n_fds : 0); /* it may have hung up */
+	return size;
 }
 
 static void *daemon_main(void *arg)

@@ -2,7 +2,7 @@
  * Recovery of files: handing those in use over to the next daemon, with the ids that they had.
  *
  *   the file                                     what is handed over
- *   its descriptor is kept here                  a duplicate of it
+ *   its descriptor is kept here                  that one
  *     (also if it was unlinked, or came as a
  *     descriptor; it is kept until the close)
  *   it is not, and the file has a path           the path, opened again, if it is the same inode; never with
@@ -13,7 +13,6 @@
  */
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
-#include "client/lib/base/fd.h"
 #include "client/lib/io/file_fd.h"
 #include "client/lib/io/file_open.h"
 
@@ -153,7 +152,7 @@ int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
 			is_hung = true;
 			hung_dev = files[i]->identity.dev;
 		}
-		n_done += !atomic_load(&files[i]->session.error);
+		n_done += !atomic_load(&session->error);
 		file_drop_ref(files[i]);
 	}
 	return r < 0 ? r : n_done;

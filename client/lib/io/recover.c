@@ -351,7 +351,9 @@ static void recover(struct dsaio_client *client)
 		(void)snprintf(why, sizeof(why), /* cut is fine */
 			       "the daemon has gone away, and no other came for %" PRIu64 " s: %s",
 			       (clock_nsec() - since_nsec) / NSEC_PER_SEC, dsaio_error());
-	lose(client, r == -EAGAIN || r == -EBUSY ? why : dsaio_error());
+	else
+		(void)snprintf(why, sizeof(why), "%s", dsaio_error());
+	lose(client, why);
 }
 
 static void *recover_main(void *arg)
