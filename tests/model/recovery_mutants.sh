@@ -49,7 +49,7 @@ check RESUBMIT_CANCELLED client/lib/io/channel.c \
 check NO_LIMIT client/lib/io/channel.c 's/op->n_crashes > 1/op->n_crashes > 100/' unit/test_client_rows
 check STOP_COUNTS client/lib/io/channel.c 's/op->n_crashes \+ is_crash/op->n_crashes + 1/' unit/test_client_rows
 check EARLY_PUT client/lib/io/recover.c \
-	's/\treport->slabs = (b.*?)\n//; s/(?=\tconn_replace\()/\treport->slabs = buffers_hand_over(&client->buffers, next);\n/' \
+	's/\treport->slabs = (b.*?)\n//; s/(doorbell_watch\(handle, EPOLL_CTL_ADD\);.*?\n\t\}\n)(?=\})/$1\treport->slabs = buffers_hand_over(&client->buffers, client->conn);\n/' \
 	e2e/restart "ops that are open"
 check OLD_ANSWER client/lib/link/conn.c \
 	's/\tconn_calls_stop\(conn\);\n\tconn_calls_deinit\(conn\);\n\tconn_calls_init\(conn\);\n//' unit/test_client_conn
