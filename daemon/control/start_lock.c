@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -45,7 +46,11 @@ static enum holder_state holder_look(int lock_fd, struct holder *ret_holder)
 		return HOLDER_UNKNOWN;
 	if (!process_look(ret_holder->pid, &process) || process.started != ret_holder->started)
 		return HOLDER_UNKNOWN; /* the previous holder: this one has not yet written */
-	return process.state == 'Z' || (process.flags & PF_EXITING) ? HOLDER_DIES : HOLDER_LIVES;
+	/* A busy host may take long to run the thread that was killed. */
+	return process.state == 'Z' || (process.flags & PF_EXITING) ||
+			       (process.pending >> (SIGKILL - 1) & 1)
+		       ? HOLDER_DIES
+		       : HOLDER_LIVES;
 }
 
 static int holder_write(int lock_fd)

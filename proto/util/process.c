@@ -17,6 +17,7 @@ bool process_look(pid_t pid, struct process *ret_process)
 	end = strrchr(line, ')'); /* the name in parentheses may contain anything */
 	return end && sscanf(end + 1,
 			     " %c %*d %*d %*d %*d %*d %lu %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-			     "%*d %*d %llu",
-			     &ret_process->state, &ret_process->flags, &ret_process->started) == 3;
+			     "%*d %*d %llu %*u %*d %*u %*u %*u %*u %*u %*u %lu",
+			     &ret_process->state, &ret_process->flags, &ret_process->started,
+			     &ret_process->pending) == 4;
 }

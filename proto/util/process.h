@@ -14,6 +14,7 @@ struct process {
 	char state;
 	unsigned long flags;	    /* the kernel's PF_ */
 	unsigned long long started; /* clock ticks since boot */
+	unsigned long pending;	    /* signals of its first thread, from bit 0 on */
 };
 
 /* False if there is none, or it cannot be seen. */

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -57,6 +59,46 @@ TEST(a_lock_whose_holder_has_died_or_released_it_is_taken)
 	ck_assert_int_eq(start_lock_take(path, false, &first, &error), 0);
 	start_lock_release(&first);
 	ck_assert_int_eq(start_lock_take(path, false, &second, &error), 0);
+}
+
+/* Its children do not run on its processor, the only one that they have, while it does. */
+static bool pin_and_prefer(void)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET((size_t)sched_getcpu(), &one);
+	return sched_setaffinity(0, sizeof(one), &one) == 0 &&
+	       sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first) == 0;
+}
+
+TEST(a_start_waits_for_a_holder_that_was_killed_and_has_not_run_since)
+{
+	_cleanup_(closep) int first = -1, second = -1;
+	char is_held;
+	int ends[2];
+	pid_t pid;
+
+	if (!pin_and_prefer()) {
+		puts("skip a_start_waits_for_a_holder_that_was_killed_and_has_not_run_since: needs SCHED_FIFO, which "
+		     "root may use");
+		return;
+	}
+	ck_assert_int_eq(pipe(ends), 0);
+	pid = fork();
+	if (pid == 0) {
+		if (start_lock_take(path, false, &first, &error) == 0)
+			(void)!write(ends[1], "", 1);
+		for (;;)
+			; /* ready to run, on this thread's processor, and behind it */
+	}
+	ck_assert_int_eq(read(ends[0], &is_held, 1), 1);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_eq(start_lock_take(path, false, &second, &error), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
 }
 
 TEST(without_its_directory_the_error_says_what_to_make)
