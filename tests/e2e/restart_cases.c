@@ -493,7 +493,7 @@ TEST(same_daemon,
 			  &file) == 0)
 		dsaio_file_close(file); /* until the end is seen */
 	CHECK_FAILS(dsaio_pwrite(rig.handle, rig.files[0], memory, PIECE, 0), -ENOTCONN,
-		    "gone away");
+		    "the daemon lives, and has ended this session");
 	CHECK_EQ(dsaio_client_state(rig.client), DSAIO_LOST);
 	file_check_pattern(daemon_path(rig.daemon, "f"), 0, PIECE, 1, 0);
 }

@@ -84,7 +84,7 @@ TEST(stopped, "handle_close and disconnect had no end with a stopped daemon")
 	CHECK_EQ(pthread_join(client.thread, NULL), 0);
 
 	/* The daemon may still write to the memory: nobody else gets it. */
-	CHECK_FAILS(dsaio_op_result(handle.op), -ECONNRESET, "daemon went away");
+	CHECK_FAILS(dsaio_op_result(handle.op), -ECONNRESET, "daemon has gone away");
 	CHECK_FAILS(dsaio_free(handle.client, handle.memory), -EBUSY, "open op");
 	CHECK_FAILS(dsaio_handle_open(handle.client, NULL, &handle.handle), -ENOTCONN,
 		    "connection is broken");

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static struct dsaio_client client;
+static struct dsaio_conn conn = { .fd = -1 };
 static struct dsaio_handle handle;
 static struct dsaio_file file;
 static struct cut_piece piece;
@@ -21,6 +22,7 @@ static void end_setup(void)
 	memset(&handle, 0, sizeof(handle));
 	memset(&file, 0, sizeof(file));
 	memset(&piece, 0, sizeof(piece));
+	client.conn = &conn;
 	handle.client = &client;
 	handle.epoll_fd = handle.own_doorbell_fd = -1;
 	ended_init(&handle.ended, &handle.pool);

@@ -96,7 +96,7 @@ void error_op_text(const struct error_op *op, char *text, size_t size)
 		if (advices[i].error == op->error && !(advices[i].is_of_host && op->log_place))
 			advice = advices[i].advice;
 	if (op->error == ECONNRESET)
-		(void)snprintf(log, sizeof(log), "the daemon went away: %s", error_reconnect);
+		(void)snprintf(log, sizeof(log), "the daemon has gone away: %s", error_reconnect);
 	else if (op->log_place)
 		(void)snprintf(log, sizeof(log), "see the daemon's log (%s)", op->log_place);
 	if (!advice && *log)

@@ -40,7 +40,14 @@ static void channel_closep(struct handle_channel **channel)
 	channel_close(*channel);
 }
 
-/* Maps rings and board of a reply to ChannelOpen, and takes doorbell and profile from it.  entries: as asked for. */
+static void take_profile(struct handle_channel *channel, const Wire__ChannelOpenReply *reply)
+{
+	channel->profile = profile_from_wire(reply->profile);
+	channel->block_size = reply->block_size;
+	channel->queue_depth = reply->queue_depth;
+}
+
+/* Maps rings and board of a reply to ChannelOpen. */
 static int channel_map(struct handle_channel *channel, const Wire__ChannelOpenReply *reply,
 		       const int *fds, struct ring_client *ret_ring)
 {
@@ -100,13 +107,11 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 		return r;
 	channel->id = reply->channel_open->channel;
 	channel->store = store;
-	channel->block_size = reply->channel_open->block_size;
-	channel->queue_depth = reply->channel_open->queue_depth;
 	r = channel_map(channel, reply->channel_open, fds, &channel->ring);
 	if (r == 0)
 		r = channel_make_table(channel);
 	if (r == 0)
-		channel->profile = profile_from_wire(reply->channel_open->profile);
+		take_profile(channel, reply->channel_open);
 	channel->doorbell_fd = fds[1];
 	closep(&fds[0]); /* the mappings hold them */
 	closep(&fds[2]);
@@ -139,28 +144,6 @@ struct ring_entry channel_entry(const struct dsaio_op *op)
 static bool is_away(const struct handle_channel *channel)
 {
 	return atomic_load_explicit(&channel->n_turns, memory_order_relaxed) & 1; /* submit_lock */
-}
-
-#define FILE_LEFT "the file could not be handed over after a restart of the daemon: open it again"
-
-/*
- * The errno for which the op's file or memory is not the daemon's in that session, or 0; *why: the reason, for a
- * message.
- */
-static int op_refused(const struct dsaio_op *op, uint32_t session, const char **why)
-{
-	const struct slab_name *slab = op->buffer.slab;
-	int r = atomic_load(&op->file->session.error);
-
-	*why = FILE_LEFT;
-	if (r < 0 || !slab)
-		return r;
-	if (slab->is_gpu && slab->session != session) {
-		*why = "the daemon went away, and the next one does not take GPU memory over: submit it again";
-		return -ECONNRESET;
-	}
-	*why = "its memory could not be handed over after a restart of the daemon: allocate it again";
-	return atomic_load(&slab->error);
 }
 
 /* Under submit_lock. */
@@ -437,6 +420,7 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 			channel->ring.tail = 0;
 			channel->ring.rung = channel->ring.park_rung = 0;
 			channel->ring.wait_count = channel->ring.nsec = 0;
+			take_profile(channel, reply->channel_open);
 			atomic_store(&channel->ring.head, 0);
 			(void)pthread_mutex_unlock(&channel->submit_lock);
 			/* Other threads have its number. */

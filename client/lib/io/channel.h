@@ -36,7 +36,7 @@ struct handle_channel {
 	uint32_t id;
 
 	/* of the present session: made anew with a new one */
-	/* The handle's profile as the store uses it, and how much of it is granted. */
+	/* submit_lock: the handle's profile as the store uses it, and how much of it is granted. */
 	struct profile profile;
 	uint32_t block_size, queue_depth;
 	void *map, *board;

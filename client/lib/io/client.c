@@ -22,10 +22,7 @@ int client_check(const struct dsaio_client *client, const char *function)
 
 int client_check_alive(const struct dsaio_client *client, const char *function)
 {
-	if (conn_was_lost(client->conn))
-		return error_fail(-ENOTCONN, "%s: the daemon on %s has gone away: %s", function,
-				  client->conn->path, error_reconnect);
-	return 0;
+	return conn_was_lost(client->conn) ? conn_fail_gone(client->conn, function) : 0;
 }
 
 void client_add(struct dsaio_client *client, struct client_object *object)

@@ -19,8 +19,23 @@ static void report_slow(const struct dsaio_op *op, uint64_t nsec)
 			  op_verb(op), op->len, op->off, op->file->name, nsec / 1000000);
 }
 
+/* The reason, where it is a restart or the end of the daemon, or NULL; maybe written to text. */
+static const char *because(const struct dsaio_op *op, char text[ERROR_TEXT_BYTES])
+{
+	struct dsaio_conn *conn = op->handle->client->conn;
+	char gone[CONN_TEXT_BYTES];
+	const char *why;
+
+	if (op->result != -ECONNRESET || !conn_was_lost(conn))
+		return op_refused(op, conn_session(conn), &why) == op->result ? why : NULL;
+	conn_why_gone(conn, gone);
+	(void)snprintf(text, ERROR_TEXT_BYTES, "%s: %s", gone, error_reconnect);
+	return text;
+}
+
 static void make_text(struct dsaio_op *op)
 {
+	char why[ERROR_TEXT_BYTES];
 	struct error_op text = {
 		.verb = op_verb(op),
 		.file = op->file->name,
@@ -28,6 +43,7 @@ static void make_text(struct dsaio_op *op)
 		.len = op->len,
 		.done = op->done,
 		.error = (int)-op->result,
+		.because = because(op, why),
 		.file_size = op->grow_end && !op->file->is_temporary
 				     ? file_size_seen(op->file, AT_STATX_DONT_SYNC)
 				     : -1,
@@ -60,10 +76,10 @@ void op_settle(struct dsaio_op *op)
 		inode_note_failed(op->file->inode, op->handle->client);
 	if (op->is_in_inode)
 		inode_remove(op->file->inode, op);
-	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */
-		buffer_unref(op->buffer.piece);
 	if (op->result < 0 && !op->text && (!op->vector || op->is_vector))
 		make_text(op);
+	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */
+		buffer_unref(op->buffer.piece);
 	file_drop_ref(TAKE_PTR(op->file));
 }
 

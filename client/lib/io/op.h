@@ -132,6 +132,12 @@ void op_set_cancelled(struct dsaio_op *op);
 /* For messages. */
 const char *op_verb(const struct dsaio_op *op);
 
+/*
+ * The errno for which the op's file or memory is not the daemon's in that session, or 0; *why: the reason, for a
+ * message.
+ */
+int op_refused(const struct dsaio_op *op, uint32_t session, const char **why);
+
 /* ---- its end ---- */
 
 /* Sets the op's result: bytes or a negative errno. */

@@ -286,6 +286,11 @@ static inline bool conn_is_of(const struct dsaio_conn *conn, uint32_t session)
 	return conn_session(conn) == session && !conn_was_gone(conn);
 }
 
+/* Why it is, as far as that was said: the daemon's last words, or recovery's. */
+void conn_why_gone(struct dsaio_conn *conn, char text[CONN_TEXT_BYTES]);
+/* The message of a call that needs it.  Returns -ENOTCONN. */
+int conn_fail_gone(struct dsaio_conn *conn, const char *what);
+
 /* The daemon broke the protocol: asks it to end the session, for good.  Any thread. */
 void conn_break(struct dsaio_conn *conn);
 

@@ -443,11 +443,29 @@ static int pending_await(struct dsaio_conn *conn, struct conn_pending *call)
 
 /* ---- calls ---- */
 
+void conn_why_gone(struct dsaio_conn *conn, char text[CONN_TEXT_BYTES])
+{
+	(void)pthread_mutex_lock(&conn->lock);
+	if (*conn->end_text && (conn->is_on_purpose || atomic_load(&conn->is_lost)))
+		(void)strcpy(text, conn->end_text);
+	else
+		(void)strcpy(text, "the daemon has gone away");
+	(void)pthread_mutex_unlock(&conn->lock);
+}
+
+int conn_fail_gone(struct dsaio_conn *conn, const char *what)
+{
+	char why[CONN_TEXT_BYTES];
+
+	conn_why_gone(conn, why);
+	return error_fail(-ENOTCONN, "%s: %s (%s): %s", what, why, conn->path, error_reconnect);
+}
+
 /* The message of a call whose session is of no use any more.  Returns -ENOTCONN. */
 static int lost(struct dsaio_conn *conn, const char *what, const char *why)
 {
 	if (conn_is_gone(conn))
-		why = "the daemon has gone away";
+		return conn_fail_gone(conn, what);
 	return error_fail(-ENOTCONN, "%s: %s (%s): %s", what, why, conn->path, error_reconnect);
 }
 
@@ -520,7 +538,7 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 		     const int *fds, unsigned n_fds, struct conn_pending *call)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
-	char why[sizeof(conn->end_text)], listener[32];
+	char why[CONN_TEXT_BYTES], listener[32];
 	const uint32_t wanted = call->session;
 	bool is_again;
 	int r;

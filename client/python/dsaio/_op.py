@@ -123,19 +123,10 @@ def lose(pending: List[Pending]) -> None:
     Slot().kept = pending
 
 
-def _lost_advice(kind: str) -> str:
-    return f"make a new {kind}, which connects to the next daemon, or starts one"
-
-
 def lost_error(kind: str = "dsaio.Handle", filename: Any = None) -> OSError:
     """The OSError of a handle or file whose daemon has gone away.  kind: its class."""
-    text = f"the daemon of this {kind} has gone away: {_lost_advice(kind)}"
+    text = f"the daemon of this {kind} has gone away: make a new {kind}, which connects to the next daemon, or starts one"
     return library.os_error(-errno.ENOTCONN, text, filename)
-
-
-def _start_error(code: int, file: FileArgument) -> OSError:
-    """Why the library has just refused to start an op."""
-    return lost_error(filename=file_name(file)) if code == -errno.ENOTCONN else library.error(code, file_name(file))
 
 
 def _opened_fd(handle: CHandle, fd: int) -> int:
@@ -144,7 +135,7 @@ def _opened_fd(handle: CHandle, fd: int) -> int:
     fd = check.integer("descriptor", fd, 0, (1 << 31) - 1, errno.EBADF)
     r = library.file_from_fd(handle.connection.pointer, fd, ctypes.byref(pointer))
     if r < 0:
-        raise _start_error(r, fd)
+        raise library.error(r, fd)
     return pointer.value or 0
 
 
@@ -197,7 +188,7 @@ def start(
     code = function(handle.argument, target, place[0], place[1], offset, slot.reference)
     if code < 0:
         release(slot)
-        e = _start_error(code, file)
+        e = library.error(code, file_name(file))
         if fd_file:
             library.file_close(fd_file)
         raise e
@@ -268,7 +259,7 @@ def start_many(
             rest = ctypes.byref(ios, size * done)
             r = library.submit(handle.pointer, rest, size, n - done, 0, ctypes.byref(out, 8 * done))
             if r < 0:
-                failure = _start_error(r, files[done])
+                failure = library.error(r, file_name(files[done]))
             else:
                 done += r
     finally:
@@ -328,9 +319,6 @@ def _advised(text: str, code: int, advice: str) -> str:
     return f"{before}{reason}{rest.partition(': ')[0]}: {advice}" if reason else text
 
 
-_WENT_AWAY = "the daemon went away"  # as the library says it of the open ops of a lost session
-
-
 def _end_error(
     pointer: int, result: int, opcode: int, file: FileArgument, nbytes: int, offset: int, timeout: str
 ) -> Optional[OSError]:
@@ -340,8 +328,6 @@ def _end_error(
         text = library.op_error(pointer).decode(errors="replace")
         if result == -errno.ETIMEDOUT:
             text = _advised(text, errno.ETIMEDOUT, f"{timeout} is over; what the range holds is undefined")
-        elif result == -errno.ECONNRESET and _WENT_AWAY in text:  # else it names a reason of this op
-            text = _advised(text, errno.ECONNRESET, f"{_WENT_AWAY}: {_lost_advice('dsaio.Handle')}")
         return library.os_error(result, text, name)
     if opcode == library.READ and result < nbytes:
         shown = f"descriptor {name}" if isinstance(name, int) else os.fsdecode(name)
