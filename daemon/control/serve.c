@@ -300,14 +300,14 @@ static int serve_recovered(struct session *session, uint64_t seq, const Wire__Re
 	(void)snprintf(text, sizeof(text), "%s", r->text); /* cut is fine */
 	log_clean(text);
 	if (r->failed)
-		(void)snprintf(failed, sizeof(failed), " (%" PRIu32 " failed%s%s)", r->failed,
+		(void)snprintf(failed, sizeof(failed), "; %" PRIu32 " could not be%s%s", r->failed,
 			       text[0] ? ": " : "", text);
 	log_client(&session->user->log_limit,
 		   "%s: has gone on after a restart: handed over %" PRIu32 " slab%s of %s, %" PRIu32
-		   " file%s, %" PRIu32 " channel%s, %" PRIu32 " op%s%s in %" PRIu64 " ms",
+		   " file%s, %" PRIu32 " channel%s, %" PRIu32 " op%s in %" PRIu64 " ms%s",
 		   session_title(session), r->slabs, plural(r->slabs), SIZE_TEXT(r->slab_bytes),
 		   r->files, plural(r->files), r->channels, plural(r->channels), r->ops,
-		   plural(r->ops), failed, r->usec / 1000);
+		   plural(r->ops), r->usec / 1000, failed);
 	reply.seq = seq;
 	reply_send(session, &reply, NULL, 0);
 	return 0;

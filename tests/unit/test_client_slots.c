@@ -176,6 +176,23 @@ TEST(the_last_slab_stays_while_an_op_may_want_a_slot)
 	ck_assert_ptr_nonnull(share);
 }
 
+/* It kept its place, and who wanted a slot waited for it without end. */
+TEST(a_slab_that_the_next_daemon_refused_goes_with_its_last_slot)
+{
+	struct slot taken[2];
+
+	ck_assert_int_eq(slots_take(share, SLOT_UNIT, false, &taken[0]), 0);
+	ck_assert_int_eq(slots_take(share, SLOT_UNIT, false, &taken[1]), 0);
+	atomic_store(&slots.slabs[0].slab.error, -ENOMEM);
+	slots.n_free = 0;
+	slots_release(&taken[0]);
+	ck_assert_uint_eq(slots.slabs[0].n_units, 64);
+	slots_release(&taken[1]);
+	ck_assert_uint_eq(slots.slabs[0].n_units, 0);
+	ck_assert_uint_eq(slots.n_slabs, 0);
+	ck_assert_uint_eq(slots.n_free, 0);
+}
+
 TEST(copies_end_at_memory_that_is_not_there)
 {
 	char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -149,7 +149,7 @@ void files_forget_idle(struct dsaio_client *client);
  * Hands all files that are in use over to the session of `next`.  Those that cannot be get an error.  Returns how many
  * were, or -ENOTCONN.
  */
-int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next);
+int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next, uint32_t *n_refused);
 
 /* A new file: from now on it is found by its key, if it can be kept and no other is there. */
 void file_list(struct dsaio_file *file);

@@ -132,7 +132,7 @@ static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
 	return r;
 }
 
-int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
+int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next, uint32_t *n_refused)
 {
 	_cleanup_(freep) struct dsaio_file **files = NULL;
 	int n = files_take(client, &files), n_done = 0, r = 0;
@@ -146,8 +146,10 @@ int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
 
 		if (is_hung && files[i]->identity.dev == hung_dev && !atomic_load(&session->error))
 			atomic_store(&session->error, -ETIMEDOUT); /* once is enough */
-		if (r == 0 && !atomic_load(&session->error))
+		if (r == 0 && !atomic_load(&session->error)) {
 			r = file_hand_over(files[i], next);
+			*n_refused += atomic_load(&session->error) != 0;
+		}
 		if (atomic_load(&session->error) == -ETIMEDOUT) {
 			is_hung = true;
 			hung_dev = files[i]->identity.dev;

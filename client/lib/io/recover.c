@@ -139,21 +139,33 @@ struct report {
 	char *why;
 };
 
+/* So many could not be handed over, the last one for this thread's message. */
+static void note_refused(struct report *report, uint32_t n)
+{
+	report->n_failed += n;
+	if (n && !report->why)
+		report->why = strdup(dsaio_error()); /* NULL: only the number is logged */
+}
+
 /* Returns 0, or -ENOTCONN: `next` has gone away, too. */
 static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
 		     const struct open_handles *handles, struct report *report)
 {
 	struct hand_over of_slots = bounce_hand_over(client, next);
+	uint32_t n_refused = 0;
 	int n, r = 0;
 
+	note_refused(report, of_slots.n_refused);
 	report->slabs = buffers_hand_over(&client->buffers, next);
 	report->slabs.n += of_slots.n;
 	report->slabs.bytes += of_slots.bytes;
 	if (of_slots.must_retry || report->slabs.must_retry)
 		return -ENOTCONN;
-	n = files_hand_over(client, next);
+	note_refused(report, report->slabs.n_refused);
+	n = files_hand_over(client, next, &n_refused);
 	if (n < 0)
 		return n;
+	note_refused(report, n_refused);
 	report->n_files = (uint32_t)n;
 	for (size_t i = 0; i < handles->n && r == 0; i++)
 		r = handle_hand_over(handles->all[i], next, &report->n_channels);
@@ -199,10 +211,9 @@ static void post_report(struct dsaio_client *client, const struct report *report
 	request.body_case = WIRE__REQUEST__BODY_RECOVERED;
 	request.recovered = &body;
 	conn_post(client->conn, &request);
-	debug_log(
-		"session: goes on with the next daemon after %" PRIu64
-		" ms: %u slabs, %u files, %u channels, %u ops; %u ops could not be submitted again",
-		body.usec / 1000, body.slabs, body.files, body.channels, body.ops, body.failed);
+	debug_log("session: goes on with the next daemon after %" PRIu64
+		  " ms: %u slabs, %u files, %u channels, %u ops; %u could not be",
+		  body.usec / 1000, body.slabs, body.files, body.channels, body.ops, body.failed);
 }
 
 /* Steps 3 and 4.  Takes next.  Returns 0, or -ENOTCONN. */
@@ -326,7 +337,7 @@ static void recover(struct dsaio_client *client)
 	char why[CONN_TEXT_BYTES];
 	int r;
 
-	if (end == CONN_END_ON_PURPOSE) {
+	if (end == CONN_END_ON_PURPOSE || conn_was_lost(conn)) {
 		lose(client, "the daemon ended this session");
 		return;
 	}

@@ -486,6 +486,7 @@ struct hand_over buffers_hand_over(struct buffers *buffers, struct dsaio_conn *n
 			return done;
 		if (r < 0)
 			note_refused(buffers, at, copy.slab.id, r);
+		done.n_refused += r < 0;
 		done.n += r == 0;
 		done.bytes += r == 0 ? copy.bytes : 0;
 	}

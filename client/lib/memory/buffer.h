@@ -87,7 +87,7 @@ int buffers_import(struct buffers *buffers, void *memory, size_t bytes,
 
 /* Hands all slabs over to the session of `next`, the one after the client's.  Those that it refuses get an error. */
 struct hand_over {
-	uint32_t n;
+	uint32_t n, n_refused;
 	uint64_t bytes;
 	bool must_retry;
 };

@@ -30,6 +30,11 @@ void slots_init(struct slots *slots, struct buffers *buffers, void (*on_room)(st
 	(void)pthread_mutex_init(&slots->lock, NULL); /* default attributes: cannot fail */
 }
 
+static uint64_t bits(unsigned n)
+{
+	return n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
+}
+
 /* No slot of it is in use. */
 static void slab_unmap(struct slots *slots, struct slots_slab *slab)
 {
@@ -40,17 +45,22 @@ static void slab_unmap(struct slots *slots, struct slots_slab *slab)
 	(void)close(slab->fd); /* a memfd */
 }
 
+/* One that the daemon does not have goes after its last slot, and is to be unmapped.  Under the lock. */
+static void refused_take(struct slots *slots, struct slots_slab *slab, struct slots_slab *ret_gone)
+{
+	if (slab->used != ~bits(slab->n_units))
+		return;
+	*ret_gone = *slab;
+	slab->n_units = 0;
+	slots->n_slabs--;
+}
+
 void slots_deinit(struct slots *slots)
 {
 	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++)
 		if (slots->slabs[i].n_units)
 			slab_unmap(slots, &slots->slabs[i]);
 	(void)pthread_mutex_destroy(&slots->lock);
-}
-
-static uint64_t bits(unsigned n)
-{
-	return n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
 }
 
 int slots_take_bits(uint64_t *used, unsigned n)
@@ -131,11 +141,14 @@ static bool take_units(struct slots_share *share, unsigned n, bool is_further,
 	if (!is_in_share(share, n, is_further))
 		return false;
 	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++) {
-		int unit = slots->slabs[i].n_units ? slots_take_bits(&slots->slabs[i].used, n) : -1;
+		struct slots_slab *slab = &slots->slabs[i];
+		int unit = -1;
 
+		if (slab->n_units && !atomic_load(&slab->slab.error))
+			unit = slots_take_bits(&slab->used, n);
 		if (unit < 0)
 			continue;
-		*ret_slot = (struct slot){ share, &slots->slabs[i], (unsigned)unit, n };
+		*ret_slot = (struct slot){ share, slab, (unsigned)unit, n };
 		slots->n_free -= n;
 		share->n_units += n;
 		return true;
@@ -287,20 +300,24 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 void slots_release(struct slot *slot)
 {
 	struct slots_share *share = slot->share;
+	struct slots_slab gone = { .n_units = 0 };
 	struct slots *slots;
 
 	if (!slot->slab)
 		return;
 	slots = share->slots;
 	(void)pthread_mutex_lock(&slots->lock);
-	if (!atomic_load(&slot->slab->slab.error)) { /* else the daemon does not have it */
-		slot->slab->used &= ~(bits(slot->n_units) << slot->unit);
+	slot->slab->used &= ~(bits(slot->n_units) << slot->unit);
+	if (atomic_load(&slot->slab->slab.error))
+		refused_take(slots, slot->slab, &gone);
+	else
 		slots->n_free += slot->n_units;
-	}
 	share->n_units -= slot->n_units;
 	slot->slab = NULL;
 	wake_next(slots);
 	(void)pthread_mutex_unlock(&slots->lock);
+	if (gone.n_units)
+		slab_unmap(slots, &gone);
 }
 
 struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next)
@@ -309,7 +326,7 @@ struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next)
 	int r = 0;
 
 	for (unsigned i = 0; i < SLOTS_SLABS_MAX && r != -ENOTCONN; i++) {
-		struct slots_slab copy;
+		struct slots_slab copy, gone = { .n_units = 0 };
 		int fd = -1;
 
 		(void)pthread_mutex_lock(&slots->lock);
@@ -330,14 +347,16 @@ struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next)
 		done.must_retry = r == -ENOTCONN;
 		if (r == 0 || r == -ENOTCONN)
 			continue;
+		done.n_refused++;
 		(void)pthread_mutex_lock(&slots->lock);
 		if (slots->slabs[i].fd == copy.fd && slots->slabs[i].n_units) {
 			atomic_store(&slots->slabs[i].slab.error, r);
-			/* No op gets a slot of it any more. */
 			slots->n_free -= 64 - (unsigned)__builtin_popcountll(slots->slabs[i].used);
-			slots->slabs[i].used = UINT64_MAX;
+			refused_take(slots, &slots->slabs[i], &gone);
 		}
 		(void)pthread_mutex_unlock(&slots->lock);
+		if (gone.n_units)
+			slab_unmap(slots, &gone);
 	}
 	return done;
 }
@@ -352,7 +371,7 @@ bool slots_trim(struct slots *slots)
 		struct slots_slab *slab = &slots->slabs[i];
 
 		if (!slab->n_units || slab->used != ~bits(slab->n_units))
-			continue;
+			continue; /* one that was refused has gone then */
 		if (slots->n_slabs == 1 && slots->shares.first)
 			break;
 		slots->n_free -= slab->n_units;
