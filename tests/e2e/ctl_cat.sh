@@ -360,10 +360,39 @@ without_a_daemon_a_private_one_serves() {
 	[ ! -s "$dir/out" ] && piped_is "$store/a" "$ctl" cat --private "$store/a"
 }
 
+a_put_goes_on_with_the_next_daemon() {
+	local rc
+	random_file "$store/a" 20000001
+	begin_put "$ctl" put "$store/f" # 40000000 zeros
+	cat "$store/a" >&"$feed" &
+	exec {feed}>&- # or the next daemon has it, too
+	stop_daemon
+	start_daemon
+	wait "$pid"
+	rc=$?
+	why="exit status $rc: $(cat "$dir/err")"
+	[ "$rc" = 0 ] && { head -c 40000000 /dev/zero; cat "$store/a"; } | cmp -s - "$store/f"
+}
+
+one_ctrl_c_is_enough_while_there_is_no_daemon() {
+	local rc began
+	begin_put env --default-signal=INT "$ctl" put "$store/g"
+	stop_daemon
+	exec {feed}>&- # a write of what it has begins
+	began=$SECONDS
+	sleep 0.5
+	kill -INT "$pid"
+	wait "$pid"
+	rc=$?
+	start_daemon
+	why="exit status $rc after $((SECONDS - began)) s: $(cat "$dir/err")"
+	[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 29 ] && [ ! -e "$store/g" ]
+}
+
 # It was "start it again", of a daemon that may run again by now.
 after_a_restart_the_command_is_to_be_run_again() {
 	local rc
-	begin_put "$ctl" put "$store/f"
+	begin_put env DSAIO_RECONNECT=0 "$ctl" put "$store/f"
 	stop_daemon
 	start_daemon
 	head -c 40000000 /dev/zero >&"$feed"
@@ -393,7 +422,8 @@ for t in sizes_of_all_kinds_go_round_through_pipes cat_and_put_in_one_pipe files
 	one_ctrl_c_is_enough_while_the_daemon_is_stopped \
 	a_failed_put_releases_its_room_at_once \
 	a_terminal_that_gets_no_output_sees_a_bar without_a_daemon_a_private_one_serves \
-	private_does_not_advise_itself after_a_restart_the_command_is_to_be_run_again; do
+	private_does_not_advise_itself a_put_goes_on_with_the_next_daemon one_ctrl_c_is_enough_while_there_is_no_daemon \
+	after_a_restart_the_command_is_to_be_run_again; do
 	run_test $t
 done
 stop_daemon || { echo "not ok ctl: the daemon stops in order: exit status $?"; failed=1; }

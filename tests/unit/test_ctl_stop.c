@@ -1,5 +1,6 @@
 /* stop: one signal is enough, also while the daemon does not answer. */
 #include "client/ctl/ui/stop.h"
+#include "client/lib/link/conn.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -46,18 +47,23 @@ TEST(an_ignored_signal_stays_ignored)
 
 TEST(the_connection_is_shut_down_after_the_signal)
 {
+	struct dsaio_conn conn = { .fd = -1 };
 	int fds[2];
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	ck_assert_int_eq(stop_catch(SA_RESTART), 0);
-	stop_hangs_up(fds[0]);
+	conn.fd = fds[0];
+	stop_hangs_up(&conn);
 	(void)raise(SIGINT);
 	ck_assert_int_ne(end_of(fds[1]) & POLLRDHUP, 0);
+	ck_assert(conn.is_lost);
+	stop_hangs_up(NULL);
 	(void)close(fds[0]);
 	/* One that is made afterwards is shut down at once. */
 	(void)close(fds[1]);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-	stop_hangs_up(fds[0]);
+	conn.fd = fds[0];
+	stop_hangs_up(&conn);
 	ck_assert_int_ne(end_of(fds[1]) & POLLRDHUP, 0);
 	(void)close(fds[0]);
 	(void)close(fds[1]);

@@ -220,7 +220,7 @@ void bench_guest_free(struct bench_guest *guest)
 {
 	if (!guest)
 		return;
-	(void)dsaio_disconnect(guest->client);
+	client_disconnectp(&guest->client);
 	free(guest->stores);
 	free(guest);
 }

@@ -133,6 +133,7 @@ static int connect_for(struct file_copy *copy)
 		is_whole = paths[i] != NULL;
 		dirs[i] = is_whole ? dirname(paths[i]) : NULL;
 	}
+	copy->ctl->is_through_restarts = true;
 	r = is_whole ? ctl_connect(copy->ctl, dirs, n, &copy->client)
 		     : ctl_fail(copy->ctl, "out of memory");
 	for (size_t i = 0; paths && i < n; i++)

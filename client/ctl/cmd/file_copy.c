@@ -322,8 +322,10 @@ int file_copy_open_to(struct file_copy *copy, mode_t mode)
 
 int file_copy_connect(struct file_copy *copy, const char *const *dirs, size_t n_dirs)
 {
-	int r = ctl_connect(copy->ctl, dirs, n_dirs, &copy->client);
+	int r;
 
+	copy->ctl->is_through_restarts = true;
+	r = ctl_connect(copy->ctl, dirs, n_dirs, &copy->client);
 	if (r != CTL_OK)
 		return r;
 	r = stop_catch((int)SA_RESETHAND);
@@ -370,7 +372,7 @@ void file_copy_deinit(struct file_copy *copy)
 	   stopped. */
 	if (copy->handle)
 		(void)dsaio_handle_cancel(copy->handle);
-	(void)dsaio_disconnect(copy->client);
+	client_disconnectp(&copy->client);
 	destination_deinit(&copy->destination);
 	if (!copy->from.is_stream)
 		closep(&copy->from.fd);

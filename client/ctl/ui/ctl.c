@@ -138,7 +138,9 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 		(void)setenv("DSAIO_AUTOSTART", "0", 1);
 	stop_wait_begin(ctl->command);
 	options.socket_path = ctl->socket_path;
-	options.flags = DSAIO_NO_RECONNECT; /* what it measures or shows is of one daemon */
+	/* Else what it measures or shows is of one daemon. */
+	if (!ctl->is_through_restarts || ctl->is_private)
+		options.flags = DSAIO_NO_RECONNECT;
 	r = dsaio_connect(&options, ret_client);
 	stop_wait_end();
 	named = getenv("DSAIO_SOCKET");
@@ -153,7 +155,7 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 		(void)ctl_fail(ctl, "%s%s", dsaio_error(), is_absent ? private_advice(ctl) : "");
 	if (r < 0)
 		return connect_status(r);
-	stop_hangs_up(client_conn(*ret_client)->fd);
+	stop_hangs_up(client_conn(*ret_client));
 	return CTL_OK;
 }
 

@@ -12,6 +12,7 @@
 #define DSAIO_CLIENT_CTL_UI_CTL_H
 
 #include "client/ctl/ui/private.h"
+#include "client/ctl/ui/stop.h"
 #include "client/lib/dsaio.h"
 
 #include <errno.h>
@@ -27,9 +28,10 @@ struct ctl {
 	const char *socket_path; /* NULL: the library's default */
 	const char *build;	 /* the program's build id */
 	bool is_json, is_private;
-	bool only_looks; /* does not let the library start a daemon */
-	bool is_of_all;	 /* about other clients: --private would be of no use */
-	char **args;	 /* after the command's name, without options */
+	bool only_looks;	  /* does not let the library start a daemon */
+	bool is_through_restarts; /* goes on with the next daemon */
+	bool is_of_all;		  /* about other clients: --private would be of no use */
+	char **args;		  /* after the command's name, without options */
 	int n_args;
 	struct json_object
 		*errors; /* borrowed; an array that messages are added to.  NULL: print them */
@@ -74,6 +76,7 @@ int ctl_flush(const struct ctl *ctl);
 
 static inline void client_disconnectp(struct dsaio_client **client)
 {
+	stop_hangs_up(NULL);
 	/* Commands await their ops themselves, and take their errors. */
 	(void)dsaio_disconnect(*client);
 }

@@ -1,5 +1,7 @@
 #include "client/ctl/ui/stop.h"
 
+#include "client/lib/link/conn.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -15,6 +17,8 @@ static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 
 /* Time to end with the daemon's help.  A transfer of 8 MiB takes some 10 ms; 1 s is a guess. */
 #define GRACE_SEC 1u
+/* Then to clean up, where the connection might reconnect.  A guess. */
+#define LAST_SEC 5u
 
 /* A command that waits for the daemon longer than this reports it. */
 #define SILENT_WAIT_SEC 1u
@@ -22,8 +26,8 @@ static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 static volatile sig_atomic_t caught, is_grace_over;
 static char waiting_line[128]; /* of stop_wait_begin() */
 static int event_fd = -1;
-static _Atomic int daemon_fd =
-	-1; /* written by this thread, read by the handler: no order needed */
+static struct dsaio_conn *_Atomic daemon_conn; /* NULL: none */
+static volatile sig_atomic_t may_reconnect;
 
 static void on_signal(int number)
 {
@@ -37,14 +41,29 @@ static void on_signal(int number)
 	errno = saved;
 }
 
+/* No other session is to come, and this one ends. */
+static void hang_up(struct dsaio_conn *conn)
+{
+	atomic_store(&conn->is_lost, true);
+	(void)shutdown(conn->fd, SHUT_RDWR); /* fails if the daemon is gone */
+}
+
 static void on_alarm(int number)
 {
 	int saved = errno;
 
 	(void)number;
-	if (caught) {
+	if (is_grace_over) { /* a thread that waits for the next daemon does not see that none is to come */
+		(void)signal(caught, SIG_DFL);
+		(void)raise(caught);
+	} else if (caught) {
+		struct dsaio_conn *conn = atomic_load(&daemon_conn);
+
 		is_grace_over = 1;
-		(void)shutdown(daemon_fd, SHUT_RDWR); /* -1, or a file by now: fails */
+		if (conn)
+			hang_up(conn);
+		if (may_reconnect)
+			(void)alarm(LAST_SEC);
 	} else {
 		(void)!write(STDERR_FILENO, waiting_line, strlen(waiting_line));
 	}
@@ -95,11 +114,13 @@ int stop_catch(int sa_flags)
 	return 0;
 }
 
-void stop_hangs_up(int fd)
+void stop_hangs_up(struct dsaio_conn *conn)
 {
-	daemon_fd = fd;
-	if (is_grace_over) /* the alarm came before */
-		(void)shutdown(fd, SHUT_RDWR);
+	atomic_store(&daemon_conn, conn);
+	if (conn && conn->on_gone)
+		may_reconnect = 1;
+	if (conn && is_grace_over) /* the alarm came before */
+		hang_up(conn);
 }
 
 int stop_signal(void)

@@ -14,6 +14,8 @@
 #ifndef DSAIO_CLIENT_CTL_UI_STOP_H
 #define DSAIO_CLIENT_CTL_UI_STOP_H
 
+struct dsaio_conn;
+
 /*
  * Catches the signals from now on, unless they are ignored (nohup).  sa_flags, as for sigaction(2):
  * SA_RESTART, or SA_RESETHAND if a second signal is to end the process at once.
@@ -21,8 +23,11 @@
  */
 int stop_catch(int sa_flags);
 
-/* The connection that is shut down one second after the signal; the last one named counts. */
-void stop_hangs_up(int fd);
+/*
+ * The connection that is shut down one second after the signal; the last one named counts; NULL: it is to be closed.
+ * Where it may reconnect, the process dies of the signal if it has not ended five seconds later.
+ */
+void stop_hangs_up(struct dsaio_conn *conn);
 
 /* Call these before and after a wait for the daemon: one of over a second is reported. */
 void stop_wait_begin(const char *command);
