@@ -1,61 +1,15 @@
 /*
- * While the daemon is away: calls that return at once, forks, a user's own daemon that the library starts, a next
- * daemon that ends or sleeps in the middle, and many clients that wait for it.
+ * While the daemon is away: calls that return at once, forks, a user's own daemon that the library starts, and a
+ * next daemon that ends or sleeps in the middle.
  */
+#include "tests/crowd.h"
 #include "tests/places.h"
 #include "tests/restarting.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
-
-#define PIECE (64 * KIB)
-
-/* A file with what was read from it before. */
-struct kit {
-	struct rig rig;
-	struct dsaio_file *file;
-	uint8_t *memory;
-};
-
-static void kit_use(struct kit *kit)
-{
-	memset(kit->memory, 0, PIECE);
-	CHECK_EQ(dsaio_pread(kit->rig.handle, kit->file, kit->memory, PIECE, 0), PIECE);
-	pattern_check(kit->memory, PIECE, 1, 0, "what was read");
-}
-
-static void kit_open(struct kit *kit, struct daemon *daemon, const char *socket_path,
-		     const char *path)
-{
-	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
-
-	*kit = (struct kit){ .rig = { .daemon = daemon } };
-	options.socket_path = daemon ? daemon->socket_path : socket_path;
-	CHECK_CALL(dsaio_connect(&options, &kit->rig.client));
-	CHECK_CALL(profile_open(kit->rig.client, NULL, &kit->rig.handle));
-	CHECK_CALL(dsaio_open(kit->rig.client, path, O_RDWR, NULL, &kit->file));
-	CHECK_CALL(dsaio_alloc(kit->rig.client, PIECE, NULL, (void **)&kit->memory));
-	kit_use(kit);
-}
-
-static void kit_close(struct kit *kit)
-{
-	dsaio_file_close(kit->file);
-	CHECK_CALL(dsaio_disconnect(kit->rig.client));
-}
-
-static char *data_make(const struct daemon *daemon)
-{
-	char *path = daemon ? daemon_path(daemon, "f") : test_text("%s/f", test_dir());
-
-	file_make_pattern(path, PIECE, 1);
-	return path;
-}
 
 /* ---- calls that do not wait ---- */
 
@@ -163,62 +117,6 @@ TEST(forked, "a child of a fork while the daemon is away can do nothing, and its
 }
 
 /* ---- a user's own daemon ---- */
-
-/* Each connects, uses the daemon, and waits; then goes on with the next one. */
-struct crowd {
-	unsigned n;
-	struct board {
-		_Atomic unsigned n_ready, n_served;
-		_Atomic bool is_killed;
-		_Atomic int64_t last_usec;
-	} * board;
-	pid_t pids[512];
-};
-
-static void crowd_member(struct crowd *crowd, struct daemon *daemon, const char *path)
-{
-	struct kit kit;
-	int64_t now, last;
-
-	kit_open(&kit, daemon, NULL, path);
-	atomic_fetch_add(&crowd->board->n_ready, 1);
-	while (!atomic_load(&crowd->board->is_killed))
-		(void)poll(NULL, 0, 5); /* nobody reports it */
-	kit_use(&kit);
-	now = now_usec();
-	last = atomic_load(&crowd->board->last_usec);
-	while (now > last && !atomic_compare_exchange_weak(&crowd->board->last_usec, &last, now))
-		;
-	atomic_fetch_add(&crowd->board->n_served, 1);
-	kit_close(&kit);
-}
-
-static void crowd_start(struct crowd *crowd, unsigned n, struct daemon *daemon, const char *path)
-{
-	crowd->n = n;
-	crowd->board = mmap(NULL, sizeof(*crowd->board), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(crowd->board != MAP_FAILED);
-	(void)fflush(NULL);
-	for (unsigned i = 0; i < n; i++) {
-		crowd->pids[i] = (pid_t)CHECK_SYS(fork());
-		if (crowd->pids[i] == 0) {
-			(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-			crowd_member(crowd, daemon, path);
-			_exit(0);
-		}
-	}
-	while (atomic_load(&crowd->board->n_ready) < n) {
-		CHECK(waitpid(-1, NULL, WNOHANG) == 0); /* else it has said why */
-		(void)poll(NULL, 0, 5);
-	}
-}
-
-static void crowd_end(struct crowd *crowd)
-{
-	for (unsigned i = 0; i < crowd->n; i++)
-		child_wait_ok(crowd->pids[i]);
-}
 
 static void own_kill(void)
 {
@@ -390,49 +288,6 @@ TEST(twice, "five restarts in a row, with hardly a moment between")
 	}
 	kit_use(&kit);
 	kit_close(&kit);
-}
-
-/* ---- many ---- */
-
-/* Huge pages wait until the kernel has run on all cores, which is beside what this is about. */
-#define MANY_CONFIG "[daemon]\nuser_clients = 512\nclient_handles = 128\nhuge_pages = no\n"
-
-/* Returns how long after the next daemon's "ready" the last one was served. */
-static int64_t many_return(struct daemon **daemon, unsigned n)
-{
-	struct crowd crowd;
-	int64_t ready;
-
-	crowd_start(&crowd, n, *daemon, data_make(*daemon));
-	daemon_kill(*daemon);
-	atomic_store(&crowd.board->is_killed, true);
-	(void)poll(NULL, 0, 1000); /* all wait, with the longest pause */
-	*daemon = next_daemon(MANY_CONFIG);
-	ready = now_usec();
-	crowd_end(&crowd);
-	CHECK_EQ(atomic_load(&crowd.board->n_served), n);
-	return atomic_load(&crowd.board->last_usec) - ready;
-}
-
-TEST(many, "many clients that wait for the next daemon return at once")
-{
-	struct daemon *daemon = next_daemon(MANY_CONFIG);
-	struct rlimit limit;
-	unsigned n;
-
-	CHECK_SYS(getrlimit(RLIMIT_NOFILE, &limit));
-	/* One user's share of the daemon's descriptors has room for 512 slabs. */
-	n = test_is_slow() ? 16 : limit.rlim_max < 16384 ? 128 : 512;
-	/* Their processes may have to wait for the cores beside other work: one of three times counts. */
-	for (unsigned i = 0; i < 3; i++) {
-		const double usec = (double)many_return(&daemon, n);
-
-		test_note("%u clients: the last one was served %.0f ms after the \"ready\"", n,
-			  usec / 1000);
-		if (usec < 2000000 * test_time_factor())
-			return;
-	}
-	test_fail("three times in a row the last one of %u clients was not served within 2 s", n);
 }
 
 TEST_MAIN
