@@ -616,7 +616,7 @@ def test_wait_returned_0_after_the_daemon_was_killed(python, own_daemon):
         fails(handle.wait, errno.ECONNRESET)
         for file in (path, fd):
             assert handle.async_pread(bytearray(5000), file) == -1
-            fails(handle.wait, errno.ENOTCONN, "make a new dsaio.aio_handle, which connects to the next daemon, or starts one")
+            fails(handle.wait, errno.ENOTCONN, "which connects to the next daemon, or starts one")
             fails(lambda: handle.submit_read(bytearray(5000), file), errno.ENOTCONN)
             fails(lambda: handle.submit_reads([(bytearray(5000), file)]), errno.ENOTCONN)
         pid = os.fork()

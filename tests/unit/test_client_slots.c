@@ -176,7 +176,7 @@ TEST(the_last_slab_stays_while_an_op_may_want_a_slot)
 	ck_assert_ptr_nonnull(share);
 }
 
-/* It kept its place, and who wanted a slot waited for it without end. */
+/* It kept its place, and an op that wanted a slot waited for it without end. */
 TEST(a_slab_that_the_next_daemon_refused_goes_with_its_last_slot)
 {
 	struct slot taken[2];

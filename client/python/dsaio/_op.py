@@ -125,7 +125,8 @@ def lose(pending: List[Pending]) -> None:
 
 def lost_error(kind: str = "dsaio.Handle", filename: Any = None) -> OSError:
     """The OSError of a handle or file whose daemon has gone away.  kind: its class."""
-    text = f"the daemon of this {kind} has gone away: make a new {kind}, which connects to the next daemon, or starts one"
+    advice = f"make a new {kind}, which connects to the next daemon, or starts one"
+    text = f"the daemon of this {kind} has gone away: {advice}"
     return library.os_error(-errno.ENOTCONN, text, filename)
 
 
