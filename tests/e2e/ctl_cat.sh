@@ -297,13 +297,17 @@ ctrl_c_ends_a_loop_around_put() {
 # It once took up to 30 s: the library waited for the daemon.
 one_ctrl_c_is_enough_while_the_daemon_is_stopped() {
 	local how began rc
-	for how in writing connecting; do
+	for how in writing reading connecting; do
 		rm -f "$store/dst"
 		if [ $how = writing ]; then
 			begin_put env --default-signal=INT "$ctl" put "$store/dst"
 			kill -STOP "$daemon"
 			head -c 4500000 /dev/zero >&"$feed" # it takes these, too, and begins a write
 			exec {feed}>&-
+		elif [ $how = reading ]; then # it has no op open
+			begin_put env --default-signal=INT DSAIO_RECONNECT=0 "$ctl" put "$store/dst"
+			sleep 0.3
+			kill -STOP "$daemon"
 		else
 			kill -STOP "$daemon"
 			env --default-signal=INT "$ctl" put "$store/dst" >"$dir/out" 2>"$dir/err" </dev/null &
@@ -314,9 +318,10 @@ one_ctrl_c_is_enough_while_the_daemon_is_stopped() {
 		kill -INT "$pid"
 		wait "$pid"
 		rc=$?
+		[ $how != reading ] || exec {feed}>&-
 		kill -CONT "$daemon"
 		why="$how: exit status $rc after $((SECONDS - began)) s: $(cat "$dir/err")"
-		[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 29 ] && no_temporary "$store" &&
+		[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 20 ] && no_temporary "$store" &&
 			[ ! -e "$store/dst" ] || return 1
 	done
 }
@@ -386,7 +391,8 @@ one_ctrl_c_is_enough_while_there_is_no_daemon() {
 	rc=$?
 	start_daemon
 	why="exit status $rc after $((SECONDS - began)) s: $(cat "$dir/err")"
-	[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 29 ] && [ ! -e "$store/g" ]
+	[ "$rc" = 130 ] && [ $((SECONDS - began)) -lt 20 ] && says "$dir/err" "interrupted" && no_temporary "$store" &&
+		[ ! -e "$store/g" ]
 }
 
 # It was "start it again", of a daemon that may run again by now.

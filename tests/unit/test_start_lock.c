@@ -88,17 +88,18 @@ TEST(a_start_waits_for_a_holder_that_was_killed_and_has_not_run_since)
 	ck_assert_int_eq(pipe(ends), 0);
 	pid = fork();
 	if (pid == 0) {
-		if (start_lock_take(path, false, &first, &error) == 0)
-			(void)!write(ends[1], "", 1);
+		if (start_lock_take(path, false, &first, &error) < 0)
+			_exit(1);
+		(void)!write(ends[1], "", 1);
 		for (;;)
 			; /* ready to run, on this thread's processor, and behind it */
 	}
+	(void)close(ends[1]);
 	ck_assert_int_eq(read(ends[0], &is_held, 1), 1);
 	ck_assert_int_eq(kill(pid, SIGKILL), 0);
 	ck_assert_int_eq(start_lock_take(path, false, &second, &error), 0);
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 	(void)close(ends[0]);
-	(void)close(ends[1]);
 }
 
 TEST(without_its_directory_the_error_says_what_to_make)

@@ -371,7 +371,7 @@ void file_copy_deinit(struct file_copy *copy)
 	/* First, as the daemon may still use the buffers and files.  Ops are open only where the copy failed or was
 	   stopped. */
 	if (copy->handle)
-		(void)dsaio_handle_cancel(copy->handle);
+		handle_closep(&copy->handle);
 	client_disconnectp(&copy->client);
 	destination_deinit(&copy->destination);
 	if (!copy->from.is_stream)

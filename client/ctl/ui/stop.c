@@ -17,8 +17,6 @@ static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 
 /* Time to end with the daemon's help.  A transfer of 8 MiB takes some 10 ms; 1 s is a guess. */
 #define GRACE_SEC 1u
-/* Then to clean up, where the connection might reconnect.  A guess. */
-#define LAST_SEC 5u
 
 /* A command that waits for the daemon longer than this reports it. */
 #define SILENT_WAIT_SEC 1u
@@ -27,7 +25,6 @@ static volatile sig_atomic_t caught, is_grace_over;
 static char waiting_line[128]; /* of stop_wait_begin() */
 static int event_fd = -1;
 static struct dsaio_conn *_Atomic daemon_conn; /* NULL: none */
-static volatile sig_atomic_t may_reconnect;
 
 static void on_signal(int number)
 {
@@ -53,17 +50,12 @@ static void on_alarm(int number)
 	int saved = errno;
 
 	(void)number;
-	if (is_grace_over) { /* a thread that waits for the next daemon does not see that none is to come */
-		(void)signal(caught, SIG_DFL);
-		(void)raise(caught);
-	} else if (caught) {
+	if (caught) {
 		struct dsaio_conn *conn = atomic_load(&daemon_conn);
 
 		is_grace_over = 1;
 		if (conn)
 			hang_up(conn);
-		if (may_reconnect)
-			(void)alarm(LAST_SEC);
 	} else {
 		(void)!write(STDERR_FILENO, waiting_line, strlen(waiting_line));
 	}
@@ -117,8 +109,6 @@ int stop_catch(int sa_flags)
 void stop_hangs_up(struct dsaio_conn *conn)
 {
 	atomic_store(&daemon_conn, conn);
-	if (conn && conn->on_gone)
-		may_reconnect = 1;
 	if (conn && is_grace_over) /* the alarm came before */
 		hang_up(conn);
 }

@@ -23,10 +23,7 @@ struct dsaio_conn;
  */
 int stop_catch(int sa_flags);
 
-/*
- * The connection that is shut down one second after the signal; the last one named counts; NULL: it is to be closed.
- * Where it may reconnect, the process dies of the signal if it has not ended five seconds later.
- */
+/* The connection that is shut down one second after the signal; the last one named counts; NULL: it is to be freed. */
 void stop_hangs_up(struct dsaio_conn *conn);
 
 /* Call these before and after a wait for the daemon: one of over a second is reported. */

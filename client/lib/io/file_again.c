@@ -144,8 +144,11 @@ int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next, uint32
 	for (int i = 0; i < n; i++) {
 		struct file_session *session = &files[i]->session;
 
-		if (is_hung && files[i]->identity.dev == hung_dev && !atomic_load(&session->error))
+		if (is_hung && files[i]->identity.dev == hung_dev &&
+		    !atomic_load(&session->error)) {
 			atomic_store(&session->error, -ETIMEDOUT); /* once is enough */
+			++*n_refused;
+		}
 		if (r == 0 && !atomic_load(&session->error)) {
 			r = file_hand_over(files[i], next);
 			*n_refused += atomic_load(&session->error) != 0;

@@ -338,7 +338,7 @@ static void recover(struct dsaio_client *client)
 	int r;
 
 	if (end == CONN_END_ON_PURPOSE || conn_was_lost(conn)) {
-		lose(client, "the daemon ended this session");
+		lose(client, "this session was ended");
 		return;
 	}
 	go_away(client, end == CONN_END_CRASH);
@@ -349,7 +349,7 @@ static void recover(struct dsaio_client *client)
 			tell(client);
 			return;
 		}
-		if ((r != -EAGAIN && r != -EBUSY) ||
+		if ((r != -EAGAIN && r != -EBUSY) || conn_was_lost(conn) ||
 		    clock_nsec() - since_nsec >= recovery->timeout_nsec)
 			break;
 		look_away(client);

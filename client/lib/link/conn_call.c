@@ -599,7 +599,7 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 				  what, conn->path, listener, conn->silence.limit_msec / 1000);
 	}
 	if (call->error == -ENOTCONN || call->error == -ESHUTDOWN)
-		return lost(conn, what, why);
+		return lost(conn, what, *why ? why : "the connection is broken");
 	if (call->error < 0)
 		return error_fail(call->error, "%s: %s", what, why);
 	answered_in = call->session;
