@@ -84,6 +84,7 @@ run_one() {
 	fi
 	if grep -q '^not ok ' "$out/$name.tap"; then
 		printf 'FAILED %s (%d s)\n' "$name" $((SECONDS - start))
+		grep '^not ok ' "$out/$name.tap" # first, where only the begin of the output is seen
 		sed 's/^/    /' "$log" | tail -n 150 # a sanitizer's report is long
 	else
 		printf 'passed %s (%d s)\n' "$name" $((SECONDS - start))
