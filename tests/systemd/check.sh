@@ -164,6 +164,24 @@ verify() {
 	[ -z "$said" ]
 }
 
+exposure() {
+	systemd-analyze security --offline=true --no-pager --threshold=25 "$root/usr/local/lib/systemd/system/dsaiod.service" |
+		tail -n 1
+	return "${PIPESTATUS[0]}"
+}
+
+# The service has a mount namespace of its own: mounts that came after its start, ...
+later_mount_works() {
+	inside sh -ec 'mkdir -p /mnt/later && mount -t tmpfs -o mode=1777 none /mnt/later' &&
+		client_works /mnt/later/user
+}
+
+# ... and those that it never sees, as in a container.
+unseen_mount_works() {
+	inside unshare -m sh -ec 'mount -t tmpfs none /media && cd /media
+		head -c 3000001 /dev/urandom >m && dsaioctl put n <m && cmp m n && dsaioctl cat n | cmp - m'
+}
+
 runs_as_dsaiod() {
 	[ "$(inside stat -c %U "/proc/$(ctl show -P MainPID dsaiod)")" = dsaiod ]
 }
@@ -341,6 +359,7 @@ fi
 echo "# $mode: a systemd has booted"
 
 check "the units verify clean" verify
+check "the exposure of the service is at most 2.5" exposure
 check "LimitMEMLOCK=infinity" says infinity ctl show -P LimitMEMLOCK dsaiod
 check "start" ctl start dsaiod
 check "active" ctl is-active --quiet dsaiod
@@ -348,6 +367,8 @@ check "runs as dsaiod" runs_as_dsaiod
 check "the status says that it serves" says "serving on /run/dsaiod/dsaiod.sock" ctl show -P StatusText dsaiod
 check "a client as another user" client_works /srv/store/user
 check "a client as another user, on a store that nobody has configured" client_works /dev/shm/user
+check "a client on a file system that was mounted later" later_mount_works
+check "a client on a file system that only its own mount namespace has" unseen_mount_works
 check "another user may not set a profile" \
 	says administrator fails as_nobody dsaioctl profile set check queue_depth=17
 check "root may" inside dsaioctl profile set check queue_depth=17
