@@ -312,6 +312,25 @@ TEST_TABLE(an_op_that_was_in_flight_at_two_crashes_is_not_submitted_again, histo
 	free(why);
 }
 
+TEST(an_op_that_needs_what_the_next_daemon_lacks_ends_and_the_others_go_on)
+{
+	struct op_list last = { NULL, NULL }, left = { NULL, NULL };
+	char *why = NULL;
+
+	ops[0].opcode = RING_OP_WRITE;
+	ops[0].is_dsync = true;
+	ck_assert_int_eq(put(&ops[0]), 0);
+	ck_assert_int_eq(put(&ops[1]), 0);
+	channel_go_away(&channel, false, &last);
+	rings_renew();
+	ck_assert_uint_eq(channel_come_back(&channel, 0, &left, &why), 1);
+	check_ended(&left, &ops[0], -EOPNOTSUPP);
+	ck_assert_ptr_nonnull(strstr(ops[0].text, "the next daemon has no DSAIO_DSYNC"));
+	ck_assert_uint_eq(take(), atomic_load(&ops[1].ring_id));
+	free(ops[0].text);
+	free(why);
+}
+
 TEST(a_batch_is_seen_at_once_and_rings_once)
 {
 	struct lane_board *b = (struct lane_board *)board;
