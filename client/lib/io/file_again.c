@@ -143,21 +143,18 @@ int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next, uint32
 		return -ENOTCONN; /* tried again */
 	for (int i = 0; i < n; i++) {
 		struct file_session *session = &files[i]->session;
+		const bool was_refused = atomic_load(&session->error);
 
-		if (is_hung && files[i]->identity.dev == hung_dev &&
-		    !atomic_load(&session->error)) {
+		if (is_hung && files[i]->identity.dev == hung_dev && !was_refused)
 			atomic_store(&session->error, -ETIMEDOUT); /* once is enough */
-			++*n_refused;
-		}
-		if (r == 0 && !atomic_load(&session->error)) {
+		if (r == 0 && !atomic_load(&session->error))
 			r = file_hand_over(files[i], next);
-			*n_refused += atomic_load(&session->error) != 0;
-		}
 		if (atomic_load(&session->error) == -ETIMEDOUT) {
 			is_hung = true;
 			hung_dev = files[i]->identity.dev;
 		}
 		n_done += !atomic_load(&session->error);
+		*n_refused += !was_refused && atomic_load(&session->error);
 		file_drop_ref(files[i]);
 	}
 	return r < 0 ? r : n_done;

@@ -107,14 +107,12 @@ void op_set_cancelled(struct dsaio_op *op)
 	atomic_store(&op->is_cancelled, true); /* seq_cst, as ring_id: one side sees the other's */
 }
 
-#define FILE_LEFT "the file could not be handed over after a restart of the daemon: open it again"
-
 int op_refused(const struct dsaio_op *op, uint32_t session, const char **why)
 {
 	const struct slab_name *slab = op->buffer.slab;
 	int r = atomic_load(&op->file->session.error);
 
-	*why = FILE_LEFT;
+	*why = "the file could not be handed over after a restart of the daemon: open it again";
 	if (r < 0 || !slab)
 		return r;
 	if (slab->is_gpu && slab->session != session) {

@@ -311,7 +311,6 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 	conn_calls_stop(conn);
 	conn_calls_deinit(conn);
 	conn_calls_init(conn);
-	conn->end_text[0] = '\0';
 	conn->writer.queue = conn->deferred.queue; /* neither has descriptors */
 	conn->writer.queued_bytes = conn->deferred.queued_bytes;
 	conn->n_unawaited = next->n_unawaited + conn->n_deferred;

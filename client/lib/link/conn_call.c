@@ -798,6 +798,7 @@ void conn_calls_init(struct dsaio_conn *conn)
 	conn->writer = (struct frame_writer){ .close_fds = keep_fds };
 	conn->n_unawaited = 0;
 	conn->is_ended = conn->is_on_purpose = conn->is_stop = false;
+	conn->end_text[0] = '\0';
 }
 
 void conn_calls_deinit(struct dsaio_conn *conn)
