@@ -407,7 +407,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 	sed -e 's|^Cflags:.*|Cflags: -I$(includedir)|' \
 	    -e 's|^Libs:.*|Libs: -L$(libdir) -ldsaio-client$(install_rpath)|' $(BUILD)/libdsaio-client.pc \
 		>$(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc
-	sed 's|@sbindir@|$(sbindir)|g' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
+	sed 's|@sbindir@|$(sbindir)|g; s|@bindir@|$(bindir)|g' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
 	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc $(DESTDIR)$(unitdir)/dsaiod.service
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf

@@ -52,7 +52,7 @@ static int socket_try(int dir_fd)
 	return 0;
 }
 
-static int socket_check(const struct config *config)
+static int socket_check(struct config *config)
 {
 	_cleanup_(closep) int dir_fd = -1;
 	char place[PLACE_BYTES], dir[SOCKET_PATH_BYTES];
@@ -64,9 +64,10 @@ static int socket_check(const struct config *config)
 		return 0;
 	key_place(config, "socket", "--socket", config->socket_path, place);
 	if (lstat(config->socket_path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
-		log_mistake("dsaiod: %s: something that is no socket is there: remove it, or name "
-			    "another path",
-			    place);
+		config_mistake(config,
+			       "%s: something that is no socket is there: remove it, or name "
+			       "another path",
+			       place);
 		return -EINVAL;
 	}
 	/* systemd makes its directory when socket or service starts. */
@@ -79,9 +80,10 @@ static int socket_check(const struct config *config)
 	r = dir_fd < 0 ? -errno : socket_try(dir_fd);
 	if (r == 0)
 		return 0;
-	log_mistake("dsaiod: %s: the socket cannot be made in the directory %s: %s: make the "
-		    "directory, let the daemon's user write to it, or name another path",
-		    place, dir, strerrordesc_np(-r));
+	config_mistake(config,
+		       "%s: the socket cannot be made in the directory %s: %s: make the "
+		       "directory, let the daemon's user write to it, or name another path",
+		       place, dir, strerrordesc_np(-r));
 	return -EINVAL;
 }
 
@@ -97,7 +99,7 @@ static void store_place(const struct store_config *store, char place[PLACE_BYTES
 		(void)snprintf(place, PLACE_BYTES, "--store %s=%s", store->name, store->path);
 }
 
-static int registry_check(const struct config *config)
+static int registry_check(struct config *config)
 {
 	char place[PLACE_BYTES];
 	dev_t devices[config->n_stores + 1]; /* STORES_MAX at most */
@@ -111,7 +113,7 @@ static int registry_check(const struct config *config)
 		devices[i] = 0; /* no store's */
 		store_place(one, place);
 		if (store_new(i + 1, one, NULL, &store, &error) < 0) {
-			log_mistake("dsaiod: %s: %s", place, error.text);
+			config_mistake(config, "%s: %s", place, error.text);
 			r = -EINVAL;
 			continue;
 		}
@@ -120,10 +122,11 @@ static int registry_check(const struct config *config)
 		for (unsigned j = 0; j < i; j++) {
 			if (devices[j] != devices[i])
 				continue;
-			log_mistake("dsaiod: %s: is on the same device, %u:%u, as store %s, which "
-				    "serves all its files: remove one of the two stores",
-				    place, major(devices[i]), minor(devices[i]),
-				    config->stores[j].name);
+			config_mistake(config,
+				       "%s: is on the same device, %u:%u, as store %s, which "
+				       "serves all its files: remove one of the two stores",
+				       place, major(devices[i]), minor(devices[i]),
+				       config->stores[j].name);
 			r = -EINVAL;
 			break;
 		}
@@ -134,7 +137,7 @@ static int registry_check(const struct config *config)
 /* ---- the directory of saved profiles ---- */
 
 /* One that is not there is made when a profile is saved. */
-static int state_dir_check(const struct config *config)
+static int state_dir_check(struct config *config)
 {
 	char place[PLACE_BYTES];
 	struct stat st;
@@ -149,16 +152,17 @@ static int state_dir_check(const struct config *config)
 	if (!error)
 		return 0;
 	key_place(config, "state_dir", "state_dir", config->state_dir, place);
-	log_mistake("dsaiod: %s: %s: profiles could not be saved: remove what is there, or name "
-		    "another directory",
-		    place, strerrordesc_np(error));
+	config_mistake(config,
+		       "%s: %s: profiles could not be saved: remove what is there, or name "
+		       "another directory",
+		       place, strerrordesc_np(error));
 	return -EINVAL;
 }
 
 /* ---- libraries ---- */
 
 /* Without it the daemon would start, and use no GPU. */
-static int library_check(const struct config *config, const char *name, const char *variable,
+static int library_check(struct config *config, const char *name, const char *variable,
 			 const char *path)
 {
 	char place[PLACE_BYTES];
@@ -168,14 +172,13 @@ static int library_check(const struct config *config, const char *name, const ch
 		return 0;
 	error = errno;
 	key_place(config, name, variable, path, place);
-	log_mistake("dsaiod: %s: %s: name the library's file", place, strerrordesc_np(error));
+	config_mistake(config, "%s: %s: name the library's file", place, strerrordesc_np(error));
 	return -EINVAL;
 }
 
 /* ---- memory ---- */
 
-/* Warnings: the daemon starts with it, and serves what it can. */
-static void memory_check(const struct config *config)
+void check_memory(const struct config *config)
 {
 	struct error why;
 	char word[8];
@@ -193,7 +196,7 @@ static void memory_check(const struct config *config)
 		log_warning("dsaiod: %s", why.text);
 }
 
-int check_host(const struct config *config)
+int check_host(struct config *config)
 {
 	const int checks[] = {
 		socket_check(config),
@@ -204,7 +207,6 @@ int check_host(const struct config *config)
 			      config->cufile_library),
 	};
 
-	memory_check(config);
 	for (unsigned i = 0; i < sizeof(checks) / sizeof(*checks); i++)
 		if (checks[i] < 0)
 			return checks[i];

@@ -1,12 +1,14 @@
 /*
- * --check-config: what the configuration names, looked for on this host.  Main thread; no other runs.
+ * What the configuration names, looked for on this host: for --check-config, and for a reload, on a worker thread.
  */
 #ifndef DSAIO_DAEMON_CHECK_H
 #define DSAIO_DAEMON_CHECK_H
 
 #include "daemon/config/config.h"
 
-/* Logs each mistake with its line, cause and cure.  0, or -EINVAL if there is one. */
-int check_host(const struct config *config);
+/* Adds each mistake with its line, cause and cure to config->mistakes.  0, or -EINVAL if there is one. */
+int check_host(struct config *config);
+/* Logs warnings about memory: the daemon starts with it, and serves what it can. */
+void check_memory(const struct config *config);
 
 #endif

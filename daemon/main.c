@@ -112,10 +112,11 @@ static int stdout_flush(void)
 }
 
 /*
- * A pass over the options.  With config NULL it sets only *options, which decides the configuration
- * file.  Else the options that are settings override those of config.  Returns 0, or -EINVAL (logged).
+ * A pass over the options.  The first sets only *options, which decides the configuration file.  In the second the
+ * options that are settings override those of config.  Returns 0, or -EINVAL: a mistake of config.
  */
-static int options_pass(int argc, char **argv, struct options *options, struct config *config)
+static int options_pass(int argc, char **argv, struct options *options, bool is_first,
+			struct config *config)
 {
 	static const struct option longs[] = { { "user", no_argument, NULL, 'u' },
 					       { "config", required_argument, NULL, 'c' },
@@ -142,10 +143,10 @@ static int options_pass(int argc, char **argv, struct options *options, struct c
 			break;
 		case 's':
 			options->has_socket = true;
-			r = config ? config_set_socket(config, optarg, &error) : 0;
+			r = is_first ? 0 : config_set_socket(config, optarg, &error);
 			break;
 		case 'd':
-			r = config ? config_add_store(config, optarg, &error) : 0;
+			r = is_first ? 0 : config_add_store(config, optarg, &error);
 			break;
 		case 'f':
 			options->fault_path = optarg;
@@ -165,24 +166,26 @@ static int options_pass(int argc, char **argv, struct options *options, struct c
 			options->is_done = true;
 			return stdout_flush();
 		case ':':
-			log_mistake("dsaiod: %s: needs a value: see dsaiod --help",
-				    argv[optind - 1]);
+			config_mistake(config, "%s: needs a value: see dsaiod --help",
+				       argv[optind - 1]);
 			return -EINVAL;
 		default:
-			log_mistake("dsaiod: %s: no such option, or it takes no value: see "
-				    "dsaiod --help",
-				    argv[optind - 1]);
+			config_mistake(config,
+				       "%s: no such option, or it takes no value: see "
+				       "dsaiod --help",
+				       argv[optind - 1]);
 			return -EINVAL;
 		}
 		if (r < 0) {
-			log_mistake("dsaiod: %s", error.text);
+			config_mistake(config, "%s", error.text);
 			return -EINVAL;
 		}
 	}
 	if (optind < argc) {
-		log_mistake("dsaiod: %s: not an option; a store is named by --store NAME=DIR, see "
-			    "dsaiod --help",
-			    argv[optind]);
+		config_mistake(config,
+			       "%s: not an option; a store is named by --store NAME=DIR, see "
+			       "dsaiod --help",
+			       argv[optind]);
 		return -EINVAL;
 	}
 	if (options->wants_sample) {
@@ -229,7 +232,7 @@ static void mistakes_print(const struct config *config)
 			    config->mistakes[i] ? config->mistakes[i] : "out of memory");
 }
 
-/* Options override the files, wherever --config stands.  Returns 0, or -EINVAL (logged). */
+/* Options override the files, wherever --config stands.  Returns 0, or -EINVAL: mistakes of config. */
 static int options_read(int argc, char **argv, struct config *config, struct options *ret_options)
 {
 	struct options options = { 0 };
@@ -238,7 +241,7 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 	char usual[PATH_MAX];
 	int r;
 
-	r = options_pass(argc, argv, &options, NULL);
+	r = options_pass(argc, argv, &options, true, config);
 	if (r < 0)
 		return r;
 	*ret_options = options;
@@ -249,18 +252,30 @@ static int options_read(int argc, char **argv, struct config *config, struct opt
 	path = options.config_path ? options.config_path
 				   : config_usual(&options, usual, sizeof(usual));
 	if (path && config_read(config, path, options.config_path, &error) < 0) {
-		mistakes_print(config); /* those in the lines before the error */
-		log_mistake("dsaiod: %s", error.text);
+		config_mistake(config, "%s", error.text); /* behind those in the lines before it */
 		return -EINVAL;
 	}
-	r = options_pass(argc, argv, &options, config);
+	r = options_pass(argc, argv, &options, false, config);
+	return r < 0 ? r : config_check(config, &error); /* the error is the first mistake */
+}
+
+static struct {
+	int argc;
+	char **argv;
+} command_line;
+
+/* For a reload, on a worker thread: no other thread looks at options or configuration files. */
+static int config_reread(struct config *config)
+{
+	struct options options = { 0 };
+	int r = config_init(config);
+
 	if (r < 0)
 		return r;
-	if (config_check(config, &error) < 0) {
-		mistakes_print(config); /* the error is the first of them */
-		return -EINVAL;
-	}
-	return 0;
+	config->build = DSAIO_BUILD;
+	config->reread = config_reread;
+	r = options_read(command_line.argc, command_line.argv, config, &options);
+	return r < 0 ? r : check_host(config);
 }
 
 static void limit_raise(__rlimit_resource_t resource)
@@ -363,19 +378,19 @@ static struct event_base *base_new(void)
 	return base;
 }
 
-/* The configuration cannot be read again while the daemon serves. */
+/* A reload has a result, which a signal could not return. */
 static void on_hangup(evutil_socket_t number, short what, void *arg)
 {
 	(void)number;
 	(void)what;
 	(void)arg;
 	log_notice(
-		"dsaiod: SIGHUP has no effect: the configuration is read only at start: restart the "
-		"daemon (dsaiod --check-config finds mistakes in it first)");
+		"dsaiod: SIGHUP has no effect: dsaioctl reload reads the configuration again, and reports what "
+		"has changed");
 }
 
 /* False: the log has the cause. */
-static bool start_server(const struct config *config, struct event_base *base,
+static bool start_server(struct config *config, struct event_base *base,
 			 struct gpu_probe *gpu_probe, struct server **ret_server)
 {
 	/* Whoever handed over the socket reads the log when no descriptor of it is left: then it has the cause. */
@@ -390,7 +405,7 @@ static bool start_server(const struct config *config, struct event_base *base,
 	return false;
 }
 
-static int serve(const struct config *config)
+static int serve(struct config *config)
 {
 	_cleanup_(base_freep) struct event_base *base = base_new();
 	_cleanup_(event_freep) struct event *term = NULL;
@@ -462,8 +477,13 @@ static int run(int argc, char **argv)
 		return STATUS_FAILED;
 	}
 	config.build = DSAIO_BUILD;
-	if (options_read(argc, argv, &config, &options) < 0)
+	config.reread = config_reread;
+	command_line.argc = argc;
+	command_line.argv = argv;
+	if (options_read(argc, argv, &config, &options) < 0) {
+		mistakes_print(&config);
 		return STATUS_USAGE;
+	}
 	if (options.is_done)
 		return STATUS_FINE;
 	if (options.fault_path &&
@@ -472,8 +492,11 @@ static int run(int argc, char **argv)
 		return STATUS_USAGE;
 	}
 	if (options.only_check) {
-		if (check_host(&config) < 0)
+		check_memory(&config);
+		if (check_host(&config) < 0) {
+			mistakes_print(&config);
 			return STATUS_USAGE;
+		}
 		(void)printf("dsaiod: the configuration is right: %u store%s%s\n", config.n_stores,
 			     plural(config.n_stores),
 			     config.n_files ? "" : "; there is no configuration file");

@@ -442,6 +442,16 @@ int config_set_socket(struct config *config, const char *path, struct error *err
 	return 0;
 }
 
+/* As the process was started: it may have become another user, and a reload finds the same defaults. */
+static bool is_started_by_root(void)
+{
+	static int is = -1;
+
+	if (is < 0)
+		is = geteuid() == 0;
+	return is;
+}
+
 /* Where profiles are saved by default; NULL: nowhere, or no memory. */
 static char *state_dir_usual(bool is_user)
 {
@@ -451,7 +461,7 @@ static char *state_dir_usual(bool is_user)
 
 	if (state && *state == '/') /* of several the first: systemd has colons between them */
 		return strndup(state, strcspn(state, ":"));
-	if (geteuid() == 0 && !is_user)
+	if (is_started_by_root() && !is_user)
 		return strdup(DSAIO_LOCALSTATEDIR "/lib/dsaiod");
 	state = secure_getenv("XDG_STATE_HOME");
 	if (state && *state == '/')
@@ -469,7 +479,7 @@ static char *state_dir_usual(bool is_user)
 int config_init(struct config *config)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	bool is_service = geteuid() == 0 || getenv("NOTIFY_SOCKET");
+	bool is_service = is_started_by_root() || getenv("NOTIFY_SOCKET");
 	struct memory_limit memory_limit;
 	struct rlimit limit;
 

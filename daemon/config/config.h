@@ -74,8 +74,11 @@ struct store_config {
 /* keys.c has the meaning and the default of the fields that a key sets. */
 struct config {
 	const char *build; /* no setting: the program's build id, by main(); NULL: of no program */
-	bool is_user;	   /* --user: one user's own daemon; config_set_user() */
-	char *socket_path; /* NULL: a user's own daemon, on its default socket */
+	/* No setting: reads and checks options, files and host again, on a worker thread; by main(), NULL: of no
+	   program.  Returns 0, or an error with config's mistakes.  config_deinit() is the caller's in both cases. */
+	int (*reread)(struct config *config);
+	bool is_user;	       /* --user: one user's own daemon; config_set_user() */
+	char *socket_path;     /* NULL: a user's own daemon, on its default socket */
 	uint64_t memory_bytes; /* no setting: a percentage of pool_size is one of these */
 	uint64_t pool_size;    /* bytes */
 	enum pool_pages huge_pages;

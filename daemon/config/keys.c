@@ -283,18 +283,19 @@ static int ids_set(void *field, const struct key *key, const char *text, struct 
 /* ---- the table ---- */
 
 #define FIELD(type, field) offsetof(type, field), sizeof(((type *)NULL)->field)
-#define DAEMON(field) KEYS_DAEMON, FIELD(struct config, field)
-#define STORE(field) KEYS_STORE, FIELD(struct store_config, field)
-#define PROFILE(field) KEYS_PROFILE, FIELD(struct store_config, profile.field)
+#define DAEMON(field) KEYS_DAEMON, false, FIELD(struct config, field)
+#define LIVE(field) KEYS_DAEMON, true, FIELD(struct config, field)
+#define STORE(field) KEYS_STORE, false, FIELD(struct store_config, field)
+#define PROFILE(field) KEYS_PROFILE, false, FIELD(struct store_config, profile.field)
 
 static const struct key keys[] = {
 	{ DAEMON(socket_path), "socket", path_set, 0, SOCKET_PATH_BYTES - 1, SOCKET_SYSTEM, NULL,
 	  "The path of the socket: absolute, at most 107 bytes." },
-	{ DAEMON(pool_size), "pool_size", pool_size_set, POOL_MIN, POOL_MAX, NULL, "64G",
+	{ LIVE(pool_size), "pool_size", pool_size_set, POOL_MIN, POOL_MAX, NULL, "64G",
 	  "Limit on the pinned memory of all clients together." },
-	{ DAEMON(client_limit[QUOTA_POOL_BYTES]), "client_pool_max", size_set, POOL_MIN, POOL_MAX,
+	{ LIVE(client_limit[QUOTA_POOL_BYTES]), "client_pool_max", size_set, POOL_MIN, POOL_MAX,
 	  NULL, "32G", "Limit on the pinned memory of one client." },
-	{ DAEMON(user_limit[QUOTA_POOL_BYTES]), "user_pool_max", size_set, POOL_MIN, POOL_MAX, NULL,
+	{ LIVE(user_limit[QUOTA_POOL_BYTES]), "user_pool_max", size_set, POOL_MIN, POOL_MAX, NULL,
 	  "32G", "Limit on the pinned memory of all clients of one user." },
 	{ DAEMON(lock), "lock", word_set, 0, 0, NULL, "yes",
 	  "Whether memory that cannot be locked is refused (yes) or served unlocked (auto)." },
@@ -303,15 +304,15 @@ static const struct key keys[] = {
 	{ DAEMON(spin_usec), "spin_usec", number_set, 0, SPIN_USEC_MAX, "20", NULL,
 	  "Longest time in microseconds that daemon and client spin before they sleep, up to "
 	  "1000000." },
-	{ DAEMON(auto_stores), "auto_stores", bool_set, 0, 0, "yes", NULL,
+	{ LIVE(auto_stores), "auto_stores", bool_set, 0, 0, "yes", NULL,
 	  "Whether file systems and block devices without a section of their own are served." },
-	{ DAEMON(admin_group), "admin_group", group_set, 0, 0, NULL, "adm",
+	{ LIVE(admin_group), "admin_group", group_set, 0, 0, NULL, "adm",
 	  "A group whose members are administrators, like root and the daemon's own user." },
 	{ DAEMON(state_dir), "state_dir", path_set, 0, PATH_MAX - 1, NULL, "/var/lib/dsaiod",
 	  "The absolute path of the directory for profiles that an administrator has saved." },
 	{ DAEMON(gpu), "gpu", word_set, 0, 0, "auto", NULL,
 	  "How GPU memory is read and written: by cuFile (direct), by copies (copy), or auto." },
-	{ DAEMON(client_limit[QUOTA_GPU_BYTES]), "client_device_max", size_set, 0, POOL_MAX, "0",
+	{ LIVE(client_limit[QUOTA_GPU_BYTES]), "client_device_max", size_set, 0, POOL_MAX, "0",
 	  NULL, "Limit on the GPU memory of one client that the daemon uses; 0: no limit." },
 	{ DAEMON(cuda_library), "cuda_library", path_set, 0, PATH_MAX - 1, NULL,
 	  "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
@@ -319,16 +320,16 @@ static const struct key keys[] = {
 	{ DAEMON(cufile_library), "cufile_library", path_set, 0, PATH_MAX - 1, NULL,
 	  "/usr/local/cuda/lib64/libcufile.so.0",
 	  "The absolute path of NVIDIA's libcufile, which moves bytes between storage and GPUs." },
-	{ DAEMON(idle_exit_sec), "idle_exit_sec", number_set, 0, IDLE_EXIT_SEC_MAX, "0", NULL,
+	{ LIVE(idle_exit_sec), "idle_exit_sec", number_set, 0, IDLE_EXIT_SEC_MAX, "0", NULL,
 	  "Exit this number of seconds after the last client has disconnected, up to 86400; 0: never." },
-	{ DAEMON(client_limit[QUOTA_FILES]), "client_files", number_set, 1, CLIENT_OBJECTS_MAX,
+	{ LIVE(client_limit[QUOTA_FILES]), "client_files", number_set, 1, CLIENT_OBJECTS_MAX,
 	  "16384", NULL, "Limit on the files that one client has open or cached." },
-	{ DAEMON(client_limit[QUOTA_HANDLES]), "client_handles", number_set, 1,
+	{ LIVE(client_limit[QUOTA_HANDLES]), "client_handles", number_set, 1,
 	  CLIENT_OBJECTS_MAX / 4, "256", NULL, "Limit on the handles of one client." },
-	{ DAEMON(client_limit[QUOTA_ENTRIES]), "client_ops", number_set, 1, CLIENT_OPS_MAX,
-	  "262144", NULL, "Limit on the ops of one client that may be open at the same time." },
-	{ DAEMON(user_limit[QUOTA_SESSIONS]), "user_clients", number_set, 1, USER_CLIENTS_MAX,
-	  "1024", NULL, "Limit on the clients of one user." },
+	{ LIVE(client_limit[QUOTA_ENTRIES]), "client_ops", number_set, 1, CLIENT_OPS_MAX, "262144",
+	  NULL, "Limit on the ops of one client that may be open at the same time." },
+	{ LIVE(user_limit[QUOTA_SESSIONS]), "user_clients", number_set, 1, USER_CLIENTS_MAX, "1024",
+	  NULL, "Limit on the clients of one user." },
 	{ STORE(path), "path", path_set, 0, PATH_MAX - 1, NULL, "/mnt/nvme0",
 	  "A directory on the file system, which names all of it, or a block device: an absolute path." },
 	{ STORE(window_max), "window_max", window_max_set, WINDOW_MIN, WINDOW_MAX, "0", NULL,
@@ -407,6 +408,31 @@ int key_set(const struct key *key, void *object, const char *text, struct error 
 	return r;
 }
 
+bool key_is_same(const struct key *key, const void *a, const void *b)
+{
+	const char *field_a = (const char *)a + key->offset;
+	const char *field_b = (const char *)b + key->offset;
+	const char *text_a, *text_b;
+
+	if (key->set != path_set)
+		return memcmp(field_a, field_b, key->field_bytes) == 0;
+	memcpy(&text_a, field_a, sizeof(text_a));
+	memcpy(&text_b, field_b, sizeof(text_b));
+	return text_a && text_b ? strcmp(text_a, text_b) == 0 : text_a == text_b;
+}
+
+void key_swap(const struct key *key, void *a, void *b)
+{
+	char *field_a = (char *)a + key->offset, *field_b = (char *)b + key->offset;
+
+	for (size_t i = 0; i < key->field_bytes; i++) {
+		const char byte = field_a[i];
+
+		field_a[i] = field_b[i];
+		field_b[i] = byte;
+	}
+}
+
 int keys_preset(struct config *config)
 {
 	struct error error;
@@ -461,7 +487,7 @@ void keys_print(FILE *file, bool is_user)
 	(void)fputs("# The configuration of dsaiod; dsaiod.conf(5) explains each key.\n"
 		    "#\n"
 		    "# Each key shows its default, or an example, behind a \";\".\n"
-		    "# After a change: dsaiod --check-config\n"
+		    "# After a change: systemctl reload dsaiod, or dsaioctl reload\n"
 		    "\n"
 		    "[daemon]\n",
 		    file);

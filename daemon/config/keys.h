@@ -26,6 +26,7 @@ enum key_section {
 
 struct key {
 	enum key_section section;
+	bool is_live;		    /* of [daemon]: a reload applies it, else only a start */
 	size_t offset, field_bytes; /* where its field is */
 	const char *name;
 	int (*set)(void *field, const struct key *key, const char *text, struct error *error);
@@ -43,6 +44,9 @@ const struct key *key_find(enum key_section section, const char *name, struct er
 
 /* Sets the key's field of object.  0, or -EINVAL or -ENOMEM with a message. */
 int key_set(const struct key *key, void *object, const char *text, struct error *error);
+/* Compares, and exchanges, the key's fields of two objects. */
+bool key_is_same(const struct key *key, const void *a, const void *b);
+void key_swap(const struct key *key, void *a, void *b);
 /* Sets the defaults of the keys of [daemon].  0 or -ENOMEM. */
 int keys_preset(struct config *config);
 

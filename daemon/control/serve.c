@@ -1,7 +1,9 @@
 #include "daemon/control/serve.h"
 
 #include "daemon/base/log.h"
+#include "daemon/config/changes.h"
 #include "daemon/control/drain.h"
+#include "daemon/control/reload.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
 #include "proto/util/cleanup.h"
@@ -247,6 +249,26 @@ static int serve_drain(struct session *session, const Wire__StoreDrain *drain, s
 	return r;
 }
 
+static void on_reloaded(struct call *call, const struct changes *changes, const struct error *error)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	Wire__ReloadReply reloaded = WIRE__RELOAD_REPLY__INIT;
+
+	if (error) {
+		reply_error(call->session, call->seq, error);
+	} else {
+		reloaded.applied = changes->applied.lines;
+		reloaded.n_applied = changes->applied.n;
+		reloaded.needs_restart = changes->needs_restart.lines;
+		reloaded.n_needs_restart = changes->needs_restart.n;
+		reply.seq = call->seq;
+		reply.body_case = WIRE__REPLY__BODY_RELOAD;
+		reply.reload = &reloaded;
+		reply_send(call->session, &reply, NULL, 0);
+	}
+	call_free(call);
+}
+
 /* ---- one request ---- */
 
 static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello *hello,
@@ -480,6 +502,8 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	case WIRE__REQUEST__BODY_PROFILE_SET:
 		return serve_store(session, request->profile_set->name, request->profile_set, frame,
 				   call, error);
+	case WIRE__REQUEST__BODY_RELOAD:
+		return session_reload(session, call, on_reloaded, error);
 	case WIRE__REQUEST__BODY_STORE_DRAIN:
 		return serve_drain(session, request->store_drain, frame, call, error);
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:

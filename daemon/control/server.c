@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 struct server {
-	const struct config *config;
+	struct config *config;
 	struct service service;
 	struct mailbox mailbox;
 	struct event *mailbox_event, *listen_event, *resume_event;
@@ -188,7 +188,7 @@ static void on_mailbox(evutil_socket_t fd, short what, void *arg)
 
 static int server_init_service(struct server *server, struct event_base *base)
 {
-	const struct config *config = server->config;
+	struct config *config = server->config;
 	struct service *service = &server->service;
 
 	*service = (struct service){
@@ -273,7 +273,7 @@ static void server_freep(struct server **server)
 	server_free(*server);
 }
 
-int server_new(const struct config *config, struct event_base *base, struct gpu_probe *gpu_probe,
+int server_new(struct config *config, struct event_base *base, struct gpu_probe *gpu_probe,
 	       struct server **ret_server, struct error *error)
 {
 	_cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));

@@ -20,11 +20,11 @@ struct gpu_probe;
 struct server;
 
 /*
- * Borrows config and base for its life.  Returns 0, and the socket listens; or a negative errno
+ * Borrows config, which a reload changes, and base for its life.  Returns 0, and the socket listens; or a negative errno
  * with a message: -ENAMETOOLONG, -ENOENT (no such directory), -EADDRINUSE (a daemon serves it),
  * -EEXIST (another kind of file is there), or an error of a store or the kernel.
  */
-int server_new(const struct config *config, struct event_base *base, struct gpu_probe *gpu_probe,
+int server_new(struct config *config, struct event_base *base, struct gpu_probe *gpu_probe,
 	       struct server **ret_server, struct error *error);
 
 /*

@@ -39,7 +39,7 @@ struct session;
 
 struct service {
 	/* The server sets these before the first session. */
-	const struct config *config; /* borrowed */
+	struct config *config; /* borrowed; a reload changes it */
 	struct event_base *base;
 	struct mailbox *mailbox; /* the main thread's */
 	struct pool pool;
@@ -47,6 +47,7 @@ struct service {
 	uint64_t max_closing_sockets; /* see service_may_accept() */
 	uint64_t started_nsec;	      /* CLOCK_MONOTONIC */
 	struct gpu_requests gpu;
+	bool is_reloading;
 	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD; the
 	   rest is closed on the user's worker threads. */
 	void (*on_frame)(struct session *session, struct frame *frame);

@@ -28,7 +28,7 @@ const char *store_profile_source(const struct store *store)
 
 /* ---- the store of a file ---- */
 
-static struct store *find_on_device(const struct registry *registry, dev_t dev)
+struct store *registry_on_device(const struct registry *registry, dev_t dev)
 {
 	LIST_EACH(struct store, store, &registry->stores, node)
 		if (store->dev == dev)
@@ -65,7 +65,7 @@ int registry_find_or_make(struct registry *registry, const struct file_facts *fa
 			  const char *name, const struct peer *peer, bool is_look,
 			  struct store **ret_store, struct error *error)
 {
-	*ret_store = find_on_device(registry, facts->dev);
+	*ret_store = registry_on_device(registry, facts->dev);
 	/* Another file system may have got the store's device number since. */
 	if (!is_look && *ret_store && (*ret_store)->is_automatic && !(*ret_store)->n_refs &&
 	    !is_same(*ret_store, facts)) {
@@ -112,40 +112,58 @@ static dev_t memfd_device(void)
 	return fd >= 0 && fstat(fd, &st) == 0 ? st.st_dev : 0;
 }
 
-static int store_make_configured(struct registry *registry, const struct store_config *config,
-				 struct error *error)
+int registry_prepare(const struct store_config *config, struct mailbox *main_mailbox,
+		     struct prepared_store *ret_prepared, struct error *error)
 {
 	_cleanup_(closep) int fd = -1;
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
+	struct prepared_store prepared;
 	struct file_facts facts;
-	char key[SAVED_KEY_BYTES];
-	struct store *store, *before;
-	int r = store_new(registry->last_id + 1, config, registry->main_mailbox, &store, error);
+	bool has_key = false;
+	int r = store_new(0, config, main_mailbox, &prepared.store, error);
 
 	if (r < 0)
 		return r;
-	registry->last_id++;
-	before = find_on_device(registry, store->dev);
-	if (before)
-		log_warning("store %s: is on the same device as store %s, which serves all its "
-			    "files",
-			    store->name, before->name);
-	registry_add(registry, store);
-
-	/* This may block: it runs only at start, and the administrator chose the path. */
 	fd = open(config->path, O_PATH | O_CLOEXEC);
 	if (fd >= 0 && file_look(fd, config->path, &facts, error) == 0) {
 		(void)mount_find(0, facts.mount_id, facts.dev,
 				 &mount); /* without it the store has no source */
-		if (registry_find_key(&facts, &mount, key))
-			return registry_take_key(registry, store, key) < 0
-				       ? error_set(error, -ENOMEM, "store %s", store->name)
-				       : 0;
+		has_key = registry_find_key(&facts, &mount, prepared.key);
 	}
-	saved_key_by_name(store->name, key);
-	return registry_take_key(registry, store, key) < 0
+	if (!has_key)
+		saved_key_by_name(config->name, prepared.key);
+	*ret_prepared = prepared;
+	return 0;
+}
+
+int registry_add_prepared(struct registry *registry, struct prepared_store *prepared,
+			  struct error *error)
+{
+	struct store *store = TAKE_PTR(prepared->store);
+
+	store->id = ++registry->last_id;
+	registry_add(registry, store);
+	return registry_take_key(registry, store, prepared->key) < 0
 		       ? error_set(error, -ENOMEM, "store %s", store->name)
 		       : 0;
+}
+
+/* This may block: it runs only at start, and the administrator chose the path. */
+static int store_make_configured(struct registry *registry, const struct store_config *config,
+				 struct error *error)
+{
+	struct prepared_store prepared;
+	const struct store *before;
+	int r = registry_prepare(config, registry->main_mailbox, &prepared, error);
+
+	if (r < 0)
+		return r;
+	before = registry_on_device(registry, prepared.store->dev);
+	if (before)
+		log_warning("store %s: is on the same device as store %s, which serves all its "
+			    "files",
+			    config->name, before->name);
+	return registry_add_prepared(registry, &prepared, error);
 }
 
 static void registry_deinitp(struct registry **registry)

@@ -26,6 +26,7 @@
 #include "daemon/store/saved_profiles.h"
 #include "daemon/store/store.h"
 
+struct changes;
 struct event;
 struct event_base;
 struct work_queue;
@@ -61,6 +62,27 @@ int registry_init(struct registry *registry, const struct config *config, struct
 int registry_start(struct registry *registry, struct error *error);
 void registry_deinit(
 	struct registry *registry); /* no store has a reference; a zeroed registry is fine */
+
+/* A configured store that is not in the registry yet. */
+struct prepared_store {
+	struct store *store; /* NULL: the registry has it */
+	char key[SAVED_KEY_BYTES];
+};
+/* Makes one, on any thread: its path may block.  Returns 0 or the error of store_new(). */
+int registry_prepare(const struct store_config *config, struct mailbox *main_mailbox,
+		     struct prepared_store *ret_prepared, struct error *error);
+
+/*
+ * A reload.  First registry_reload_new() adds the stores of next that are not served: all of them, or after an error
+ * none.  prepared: those of next->stores, in their order; it takes those that it adds.  Then registry_reload()
+ * applies next to the other configured stores, and takes the stores that are served until a restart from live over to
+ * next.  Returns 0 or an error of the host's memory or threads.
+ */
+int registry_reload_new(struct registry *registry, const struct config *next,
+			struct prepared_store *prepared, struct changes *changes,
+			struct error *error);
+int registry_reload(struct registry *registry, struct config *live, struct config *next,
+		    struct changes *changes, struct error *error);
 
 /* Returns NULL if no store has this key. */
 struct store *registry_by_key(const struct registry *registry, uint32_t key);

@@ -5,6 +5,7 @@
  *   registry_list.c	   names of stores, and keys of saved profiles
  *   registry_automatic.c  automatic stores, from the first file on a device to the sweep
  *   registry_query.c	   questions about a store that come with a descriptor, and new profiles
+ *   registry_reload.c	   a new configuration's stores
  *
  * Main thread.
  */
@@ -19,6 +20,13 @@ void registry_add(struct registry *registry, struct store *store);
 
 /* NULL: there is none. */
 struct store *registry_named(const struct registry *registry, const char *name);
+/* The first store on that device; NULL: there is none. */
+struct store *registry_on_device(const struct registry *registry, dev_t dev);
+
+/* Takes the store, gives it the next id, its key and its saved profile.  0 or -ENOMEM: it is in the list in both
+   cases. */
+int registry_add_prepared(struct registry *registry, struct prepared_store *prepared,
+			  struct error *error);
 
 /* The stores as "t=/mnt/t, u=/mnt/u", cut to size. */
 void registry_text(const struct registry *registry, char *text, size_t size);

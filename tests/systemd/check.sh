@@ -243,11 +243,19 @@ wait_journal() {
 	return 1
 }
 
+reload_applies() {
+	local pid
+	pid=$(main_pid)
+	config '[daemon]' 'lock = auto' 'pool_size = 321M' && ctl reload dsaiod && says "321 MiB" inside dsaioctl pool &&
+		ctl is-active --quiet dsaiod && [ "$(main_pid)" = "$pid" ] && wait_journal "reload: applied: [daemon] pool_size"
+}
+
 reload_keeps_the_good_daemon() {
 	local pid
 	pid=$(main_pid)
 	config '[daemon]' 'pool_size = much' && fails ctl reload dsaiod &&
-		[ "$(main_pid)" = "$pid" ] && client_works /srv/store/reload
+		wait_journal "dsaiod.conf:4: [daemon] pool_size = much: must be a number" -p err &&
+		[ "$(main_pid)" = "$pid" ] && says "321 MiB" inside dsaioctl pool && client_works /srv/store/reload
 }
 
 # More often than systemd's default limits allow.
@@ -408,6 +416,7 @@ check "with CAP_IPC_LOCK, lock = yes: starts" \
 check "with CAP_IPC_LOCK, lock = yes: served" client_works /srv/store/locked
 check "the journal has the daemon's lines" says 'ready:' inside journalctl -u dsaiod --no-pager -o cat
 check "SIGHUP is logged and survived" hangup_is_survived
+check "a new limit: reload applies it" reload_applies
 check "a wrong configuration: reload refuses, the daemon goes on" reload_keeps_the_good_daemon
 check "a wrong configuration: restart fails" fails ctl restart dsaiod
 check "a wrong configuration: each client is refused, and the message says where the cause is" \

@@ -241,3 +241,14 @@ int ask_store_drain(struct ctl *ctl, struct dsaio_client **client, const char *s
 	request.store_drain = &drain;
 	return call_on_store(ctl, client, store, &drain.name, &request, ret_reply);
 }
+
+int ask_reload(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__Reload reload = WIRE__RELOAD__INIT;
+	int r = connect_once(ctl, ".", client);
+
+	request.body_case = WIRE__REQUEST__BODY_RELOAD;
+	request.reload = &reload;
+	return r == CTL_OK ? call(ctl, *client, "reload", &request, -1, ret_reply) : r;
+}

@@ -8,8 +8,8 @@
 #include "client/lib/link/conn.h"
 
 /*
- * Each connects if *client is NULL, and fills *ret_reply (of wire_replyp()): its status, store_get or
- * store_drain.  With --private the daemon has a store on the path's file system, or on this
+ * Each connects if *client is NULL, and fills *ret_reply (of wire_replyp()): its status, store_get,
+ * store_drain or reload.  With --private the daemon has a store on the path's file system, or on this
  * directory's.  Returns CTL_OK, CTL_FAILED or CTL_NO_DAEMON (reported).
  */
 /* All pages of the status, as one reply, without the client that asks. */
@@ -22,6 +22,9 @@ int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 /* Sets the fields of its profile that are there; NULL: resets it.  The reply is the store as it is then. */
 int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
 		    Wire__Profile *profile, Wire__Reply **ret_reply);
+
+/* Reads the daemon's configuration again. */
+int ask_reload(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply);
 
 /* Closes the idle files of all clients there. */
 int ask_store_drain(struct ctl *ctl, struct dsaio_client **client, const char *store,

@@ -1,0 +1,191 @@
+#include "daemon/control/reload.h"
+
+#include "daemon/base/job.h"
+#include "daemon/base/log.h"
+#include "daemon/base/privileges.h"
+#include "daemon/base/systemd.h"
+#include "daemon/base/work_queue.h"
+#include "daemon/config/changes.h"
+#include "daemon/config/config.h"
+#include "daemon/control/session.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+#include "proto/util/plural.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reload {
+	struct job job;
+	struct service *service;
+	struct work_queue *work_queue; /* its own: the thread may read what only root may */
+	struct call *call;
+	reload_done_fn *on_done;
+	struct config next;
+	struct prepared_store *prepared; /* next's stores */
+	unsigned n_prepared;
+	int result; /* of reading it */
+	struct error error;
+};
+
+static int prepare_stores(struct reload *reload)
+{
+	const struct config *next = &reload->next;
+	int r = 0;
+
+	reload->prepared = calloc(next->n_stores + 1, sizeof(*reload->prepared));
+	if (!reload->prepared)
+		return error_set(&reload->error, -ENOMEM, "stores");
+	for (; r == 0 && reload->n_prepared < next->n_stores; reload->n_prepared += r == 0) {
+		const struct store_config one = config_store(next,
+							     &next->stores[reload->n_prepared]);
+
+		r = registry_prepare(&one, reload->service->mailbox,
+				     &reload->prepared[reload->n_prepared], &reload->error);
+	}
+	return r;
+}
+
+static void reload_free(struct reload *reload)
+{
+	for (unsigned i = 0; i < reload->n_prepared; i++)
+		store_free(reload->prepared[i].store);
+	free(reload->prepared);
+	config_deinit(&reload->next);
+	work_queue_leave(reload->work_queue);
+	free(reload);
+}
+
+/* On a worker thread. */
+static void on_read(struct job *job)
+{
+	struct reload *reload = container_of(job, struct reload, job);
+
+	privileges_own_files();
+	reload->result = reload->service->config->reread(&reload->next);
+	if (reload->result < 0)
+		(void)error_set_plain(&reload->error, reload->result, "%s",
+				      reload->next.mistakes[0] ? reload->next.mistakes[0]
+							       : "out of memory");
+	else
+		reload->result = prepare_stores(reload);
+}
+
+/* The quotas of users, and of clients those that are no numbers of objects. */
+static void apply_limits(struct service *service)
+{
+	static const enum quota_kind live_kinds[] = { QUOTA_POOL_BYTES, QUOTA_GPU_BYTES,
+						      QUOTA_ENTRIES };
+	const struct config *config = service->config;
+
+	service->pool.quota.limit[QUOTA_POOL_BYTES] = config->pool_size;
+	service->pool.follows_limit = !config_key_place(config, "pool_size").line;
+	memcpy(service->pool.quota.follows_descriptors, config->follows_descriptors,
+	       sizeof(config->follows_descriptors));
+	LIST_EACH(struct user, user, &service->users.all, node)
+		memcpy(user->quota.limit, config->user_limit, sizeof(user->quota.limit));
+	LIST_EACH(struct session, session, &service->sessions, node)
+		for (size_t i = 0; i < sizeof(live_kinds) / sizeof(*live_kinds); i++)
+			session->quota.limit[live_kinds[i]] = config->client_limit[live_kinds[i]];
+	users_room(&service->users); /* some may wait for the limit on their requests */
+}
+
+static int apply(struct reload *reload, struct changes *changes)
+{
+	struct service *service = reload->service;
+	struct config *next = &reload->next;
+	int r = registry_reload_new(&service->registry, next, reload->prepared, changes,
+				    &reload->error);
+
+	if (r == 0)
+		r = registry_reload(&service->registry, service->config, next, changes,
+				    &reload->error);
+	if (r < 0)
+		return r;
+	config_adopt(service->config, next, changes);
+	apply_limits(service);
+	return 0;
+}
+
+static void log_changes(const struct change_list *list, const char *what)
+{
+	for (size_t i = 0; i < list->n; i++)
+		log_notice("dsaiod: reload: %s: %s", what, list->lines[i]);
+}
+
+static void log_mistakes(const struct config *config)
+{
+	for (unsigned i = 0; i < config->n_mistakes; i++)
+		log_mistake("dsaiod: reload: %s",
+			    config->mistakes[i] ? config->mistakes[i] : "out of memory");
+}
+
+static void on_done(struct job *job)
+{
+	struct reload *reload = container_of(job, struct reload, job);
+	struct changes changes = { 0 };
+	int r = reload->result;
+
+	reload->service->is_reloading = false;
+	(void)sd_notifyf(false, "READY=1"); /* fails if systemd did not start the daemon */
+	if (r == 0)
+		r = apply(reload, &changes);
+	if (r < 0) {
+		log_mistakes(&reload->next);
+		log_error("dsaiod: reload: the configuration stays as it was: %s",
+			  reload->error.text);
+		reload->on_done(reload->call, NULL, &reload->error);
+	} else {
+		log_changes(&changes.applied, "applied");
+		log_changes(&changes.needs_restart, "needs a restart");
+		log_notice(
+			"dsaiod: configuration reloaded: %zu change%s applied, %zu need%s a restart",
+			changes.applied.n, plural(changes.applied.n), changes.needs_restart.n,
+			changes.needs_restart.n == 1 ? "s" : "");
+		reload->on_done(reload->call, &changes, NULL);
+	}
+	changes_deinit(&changes);
+	reload_free(reload);
+}
+
+int session_reload(struct session *session, struct call *call, reload_done_fn *done,
+		   struct error *error)
+{
+	struct service *service = session->service;
+	struct reload *reload;
+	int r;
+
+	if (!config_is_admin(service->config, &session->peer))
+		return error_set_plain(
+			error, -EPERM,
+			"only administrators reload the configuration (root, the daemon's own "
+			"user, members of admin_group in dsaiod.conf)");
+	if (!service->config->reread)
+		return error_set_plain(error, -EOPNOTSUPP, "this daemon has no configuration");
+	if (service->is_reloading)
+		return error_set_plain(error, -EBUSY,
+				       "another reload is under way: try again when it has ended");
+	reload = calloc(1, sizeof(*reload));
+	if (!reload)
+		return error_set(error, -ENOMEM, "reload");
+	r = work_queue_new("reload", 1, &reload->work_queue);
+	if (r < 0) {
+		free(reload);
+		return error_set(error, r, "reload" WORK_QUEUE_ADVICE);
+	}
+	reload->service = service;
+	reload->call = call;
+	reload->on_done = done;
+	reload->job.run = on_read;
+	reload->job.done = on_done;
+	reload->job.mailbox = service->mailbox;
+	reload->job.work.about = (struct hung_about){
+		.what = "check", .file = "configuration", .fd = -1, .who = session->who
+	};
+	service->is_reloading = true;
+	(void)sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_nsec() / 1000);
+	job_submit(reload->work_queue, &reload->job);
+	return 0;
+}

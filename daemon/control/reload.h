@@ -1,0 +1,32 @@
+/*
+ * A reload: reads and checks the configuration again on a worker thread, and applies it in the main thread.  Any
+ * mistake leaves the running configuration untouched.
+ *
+ * Applied at once: limits, administrators, access, profiles, and stores that are new.  Limits on the number of a
+ * client's objects are those of clients that connect from now on, since their tables have been made.  The rest
+ * needs a restart, and the reply says so.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_CONTROL_RELOAD_H
+#define DSAIO_DAEMON_CONTROL_RELOAD_H
+
+#include "daemon/base/error.h"
+
+struct call;
+struct changes;
+struct session;
+
+/* changes: lines for people; NULL after an error. */
+typedef void reload_done_fn(struct call *call, const struct changes *changes,
+			    const struct error *error);
+
+/*
+ * Returns 0, and on_done is called later; or an error: -EPERM (no administrator), -EBUSY (another reload is under way),
+ * -EOPNOTSUPP (no program started this daemon), -ENOMEM.  on_done's: -EINVAL (the first mistake; the log has all), and
+ * those of a store.
+ */
+int session_reload(struct session *session, struct call *call, reload_done_fn *on_done,
+		   struct error *error);
+
+#endif

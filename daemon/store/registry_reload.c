@@ -1,0 +1,148 @@
+#include "daemon/store/registry_parts.h"
+
+#include "daemon/base/work_queue.h"
+#include "daemon/config/changes.h"
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- stores that are new ---- */
+
+/* One that clients use cannot become another. */
+static bool may_replace(struct registry *registry, struct store *before)
+{
+	if (!before)
+		return true;
+	if (!before->is_automatic || before->n_refs)
+		return false;
+	automatic_remove(registry, before);
+	return true;
+}
+
+static bool must_wait(struct registry *registry, struct store *before, const char *name,
+		      const char *what, struct changes *changes)
+{
+	if (may_replace(registry, before))
+		return false;
+	changes_add(&changes->needs_restart, "store %s: store %s serves its %s", name, before->name,
+		    what);
+	return true;
+}
+
+int registry_reload_new(struct registry *registry, const struct config *next,
+			struct prepared_store *prepared, struct changes *changes,
+			struct error *error)
+{
+	const uint32_t last_id = registry->last_id;
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < next->n_stores; i++) {
+		const struct store *store = prepared[i].store;
+		struct store *named = registry_named(registry, store->name);
+
+		if (named && !named->is_automatic)
+			continue;
+		if (must_wait(registry, named, store->name, "name", changes) ||
+		    must_wait(registry, registry_on_device(registry, store->dev), store->name,
+			      "file system", changes))
+			continue;
+		changes_add(&changes->applied, "store %s: is served: %s", store->name, store->path);
+		r = registry_add_prepared(registry, &prepared[i], error);
+	}
+	if (r == 0 && registry->last_id > last_id && !registry->prober) {
+		r = work_queue_new("probe", 1, &registry->prober);
+		if (r < 0)
+			(void)error_set(error, r, "stores");
+	}
+	LIST_EACH(struct store, store, &registry->stores, node) {
+		if (store->id <= last_id)
+			continue;
+		if (r == 0) {
+			store_probe(store, registry->prober);
+			continue;
+		}
+		list_remove(&registry->stores, &store->node);
+		store_free(store);
+	}
+	return r;
+}
+
+/* ---- stores that are served ---- */
+
+static struct store_config *find_config(const struct config *config, const char *name)
+{
+	for (unsigned i = 0; i < config->n_stores; i++)
+		if (strcmp(config->stores[i].name, name) == 0)
+			return &config->stores[i];
+	return NULL;
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+static bool is_same_profile(const struct profile *a, const struct profile *b)
+{
+	return a->block_size == b->block_size && a->queue_depth == b->queue_depth &&
+	       a->single_submit == b->single_submit && a->overlap_events == b->overlap_events &&
+	       a->intra_op_parallelism == b->intra_op_parallelism;
+}
+
+static void reload_profile(struct store *store, const struct store_config *config,
+			   struct changes *changes)
+{
+	const bool is_saved = store->profile_source >= PROFILE_SAVED;
+
+	store->given_source = config->has_profile ? PROFILE_CONFIGURED : PROFILE_DEFAULTED;
+	if (!is_same_profile(&store->given_profile, &config->profile))
+		changes_add(
+			&changes->applied, "store %s: profile%s", store->name,
+			is_saved
+				? ", after dsaioctl profile reset: what dsaioctl has set takes precedence"
+				: ", of channels that are opened from now on");
+	store->given_profile = config->profile;
+	if (is_saved)
+		return;
+	store->profile = store->given_profile;
+	store->profile_source = store->given_source;
+}
+
+static void reload_store(struct store *store, const struct store_config *config,
+			 struct changes *changes)
+{
+	if (!is_same_text(store->access.text, config->access.text))
+		changes_add(&changes->applied, "store %s: users and groups", store->name);
+	store->access = config->access;
+	reload_profile(store, config, changes);
+	if (strcmp(store->path, config->path) != 0)
+		changes_add(&changes->needs_restart, "store %s: path", store->name);
+	if (store->lane_store.window_max_bytes != config->window_max)
+		changes_add(&changes->needs_restart, "store %s: window_max", store->name);
+	if (store->lane_store.spin_usec != config->spin_usec)
+		changes_add(&changes->needs_restart, "store %s: spin_usec", store->name);
+}
+
+int registry_reload(struct registry *registry, struct config *live, struct config *next,
+		    struct changes *changes, struct error *error)
+{
+	if (config_reserve_stores(next, live->n_stores) < 0)
+		return error_set(error, -ENOMEM, "stores");
+	LIST_EACH(const struct store, store, &registry->stores, node) {
+		if (store->is_automatic || find_config(next, store->name))
+			continue;
+		config_keep_store(next, find_config(live, store->name)); /* with its access */
+		changes_add(
+			&changes->needs_restart,
+			"store %s: is served until then: dsaioctl drain %s refuses new ops at once",
+			store->name, store->name);
+	}
+	LIST_EACH(struct store, store, &registry->stores, node) {
+		const struct store_config one = config_store(next, find_config(next, store->name));
+
+		if (!store->is_automatic)
+			reload_store(store, &one, changes);
+	}
+	return 0;
+}
