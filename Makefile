@@ -22,6 +22,7 @@ includedir  = $(prefix)/include
 pythondir   = $(libdir)/dsaio-python
 datarootdir = $(prefix)/share
 mandir      = $(datarootdir)/man
+docdir      = $(datarootdir)/doc/dsaiod
 # The host's /etc and /var for the usual prefixes, else folders below prefix.
 sysconfdir    = $(if $(filter /usr /usr/local,$(prefix)),,$(prefix))/etc
 localstatedir = $(if $(filter /usr /usr/local,$(prefix)),,$(prefix))/var
@@ -111,7 +112,7 @@ PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev
 # The tests make file systems, look at system calls and compare with fio.
 PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib procps
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin gcovr \
-	      man-db mandoc systemd-container abigail-tools mypy
+	      man-db mandoc systemd-container btrfs-progs abigail-tools mypy
 
 # Installs missing packages of $1.  Without root or sudo it prints the apt command and fails, unless
 # $2 says what happens without them.
@@ -407,6 +408,8 @@ install: all ## install to $(DESTDIR)$(prefix)
 	sed -e 's|^Cflags:.*|Cflags: -I$(includedir)|' \
 	    -e 's|^Libs:.*|Libs: -L$(libdir) -ldsaio-client$(install_rpath)|' $(BUILD)/libdsaio-client.pc \
 		>$(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc
+	$(INSTALL) -d $(DESTDIR)$(docdir)/dsaiod.service.d
+	$(INSTALL) -m 644 systemd/dsaiod.service.d/*.conf $(DESTDIR)$(docdir)/dsaiod.service.d/
 	sed 's|@sbindir@|$(sbindir)|g; s|@bindir@|$(bindir)|g' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
 	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc $(DESTDIR)$(unitdir)/dsaiod.service
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
@@ -427,7 +430,7 @@ uninstall: ## remove the installed files; it names what stays: changed configura
 		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \
 		$(sysusersdir)/dsaiod.conf $(tmpfilesdir)/dsaiod.conf \
 		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page)))) $(MAN_ALIASES)
-	rm -rf $(DESTDIR)$(pythondir)/dsaio
+	rm -rf $(DESTDIR)$(pythondir)/dsaio $(DESTDIR)$(docdir)
 	! cmp -s systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \
 		rm -f $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf
 	@for dir in $(addprefix $(DESTDIR),$(pythondir) $(sysconfdir)/dsaiod $(localstatedir)/lib/dsaiod); do \

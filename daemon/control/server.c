@@ -9,6 +9,7 @@
 #include "daemon/control/serve.h"
 #include "daemon/control/start_lock.h"
 #include "daemon/control/stop_wait.h"
+#include "daemon/control/watchdog.h"
 #include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -31,6 +32,7 @@ struct server {
 		*idle_event; /* armed when the last session is freed, if the daemon then exits */
 	struct event *stop_wait_event; /* each second of the stop */
 	struct stop_wait stop_wait;
+	struct watchdog watchdog;
 	int listen_fd, lock_fd;
 	bool has_socket_file; /* made by or for this daemon, which removes it */
 	bool is_handed_over;  /* the library made the socket, and no other process listens on it */
@@ -315,6 +317,8 @@ int server_new(struct config *config, struct event_base *base, struct gpu_probe 
 	r = registry_start(&server->service.registry, error);
 	if (r < 0)
 		return r;
+	if (watchdog_start(&server->watchdog, base, &server->service.registry) < 0)
+		return error_set(error, -ENOMEM, "dsaiod: watchdog");
 	*ret_server = TAKE_PTR(server);
 	return 0;
 }
@@ -378,6 +382,7 @@ void server_free(struct server *server)
 		event_free(server->resume_event);
 	if (server->idle_event)
 		event_free(server->idle_event);
+	watchdog_stop(&server->watchdog);
 	if (server->stop_wait_event)
 		event_free(server->stop_wait_event);
 	closep(&server->listen_fd);

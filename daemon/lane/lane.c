@@ -44,6 +44,9 @@ struct lane {
 	struct mailbox mailbox;
 	bool must_stop;
 	struct message stop_message;
+	struct message ping_message;
+	_Atomic bool owes_ping; /* main thread sets, lane clears; both relaxed: it guards nothing */
+	uint64_t ping_nsec;	/* main thread: when it was asked */
 	struct log_limit log_limit; /* of lines that clients cause */
 	struct hung_call call;	    /* of its engine */
 	struct hung_call device;    /* a block that the device has not answered */
@@ -103,6 +106,12 @@ static void do_cancel(struct message *message)
 	struct lane_cancel *cancel = container_of(message, struct lane_cancel, message);
 
 	intake_cancel(&cancel->channel->lane->intake, cancel);
+}
+
+static void do_ping(struct message *message)
+{
+	atomic_store_explicit(&container_of(message, struct lane, ping_message)->owes_ping, false,
+			      memory_order_relaxed);
 }
 
 static void do_stop(struct message *message)
@@ -352,6 +361,19 @@ uint32_t lane_room(const struct lane *lane)
 int lane_grow(struct lane *lane, uint32_t room, struct error *error)
 {
 	return lane->engine->ops->grow(lane->engine, room, error);
+}
+
+uint64_t lane_ping(struct lane *lane, uint64_t now_nsec)
+{
+	if (!atomic_load_explicit(&lane->owes_ping, memory_order_relaxed)) {
+		lane->ping_nsec = now_nsec;
+		lane->ping_message.run = do_ping;
+		atomic_store_explicit(&lane->owes_ping, true, memory_order_relaxed);
+		mailbox_post(&lane->mailbox, &lane->ping_message);
+	} else if (atomic_load_explicit(&lane->call.since_nsec, memory_order_relaxed)) {
+		lane->ping_nsec = now_nsec; /* it has this long again, from the end of the call */
+	}
+	return now_nsec - lane->ping_nsec;
 }
 
 int lane_board_fd(const struct lane *lane)

@@ -48,6 +48,13 @@ uint32_t lane_room(const struct lane *lane);
 int lane_grow(struct lane *lane, uint32_t room, struct error *error);
 int lane_board_fd(const struct lane *lane); /* borrowed */
 
+/*
+ * For the watchdog: asks the lane for a sign of life, unless it owes one.  Returns for how many nsec it has owed one.
+ * 0 also while it is in a call that may hang (hung.h): a file system or device delays it then, and a restart would
+ * not help.
+ */
+uint64_t lane_ping(struct lane *lane, uint64_t now_nsec);
+
 /* Gives the lane a channel.  It is looked at as soon as this returns. */
 void lane_add_channel(struct lane *lane, struct channel *channel);
 /*

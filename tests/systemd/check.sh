@@ -26,6 +26,7 @@ root=$work/root
 name=dsaio$$
 supervisor= # the process that keeps the container
 init=       # its PID 1, as seen from here
+loops=()
 cgroup2=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
 
 clean_up() {
@@ -37,6 +38,7 @@ clean_up() {
 		kill -KILL "$supervisor" 2>/dev/null
 		wait "$supervisor" 2>/dev/null
 	fi
+	[ -z "${frozen:-}" ] || fsfreeze -u "$frozen" 2>/dev/null
 	umount -R "$root" 2>/dev/null || umount -R -l "$root" 2>/dev/null
 	umount "$work/overlay" 2>/dev/null || umount -l "$work/overlay" 2>/dev/null
 	# nspawn leaves the last two in every hierarchy.
@@ -45,6 +47,12 @@ clean_up() {
 		while read -r group; do
 			find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null
 		done
+	for mount in "$work"/loop.*; do
+		umount "$mount" 2>/dev/null
+	done
+	for loop in "${loops[@]}"; do
+		losetup -d "$loop" 2>/dev/null
+	done
 	rm -rf --one-file-system "$work"
 }
 trap clean_up EXIT
@@ -102,6 +110,16 @@ make_root() {
 	mkdir -p "$root/srv/store" && mount --bind "$work/store" "$root/srv/store" &&
 		chmod 1777 "$work/store" &&
 		printf '[store check]\npath = /srv/store\n' >>"$root/etc/dsaiod/dsaiod.conf"
+}
+
+# loop_mount NAME MKFS...: a file system of its own at /srv/NAME, on a loop device.
+loop_mount() {
+	local name=$1 loop
+	shift
+	truncate -s 300M "$work/$name.image" && mkdir "$work/loop.$name" "$root/srv/$name" &&
+		loop=$(losetup -f --show "$work/$name.image") && loops+=("$loop") && "$@" -q "$loop" &&
+		mount "$loop" "$work/loop.$name" && mount --bind "$work/loop.$name" "$root/srv/$name" &&
+		chmod 1777 "$root/srv/$name"
 }
 
 # ---- boot ----
@@ -209,9 +227,7 @@ bind_mount_works() {
 with_config() {
 	printf '[store check]\npath = /srv/store\n[daemon]\n%s\n' "$1" >"$root/etc/dsaiod/dsaiod.conf"
 	shift
-	inside sh -c 'mkdir -p /run/systemd/system/dsaiod.service.d
-		{ echo "[Service]"; printf "%s\n" "$@"; } >/run/systemd/system/dsaiod.service.d/check.conf
-		systemctl daemon-reload && systemctl restart dsaiod' - "$@"
+	with_unit "$@"
 }
 
 # config LINE...: the configuration, of these lines behind the store.
@@ -328,6 +344,42 @@ restart_three_times() {
 	ctl restart dsaiod && load_says && ctl restart dsaiod && load_says && ctl restart dsaiod
 }
 
+# Restarts it with these lines in [Service]; none: as it was.
+with_unit() {
+	inside sh -c 'mkdir -p /run/systemd/system/dsaiod.service.d
+		{ echo "[Service]"; printf "%s\n" "$@"; } >/run/systemd/system/dsaiod.service.d/check.conf
+		systemctl daemon-reload && systemctl restart dsaiod' - "$@"
+}
+
+with_drop_in() {
+	cp "systemd/dsaiod.service.d/$1" "$root/etc/systemd/system/dsaiod.service.d.tmp" &&
+		mkdir -p "$root/etc/systemd/system/dsaiod.service.d" &&
+		mv "$root/etc/systemd/system/dsaiod.service.d.tmp" "$root/etc/systemd/system/dsaiod.service.d/check.conf" &&
+		ctl daemon-reload && ctl restart dsaiod && client_works "/srv/store/$1" || return 1
+	rm "$root/etc/systemd/system/dsaiod.service.d/check.conf" && ctl daemon-reload
+}
+
+# A stopped process answers nobody.
+watchdog_ends_a_stopped_daemon() {
+	local before
+	before=$(ctl show -P NRestarts dsaiod)
+	ctl kill -s STOP --kill-who=main dsaiod && wait_journal "Watchdog timeout" && client_works /srv/store/watched &&
+		[ "$(ctl show -P NRestarts dsaiod)" -gt "$before" ]
+}
+
+# A write there waits in the kernel, in the lane or in a worker, for longer than the watchdog would.
+watchdog_leaves_a_hung_mount() {
+	local pid put rc
+	pid=$(main_pid)
+	client_works /srv/ext4/before && fsfreeze -f "$work/loop.ext4" && frozen=$work/loop.ext4 || return 1
+	as_nobody sh -ec 'head -c 3000001 /dev/zero | dsaioctl put /srv/ext4/before/hung' &
+	put=$!
+	sleep 5 # two and a half times its limit
+	client_works /srv/store/beside && kill -0 $put # it still waits
+	rc=$?
+	fsfreeze -u "$frozen" && frozen= && wait "$put" && [ $rc = 0 ] && [ "$(main_pid)" = "$pid" ]
+}
+
 # As README says it.
 upgrade() {
 	install_into_root && inside ldconfig && ctl daemon-reload && ctl try-restart dsaiod
@@ -358,6 +410,9 @@ if ! make_root; then
 	echo "0 passed, 1 failed, 0 skipped"
 	exit 1
 fi
+has_loops=no
+loop_mount ext4 mkfs.ext4 -E lazy_itable_init=0 >"$work/loop.log" 2>&1 && loop_mount btrfs mkfs.btrfs >>"$work/loop.log" 2>&1 &&
+	has_loops=yes
 "boot_$mode"
 if ! wait_up; then
 	echo "not ok systemd: no boot by $mode: $(cat "$work/boot.log")"
@@ -377,6 +432,12 @@ check "a client as another user" client_works /srv/store/user
 check "a client as another user, on a store that nobody has configured" client_works /dev/shm/user
 check "a client on a file system that was mounted later" later_mount_works
 check "a client on a file system that only its own mount namespace has" unseen_mount_works
+if [ $has_loops = yes ]; then
+	check "a client on btrfs" client_works /srv/btrfs/user
+	check "a client on ext4" client_works /srv/ext4/user
+else
+	skip "a client on btrfs and on ext4: no loop devices, or no mkfs.btrfs"
+fi
 check "another user may not set a profile" \
 	says administrator fails as_nobody dsaioctl profile set check queue_depth=17
 check "root may" inside dsaioctl profile set check queue_depth=17
@@ -396,6 +457,17 @@ check "SIGKILL" ctl kill -s KILL dsaiod
 check "served again after SIGKILL" client_works /srv/store/killed
 check "the journal says that the daemon before was killed" wait_journal "did not stop in order"
 check "status reports a daemon that an upgrade left" upgrade_is_reported
+
+check "the drop-in for GPU-less hosts" with_drop_in no-gpu.conf
+check "the drop-in with CAP_IPC_LOCK" with_drop_in lock.conf
+check "with a watchdog of two seconds" with_unit WatchdogSec=2
+check "the watchdog ends a daemon that does not answer" watchdog_ends_a_stopped_daemon
+if [ $has_loops = yes ]; then
+	check "the watchdog leaves a daemon with a mount that hangs" watchdog_leaves_a_hung_mount
+else
+	skip "the watchdog leaves a daemon with a mount that hangs: no loop devices"
+fi
+check "with the unit's own watchdog again" with_unit
 
 load_start
 check "a program works" load_says

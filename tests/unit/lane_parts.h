@@ -86,6 +86,9 @@ static struct {
 	int refusal; /* negative errno of blocks with is_nowait; 0: none */
 	struct block *refused;
 	_Atomic bool holds_blocks;
+	_Atomic bool holds_lane; /* in the engine's submit, */
+	bool is_call;		 /* as in a call that may hang */
+	_Atomic bool is_held;
 	_Atomic int event_fd; /* the engine's, since its first block */
 } wanted;
 
@@ -159,10 +162,24 @@ static inline bool is_bounced(const struct block *block)
 	return block->region != &t.slab.region;
 }
 
+static inline void hold_lane(const struct engine *engine)
+{
+	if (wanted.is_call)
+		hung_enter(engine->call, &(struct hung_who){ .uid = 1 }, 1);
+	atomic_store(&wanted.is_held, true);
+	while (atomic_load(&wanted.holds_lane))
+		(void)usleep(1000);
+	if (wanted.is_call)
+		hung_leave(engine->call);
+}
+
 static inline int watched_submit(struct engine *engine, struct block **blocks, int n)
 {
 	uint32_t before = engine->n_in_flight;
 	int r;
+
+	if (atomic_load(&wanted.holds_lane))
+		hold_lane(engine);
 
 	atomic_store(&wanted.event_fd, libaio_ops()->event_fd(engine));
 	if (wanted.refusal && blocks[0]->is_nowait) {
