@@ -200,6 +200,14 @@ unseen_mount_works() {
 		head -c 3000001 /dev/urandom >m && dsaioctl put n <m && cmp m n && dsaioctl cat n | cmp - m'
 }
 
+# A container has mount, pid, user and network namespaces of its own, and its root is a user of the host.
+container_works() {
+	as_nobody unshare --user --map-root-user --mount --pid --fork --mount-proc --net --ipc --uts sh -ec '
+		mkdir /srv/store/container && cd /srv/store/container && head -c 3000001 /dev/urandom >m
+		[ $$ -lt 5 ] && dsaioctl put n <m && cmp m n && dsaioctl cat n | cmp - m &&
+		dsaioctl clients --json | grep -q "clients"'
+}
+
 runs_as_dsaiod() {
 	[ "$(inside stat -c %U "/proc/$(ctl show -P MainPID dsaiod)")" = dsaiod ]
 }
@@ -432,6 +440,7 @@ check "a client as another user" client_works /srv/store/user
 check "a client as another user, on a store that nobody has configured" client_works /dev/shm/user
 check "a client on a file system that was mounted later" later_mount_works
 check "a client on a file system that only its own mount namespace has" unseen_mount_works
+check "a client in a container: mount, pid, user and network namespaces of its own" container_works
 if [ $has_loops = yes ]; then
 	check "a client on btrfs" client_works /srv/btrfs/user
 	check "a client on ext4" client_works /srv/ext4/user
@@ -453,7 +462,7 @@ check "a bind mount of /run/dsaiod works over a stop, and a start by the client"
 check "a bind mount of /run/dsaiod works over a stop and start of the socket" \
 	bind_mount_works 'restart dsaiod.socket'
 ctl reset-failed dsaiod # five starts within ten seconds would be one too many
-check "SIGKILL" ctl kill -s KILL dsaiod
+check "SIGKILL" ctl kill -s KILL --kill-who=main dsaiod
 check "served again after SIGKILL" client_works /srv/store/killed
 check "the journal says that the daemon before was killed" wait_journal "did not stop in order"
 check "status reports a daemon that an upgrade left" upgrade_is_reported
