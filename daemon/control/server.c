@@ -248,7 +248,7 @@ static int server_listen(struct server *server, struct error *error)
 	r = start_lock_take(path, server->is_handed_over, &server->lock_fd, error);
 	if (r < 0)
 		return r;
-	recorder_start(path);
+	server->service.usage.n_crashes += recorder_start(path);
 	server->has_socket_file = server->is_handed_over; /* only after the lock is taken */
 	if (!is_inherited)
 		r = listen_socket_make(path, server->config->is_user, &server->has_socket_file,
@@ -302,6 +302,8 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 	r = registry_init(&server->service.registry, config, base, &server->mailbox, error);
 	if (r < 0)
 		return r;
+	server->service.registry.usage = &server->service.usage;
+	server->service.usage.since_sec = clock_nsec_of(CLOCK_REALTIME) / UINT64_C(1000000000);
 	r = server_listen(server, error);
 	if (r < 0)
 		return r;
@@ -414,7 +416,11 @@ uint64_t server_n_open_ops(const struct server *server)
 {
 	uint64_t n = 0;
 
-	LIST_EACH(const struct store, store, &server->service.registry.stores, node)
-		n += metrics_get(&store->lane_store.metrics.open_ops);
+	LIST_EACH(const struct store, store, &server->service.registry.stores, node) {
+		struct metrics sum;
+
+		lane_store_sum(&store->lane_store, &sum);
+		n += metrics_get(&sum.open_ops);
+	}
 	return n;
 }
