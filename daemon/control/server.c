@@ -9,6 +9,7 @@
 #include "daemon/control/serve.h"
 #include "daemon/control/start_lock.h"
 #include "daemon/control/stop_wait.h"
+#include "daemon/control/wear.h"
 #include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -25,6 +26,7 @@
 struct server {
 	const struct config *config;
 	struct service service;
+	struct wear wear;
 	struct mailbox mailbox;
 	struct event *mailbox_event, *listen_event, *resume_event;
 	struct event
@@ -303,7 +305,8 @@ int server_new(const struct config *config, struct event_base *base, struct gpu_
 	if (r < 0)
 		return r;
 	server->service.registry.usage = &server->service.usage;
-	server->service.usage.since_sec = clock_nsec_of(CLOCK_REALTIME) / UINT64_C(1000000000);
+	if (wear_init(&server->wear, &server->service) < 0)
+		return error_set(error, -ENOMEM, "dsaiod: event");
 	r = server_listen(server, error);
 	if (r < 0)
 		return r;
@@ -373,6 +376,7 @@ void server_free(struct server *server)
 {
 	if (!server)
 		return;
+	wear_save(&server->wear);
 	service_deinit(&server->service);
 	if (server->listen_event)
 		event_free(server->listen_event);
@@ -387,6 +391,7 @@ void server_free(struct server *server)
 	if (server->mailbox.event_fd >= 0)
 		(void)mailbox_run(
 			&server->mailbox); /* runs the messages of probes that have begun */
+	wear_deinit(&server->wear);
 	hung_deinit();
 	if (server->mailbox_event)
 		event_free(server->mailbox_event);
@@ -400,6 +405,8 @@ void server_free(struct server *server)
 bool server_end(struct server *server)
 {
 	if (server->is_left) {
+		wear_save(&server->wear);
+		saved_deinit(&server->service.registry.saved); /* waits for that */
 		server_remove_socket(server);
 		return false;
 	}
