@@ -1,5 +1,5 @@
 /*
- * Counters and latencies of a channel, a client or a store.  One thread (a lane) writes them, and
+ * Counters and latencies of a channel, or of a class of a store.  One thread (a lane) writes them, and
  * the main thread reads them for status.  All accesses are relaxed atomics: a reader may see values
  * that are slightly old.
  *
@@ -23,7 +23,7 @@ struct metrics {
 	/* Sums over ops: time open, the part of it with a block in flight, and the time open of
 	   the ops that have ended. */
 	_Atomic uint64_t open_nsec, device_nsec, ended_nsec;
-	_Atomic uint32_t latency[STATS_BUCKETS];
+	_Atomic uint64_t latency[STATS_BUCKETS];
 };
 
 /* Adds to a counter that only this thread writes. */
@@ -42,5 +42,12 @@ void metrics_add_latency(struct metrics *metrics, uint64_t nsec);
 /* The percentile: the latency in nsec that the given share of ops (0 to 1) does not exceed.  0 without
    ops. */
 uint64_t metrics_percentile(const struct metrics *metrics, double share);
+
+/* Adds all of one to sum, which only this thread uses. */
+void metrics_sum(struct metrics *sum, const struct metrics *one);
+
+/* Places of the coarse histogram: the place i counts latencies below 1024 << i nsec, the last one the rest. */
+#define METRICS_PLACES 26u
+void metrics_latencies(const struct metrics *metrics, uint64_t ret_counts[METRICS_PLACES]);
 
 #endif

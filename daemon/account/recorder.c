@@ -48,7 +48,7 @@ static bool is_ours(const char *path)
 	return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
 }
 
-static void keep_crash(void)
+static bool keep_crash(void)
 {
 	bool is_crash = false;
 	char from[PATH_BYTES], to[PATH_BYTES];
@@ -56,7 +56,7 @@ static void keep_crash(void)
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
 		is_crash |= is_ours(path_of(from, RECORDING_NOW, i));
 	if (!is_crash)
-		return;
+		return false;
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
 		path_of(from, RECORDING_NOW, i);
 		path_of(to, RECORDING_CRASH, i);
@@ -68,6 +68,7 @@ static void keep_crash(void)
 	}
 	log_notice("dsaiod: its last ops are recorded: dsaioctl trace --last-crash --socket %s",
 		   recorder.socket_path);
+	return true;
 }
 
 /* ---- a lane's file ---- */
@@ -223,12 +224,12 @@ static bool may_record_at(const char *socket_path)
 	return false;
 }
 
-void recorder_start(const char *socket_path)
+bool recorder_start(const char *socket_path)
 {
 	if (strlen(socket_path) >= SOCKET_PATH_BYTES || !may_record_at(socket_path))
-		return;
+		return false;
 	(void)strcpy(recorder.socket_path, socket_path);
-	keep_crash();
+	return keep_crash();
 }
 
 void recorder_end(void)

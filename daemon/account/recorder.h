@@ -16,8 +16,11 @@
 
 #include "proto/recording.h"
 
+#include <stdbool.h>
+
 /* Main thread, after the start lock is taken, and before privileges are dropped. */
-void recorder_start(const char *socket_path);
+/* Returns whether the daemon before did not stop in order, as far as its files tell. */
+bool recorder_start(const char *socket_path);
 /* Main thread, at the end of an orderly stop: removes the files.  The thread has the daemon's own ids. */
 void recorder_end(void);
 

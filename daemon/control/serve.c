@@ -179,7 +179,8 @@ static void on_store(struct store *store, int result, const struct error *failed
 
 	if (result == 0) {
 		wire = WIRE_NEW(Wire__Store, wire__store);
-		if (!wire || store_to_wire(store, wire) < 0) {
+		if (!wire ||
+		    store_to_wire(store, &call->session->service->usage, false, wire) < 0) {
 			result = error_set(&error, -ENOMEM, "store %s", store->name);
 			failed = &error;
 		}
@@ -282,8 +283,8 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 
 	if (session->state != SESSION_GREETING)
 		return error_set_plain(error, -EINVAL, "hello: this connection has had one");
-	r = session_hello(session, hello->name, frame->n_fds ? TAKE_FD(frame->fds[0]) : -1,
-			  &board_fd, error);
+	r = session_hello(session, hello->name, hello->library,
+			  frame->n_fds ? TAKE_FD(frame->fds[0]) : -1, &board_fd, error);
 	if (r < 0)
 		return r;
 
@@ -319,6 +320,7 @@ static int serve_recovered(struct session *session, uint64_t seq, const Wire__Re
 	if (session->has_recovered)
 		return error_set_plain(error, -EINVAL, "recovered: this connection has had one");
 	session->has_recovered = true;
+	session->service->n_recoveries++;
 	(void)snprintf(text, sizeof(text), "%s", r->text); /* cut is fine */
 	log_clean(text);
 	if (r->failed)

@@ -10,6 +10,7 @@
 #include "daemon/control/start_lock.h"
 #include "daemon/control/stop_wait.h"
 #include "daemon/control/watchdog.h"
+#include "daemon/control/wear.h"
 #include "daemon/store/store.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -26,6 +27,7 @@
 struct server {
 	struct config *config;
 	struct service service;
+	struct wear wear;
 	struct mailbox mailbox;
 	struct event *mailbox_event, *listen_event, *resume_event;
 	struct event
@@ -250,7 +252,7 @@ static int server_listen(struct server *server, struct error *error)
 	r = start_lock_take(path, server->is_handed_over, &server->lock_fd, error);
 	if (r < 0)
 		return r;
-	recorder_start(path);
+	server->service.usage.n_crashes += recorder_start(path);
 	server->has_socket_file = server->is_handed_over; /* only after the lock is taken */
 	if (!is_inherited)
 		r = listen_socket_make(path, server->config->is_user, &server->has_socket_file,
@@ -304,6 +306,9 @@ int server_new(struct config *config, struct event_base *base, struct gpu_probe 
 	r = registry_init(&server->service.registry, config, base, &server->mailbox, error);
 	if (r < 0)
 		return r;
+	server->service.registry.usage = &server->service.usage;
+	if (wear_init(&server->wear, &server->service) < 0)
+		return error_set(error, -ENOMEM, "dsaiod: event");
 	r = server_listen(server, error);
 	if (r < 0)
 		return r;
@@ -375,6 +380,7 @@ void server_free(struct server *server)
 {
 	if (!server)
 		return;
+	wear_save(&server->wear);
 	service_deinit(&server->service);
 	if (server->listen_event)
 		event_free(server->listen_event);
@@ -390,6 +396,7 @@ void server_free(struct server *server)
 	if (server->mailbox.event_fd >= 0)
 		(void)mailbox_run(
 			&server->mailbox); /* runs the messages of probes that have begun */
+	wear_deinit(&server->wear);
 	hung_deinit();
 	if (server->mailbox_event)
 		event_free(server->mailbox_event);
@@ -403,6 +410,8 @@ void server_free(struct server *server)
 bool server_end(struct server *server)
 {
 	if (server->is_left) {
+		wear_save(&server->wear);
+		saved_deinit(&server->service.registry.saved); /* waits for that */
 		server_remove_socket(server);
 		return false;
 	}
@@ -419,7 +428,11 @@ uint64_t server_n_open_ops(const struct server *server)
 {
 	uint64_t n = 0;
 
-	LIST_EACH(const struct store, store, &server->service.registry.stores, node)
-		n += metrics_get(&store->lane_store.metrics.open_ops);
+	LIST_EACH(const struct store, store, &server->service.registry.stores, node) {
+		struct metrics sum;
+
+		lane_store_sum(&store->lane_store, &sum);
+		n += metrics_get(&sum.open_ops);
+	}
 	return n;
 }

@@ -118,4 +118,5 @@ void service_deinit(struct service *service)
 		user_unref(service->nobody);
 	assert(!service->n_sessions && !service->n_closing_sockets);
 	run_queue_deinit(&service->run_queue);
+	usage_deinit(&service->usage);
 }

@@ -16,6 +16,7 @@
 #ifndef DSAIO_DAEMON_CONTROL_SERVICE_H
 #define DSAIO_DAEMON_CONTROL_SERVICE_H
 
+#include "daemon/account/usage.h"
 #include "daemon/base/hung.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/base/quota.h"
@@ -44,6 +45,8 @@ struct service {
 	struct mailbox *mailbox; /* the main thread's */
 	struct pool pool;
 	struct registry registry;
+	struct usage usage;
+	uint64_t n_recoveries;	      /* clients that came from an earlier daemon */
 	uint64_t max_closing_sockets; /* see service_may_accept() */
 	uint64_t started_nsec;	      /* CLOCK_MONOTONIC */
 	struct gpu_requests gpu;

@@ -4,6 +4,7 @@
 #include "daemon/control/closing.h"
 #include "daemon/control/idle_files.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -147,10 +148,16 @@ static void bound(struct id_table *table, uint64_t limit)
 	id_table_bound(table, limit < ID_TABLE_SLOTS_MAX ? (uint32_t)limit : ID_TABLE_SLOTS_MAX);
 }
 
+void session_sum(const struct session *session, struct metrics *sum)
+{
+	LIST_EACH(const struct session_channel, c, &session->handles.channel_list, session_node)
+		metrics_sum(sum, &c->channel->metrics);
+}
+
 /* ---- begin and end ---- */
 
-int session_hello(struct session *session, const char *name, int pidfd, int *ret_board_fd,
-		  struct error *error)
+int session_hello(struct session *session, const char *name, const char *library, int pidfd,
+		  int *ret_board_fd, struct error *error)
 {
 	int r;
 
@@ -162,6 +169,8 @@ int session_hello(struct session *session, const char *name, int pidfd, int *ret
 	}
 	(void)snprintf(session->name, sizeof(session->name), "%s", name); /* cut is fine */
 	log_clean(session->name);
+	(void)snprintf(session->library, sizeof(session->library), "%s", library); /* cut is fine */
+	log_clean(session->library);
 	session->state = SESSION_OPEN;
 
 	/* A client with a wrong pidfd is served; only its death is noticed later. */
@@ -196,6 +205,8 @@ static void session_free(struct session *session)
 	if (session->user)
 		user_count_unread(session->user, -(int)session->connection.n_unread_fds);
 	quota_discharge(&session->session_charge);
+	if (session->usage)
+		usage_user_unref(session->usage);
 	peer_deinit(&session->peer);
 
 	/* Last: the end of file proves to the client that the daemon uses none of its memory and files. */
@@ -335,6 +346,10 @@ int session_new(struct service *service, int fd, struct error *error)
 	r = quota_charge(&session->session_charge, &session->user->quota, QUOTA_SESSIONS, 1, error);
 	if (r < 0)
 		return r;
+	session->usage = usage_user_ref(&service->usage, session->peer.uid);
+	if (!session->usage)
+		return error_set(error, -ENOMEM, "connection");
+	session->connected_nsec = clock_nsec();
 	session->id = service->last_id + 1;
 	session->who = (struct hung_who){ .uid = session->peer.uid,
 					  .pid = session->peer.pid,

@@ -58,6 +58,10 @@ struct session {
 	struct peer peer;    /* from the kernel */
 	struct hung_who who; /* the same, for reports of calls that hang */
 	char name[64];	     /* the program's, printable ASCII; "" before Hello */
+	char library[24];    /* the version of its library, likewise */
+	uint64_t connected_nsec;
+	struct usage_user *usage;
+	uint64_t written_bytes; /* by channels that have ended */
 	enum session_state state;
 	bool is_stopped; /* the daemon stops */
 	bool is_lost; /* the connection or the client is gone, or the session ends for another reason than a stop */
@@ -117,6 +121,9 @@ bool session_serve(struct session *session);
 /* "client 7 (pid 123, name)": the object that a log line starts with. */
 const char *session_title(const struct session *session);
 
+/* Adds the counters of its channels that have not ended. */
+void session_sum(const struct session *session, struct metrics *sum);
+
 /* Queues one reply and sends what the socket takes.  Takes fds: the daemon's own, or those of
    session_file_get(). */
 void session_send(struct session *session, const void *body, size_t len, const int *fds,
@@ -130,10 +137,10 @@ void session_close_fds(struct session *session, const int *fds, unsigned n_fds);
  * The requests.  Those with a struct call, here and in the parts, return 0 and later (or at once) call
  * its on_done, or return an error and never do.
  *
- * Hello: version and name have been checked.  Takes pidfd (-1: none), which came from the client, also
+ * Hello: the versions have been checked.  Takes pidfd (-1: none), which came from the client, also
  * on error.  *ret_board_fd: the file board for the reply, the caller's.
  */
-int session_hello(struct session *session, const char *name, int pidfd, int *ret_board_fd,
-		  struct error *error);
+int session_hello(struct session *session, const char *name, const char *library, int pidfd,
+		  int *ret_board_fd, struct error *error);
 
 #endif

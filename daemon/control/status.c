@@ -38,12 +38,23 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-static Wire__Counters *counters_to_wire(const struct metrics *metrics)
+/* NULL: no memory. */
+static Wire__Counters *counters_to_wire(const struct metrics *metrics, bool with_histograms)
 {
 	Wire__Counters *wire = WIRE_NEW(Wire__Counters, wire__counters);
 
 	if (!wire)
 		return NULL;
+	if (with_histograms) {
+		wire->latencies = calloc(METRICS_PLACES, sizeof(*wire->latencies));
+		if (!wire->latencies) {
+			wire__counters__free_unpacked(wire, NULL);
+			return NULL;
+		}
+		wire->n_latencies = METRICS_PLACES;
+		metrics_latencies(metrics, wire->latencies);
+	}
+	wire->latency_sum_nsec = metrics_get(&metrics->ended_nsec);
 	wire->reads = metrics_get(&metrics->reads);
 	wire->writes = metrics_get(&metrics->writes);
 	wire->fsyncs = metrics_get(&metrics->fsyncs);
@@ -82,9 +93,65 @@ static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
 	return text_to_wire(pool->why_unlocked, &wire->why_unlocked);
 }
 
-int store_to_wire(const struct store *store, Wire__Store *wire)
+/* Calls that are not answered: of a user, of a client, or on a device. */
+struct hung_number {
+	const uid_t *uid; /* NULL: any */
+	uint32_t client;  /* 0: any */
+	dev_t dev;	  /* 0: any */
+	uint32_t n;
+};
+
+static bool hung_number_add(const struct hung_call *call, void *arg)
+{
+	struct hung_number *number = arg;
+
+	number->n += (!number->uid || *number->uid == call->about.who.uid) &&
+		     (!number->client || number->client == call->about.who.client) &&
+		     (!number->dev || number->dev == call->about.dev);
+	return true;
+}
+
+static uint32_t hung_number(struct hung_number number)
+{
+	hung_each(hung_number_add, &number);
+	return number.n;
+}
+
+static const Wire__Class wire_classes[N_SCHED_CLASSES] = {
+	[SCHED_DEMAND] = WIRE__CLASS__DEMAND,
+	[SCHED_NORMAL] = WIRE__CLASS__NORMAL,
+	[SCHED_BACKGROUND] = WIRE__CLASS__BACKGROUND,
+};
+
+static int classes_to_wire(const struct store *store, bool with_histograms, Wire__Store *wire)
+{
+	wire->classes = calloc(N_SCHED_CLASSES, sizeof(Wire__ClassCounters *));
+	if (!wire->classes)
+		return -ENOMEM;
+	for (unsigned i = 0; i < N_SCHED_CLASSES; i++) {
+		Wire__ClassCounters *one = WIRE_NEW(Wire__ClassCounters, wire__class_counters);
+
+		if (!one)
+			return -ENOMEM;
+		wire->classes[wire->n_classes++] = one;
+		one->io_class = wire_classes[i];
+		one->counters = counters_to_wire(&store->lane_store.metrics[i], with_histograms);
+		if (!one->counters)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int store_to_wire(const struct store *store, const struct usage *usage, bool with_histograms,
+		  Wire__Store *wire)
 {
 	const char *allowed = store->access.text ? store->access.text : "";
+	struct metrics sum;
+
+	lane_store_sum(&store->lane_store, &sum);
+	wire->written_bytes = usage_store_bytes(usage, store->saved_key) +
+			      metrics_get(&sum.write_bytes);
+	wire->hung = hung_number((struct hung_number){ .dev = store->dev });
 
 	wire->is_automatic = store->is_automatic;
 	wire->is_blocking = store_is_blocking(store);
@@ -96,8 +163,10 @@ int store_to_wire(const struct store *store, Wire__Store *wire)
 						  memory_order_relaxed);
 	wire->profile = profile_to_new_wire(&store->profile);
 	wire->block_bytes = store_block_bytes(store, &store->profile);
-	wire->counters = counters_to_wire(&store->lane_store.metrics);
-	if (!wire->profile || !wire->counters || text_to_wire(store->name, &wire->name) < 0 ||
+	wire->counters = counters_to_wire(&sum, with_histograms);
+	if (!wire->profile || !wire->counters ||
+	    classes_to_wire(store, with_histograms, wire) < 0 ||
+	    text_to_wire(store->name, &wire->name) < 0 ||
 	    text_to_wire(store->path, &wire->path) < 0 ||
 	    text_to_wire(store->fs_type->name, &wire->fs_type) < 0 ||
 	    text_to_wire(store->engine->name, &wire->engine) < 0 ||
@@ -125,7 +194,7 @@ static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 		one->store = channel->store->id;
 		one->entries = channel->entries;
 		one->has_rings = channel->has_rings;
-		one->counters = counters_to_wire(&channel->metrics);
+		one->counters = counters_to_wire(&channel->metrics, false);
 		if (!one->counters)
 			return -ENOMEM;
 		/* The time of the ops as the client measured it, minus the time until the daemon completed them. */
@@ -139,14 +208,8 @@ static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
 
 static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
 {
-	static const Wire__Class classes[N_SCHED_CLASSES] = {
-		[SCHED_DEMAND] = WIRE__CLASS__DEMAND,
-		[SCHED_NORMAL] = WIRE__CLASS__NORMAL,
-		[SCHED_BACKGROUND] = WIRE__CLASS__BACKGROUND,
-	};
-
 	wire->handle = handle->id;
-	wire->io_class = classes[handle->io_class];
+	wire->io_class = wire_classes[handle->io_class];
 	wire->weight = handle->weight;
 	if (handle->profile.given) {
 		wire->profile = WIRE_NEW(Wire__Profile, wire__profile);
@@ -160,6 +223,9 @@ static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
 /* Fills in all fields except the handles, for which it makes room. */
 static int client_to_wire(const struct session *session, Wire__Client *wire)
 {
+	struct metrics sum = { 0 };
+
+	session_sum(session, &sum);
 	wire->client = session->id;
 	wire->uid = session->user->uid;
 	wire->pid = (uint32_t)session->peer.pid;
@@ -167,10 +233,15 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 	wire->device_bytes = session->quota.used[QUOTA_GPU_BYTES];
 	wire->slabs = (uint32_t)session->quota.used[QUOTA_SLABS];
 	wire->files = (uint32_t)session->quota.used[QUOTA_FILES];
+	wire->written_bytes = session->written_bytes + metrics_get(&sum.write_bytes);
+	wire->hung = hung_number((struct hung_number){ .client = session->id });
+	wire->connected_usec = (clock_nsec() - session->connected_nsec) / 1000;
 	wire->handles = calloc(
 		session->handles.handles.n_objects ? session->handles.handles.n_objects : 1,
 		sizeof(Wire__Handle *));
 	if (!wire->handles)
+		return -ENOMEM;
+	if (text_to_wire(session->library, &wire->library) < 0)
 		return -ENOMEM;
 	return text_to_wire(session->name, &wire->name);
 }
@@ -211,7 +282,8 @@ static int page_end(struct page *page, uint32_t store, uint32_t client, uint32_t
 	return 0;
 }
 
-static int page_add_stores(struct page *page, const struct service *service, uint32_t first_store)
+static int page_add_stores(struct page *page, const struct service *service, uint32_t first_store,
+			   bool with_histograms)
 {
 	Wire__StatusReply *wire = page->wire;
 
@@ -227,7 +299,7 @@ static int page_add_stores(struct page *page, const struct service *service, uin
 		one = WIRE_NEW(Wire__Store, wire__store);
 		if (!one)
 			return -ENOMEM;
-		if (store_to_wire(store, one) < 0) {
+		if (store_to_wire(store, &service->usage, with_histograms, one) < 0) {
 			wire__store__free_unpacked(one, NULL);
 			return -ENOMEM;
 		}
@@ -350,6 +422,84 @@ static int users_to_wire(const struct service *service, const struct view *view,
 	return 0;
 }
 
+/* What users have done, also by channels that have not ended. */
+struct usage_sum {
+	struct metrics counters;
+	uint64_t earlier_bytes, pool_bytes;
+	uint32_t n_clients, n_hung;
+};
+
+static void usage_sum_add(struct usage_sum *sum, const struct service *service,
+			  const struct usage_user *user)
+{
+	sum->n_clients += user->n_clients;
+	sum->earlier_bytes += user->earlier_bytes;
+	sum->n_hung += hung_number((struct hung_number){ .uid = &user->uid });
+	metrics_sum(&sum->counters, &user->ended);
+	LIST_EACH(const struct session, session, &service->sessions, node) {
+		if (session->usage != user)
+			continue;
+		session_sum(session, &sum->counters);
+		sum->pool_bytes += session->quota.used[QUOTA_POOL_BYTES];
+	}
+}
+
+/* Adds it to the reply; returns it, or NULL without memory. */
+static Wire__User *usage_sum_to_wire(const struct usage_sum *sum, bool with_histograms,
+				     Wire__StatusReply *wire)
+{
+	Wire__User *one = WIRE_NEW(Wire__User, wire__user);
+
+	if (!one)
+		return NULL;
+	wire->users[wire->n_users++] = one;
+	one->clients = sum->n_clients;
+	one->pool_bytes = sum->pool_bytes;
+	one->hung = sum->n_hung;
+	one->written_bytes = sum->earlier_bytes + metrics_get(&sum->counters.write_bytes);
+	one->counters = counters_to_wire(&sum->counters, with_histograms);
+	return one->counters ? one : NULL;
+}
+
+/* At most USAGE_USERS_MAX users; the rest has the sum of the others. */
+static int usage_to_wire(const struct service *service, const struct view *view,
+			 bool with_histograms, Wire__StatusReply *wire)
+{
+	const struct usage *usage = &service->usage;
+	struct usage_sum rest = { .n_clients = 0 };
+	bool has_rest = usage->has_rest;
+	Wire__User *one;
+
+	wire->users = calloc(USAGE_USERS_MAX + 1, sizeof(Wire__User *));
+	if (!wire->users)
+		return -ENOMEM;
+	LIST_EACH(const struct usage_user, user, &usage->users, node) {
+		struct usage_sum sum = { .n_clients = 0 };
+
+		if (!may_see(view, user->uid))
+			continue;
+		if (wire->n_users == USAGE_USERS_MAX) {
+			usage_sum_add(&rest, service, user);
+			has_rest = true;
+			continue;
+		}
+		usage_sum_add(&sum, service, user);
+		one = usage_sum_to_wire(&sum, with_histograms, wire);
+		if (!one)
+			return -ENOMEM;
+		one->uid = user->uid;
+	}
+	if (!view->is_admin || !has_rest)
+		return 0;
+	rest.earlier_bytes += usage->rest.earlier_bytes;
+	metrics_sum(&rest.counters, &usage->rest.ended);
+	one = usage_sum_to_wire(&rest, with_histograms, wire);
+	if (!one)
+		return -ENOMEM;
+	one->is_rest = true;
+	return 0;
+}
+
 struct hung_page {
 	const struct view *view;
 	Wire__StatusReply *wire;
@@ -456,6 +606,9 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	wire->uptime_usec = (clock_nsec() - service->started_nsec) / 1000;
 	wire->is_admin = view.is_admin;
 	wire->is_replaced = program_is_replaced();
+	wire->recoveries = service->n_recoveries;
+	wire->crashes = service->usage.n_crashes;
+	wire->wear_since_sec = service->usage.since_sec;
 	wire->pool = WIRE_NEW(Wire__Pool, wire__pool);
 	if (!wire->pool || pool_to_wire(&service->pool, wire->pool) < 0 ||
 	    text_to_wire(DSAIO_VERSION, &wire->daemon_version) < 0 ||
@@ -463,11 +616,13 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	    users_to_wire(service, &view, wire) < 0)
 		return -ENOMEM;
 	if (!from->store && !from->client) {
-		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service, wire) < 0)
+		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service, wire) < 0 ||
+		    usage_to_wire(service, &view, asked->with_histograms, wire) < 0)
 			return -ENOMEM;
 		page.used = wire__status_reply__get_packed_size(wire);
 	}
-	if (!from->client && page_add_stores(&page, service, from->store) < 0)
+	if (!from->client &&
+	    page_add_stores(&page, service, from->store, asked->with_histograms) < 0)
 		return -ENOMEM;
 	return page.is_full ? 0
 			    : page_add_clients(&page, service, &view, from->client, from->handle);

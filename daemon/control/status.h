@@ -19,6 +19,7 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 		   Wire__StatusReply *wire);
 
 /* Fills in one store.  Returns 0 or -ENOMEM; the message owns the fields that are set. */
-int store_to_wire(const struct store *store, Wire__Store *wire);
+int store_to_wire(const struct store *store, const struct usage *usage, bool with_histograms,
+		  Wire__Store *wire);
 
 #endif

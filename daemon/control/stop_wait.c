@@ -11,11 +11,12 @@ bool stop_wait_is_over(struct stop_wait *wait, const struct registry *registry)
 	*wait = (struct stop_wait){ .n_started = 0 };
 	hung_count(&wait->counts);
 	LIST_EACH(const struct store, store, &registry->stores, node) {
-		const struct metrics *metrics = &store->lane_store.metrics;
+		struct metrics sum;
 
-		n_in_flight += metrics_get(&metrics->blocks_in_flight);
-		n_open += metrics_get(&metrics->open_ops);
-		wait->n_started += metrics_get(&metrics->blocks);
+		lane_store_sum(&store->lane_store, &sum);
+		n_in_flight += metrics_get(&sum.blocks_in_flight);
+		n_open += metrics_get(&sum.open_ops);
+		wait->n_started += metrics_get(&sum.blocks);
 	}
 	wait->is_alone = wait->counts.n_without_bytes && !wait->counts.n_with_bytes && !n_in_flight;
 	if (wait->is_alone && last.is_alone &&

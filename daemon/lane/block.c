@@ -53,13 +53,18 @@ static const uint16_t rows[N_BLOCK_KINDS][N_BLOCK_STATES] = {
 /* As channel_count_time(), for the store's blocks: before blocks_in_flight changes. */
 static void count_blocks_time(struct transfer *transfer)
 {
-	struct metrics *metrics = &transfer->store->metrics;
 	const uint64_t nsec = transfer->turn->now_nsec - transfer->blocks_timed_nsec;
 
 	if (!nsec)
 		return;
 	transfer->blocks_timed_nsec = transfer->turn->now_nsec;
-	metrics_add(&metrics->blocks_nsec, nsec * metrics_get(&metrics->blocks_in_flight));
+	for (unsigned i = 0; i < N_SCHED_CLASSES; i++) {
+		struct metrics *metrics = &transfer->store->metrics[i];
+		const uint64_t n = metrics_get(&metrics->blocks_in_flight);
+
+		if (n)
+			metrics_add(&metrics->blocks_nsec, nsec * n);
+	}
 }
 
 unsigned block_window_kind(const struct block *block)
@@ -71,21 +76,25 @@ unsigned block_window_kind(const struct block *block)
 
 static void metrics_charge(struct transfer *transfer, struct channel *channel, uint32_t bytes)
 {
+	struct metrics *class_metrics = channel_class_metrics(channel);
+
 	metrics_add(&channel->metrics.blocks_in_flight, 1);
 	metrics_add(&channel->metrics.bytes_in_flight, bytes);
 	count_blocks_time(transfer);
-	metrics_add(&transfer->store->metrics.blocks, bytes > 0);
-	metrics_add(&transfer->store->metrics.blocks_in_flight, 1);
-	metrics_add(&transfer->store->metrics.bytes_in_flight, bytes);
+	metrics_add(&class_metrics->blocks, bytes > 0);
+	metrics_add(&class_metrics->blocks_in_flight, 1);
+	metrics_add(&class_metrics->bytes_in_flight, bytes);
 }
 
 static void metrics_discharge(struct transfer *transfer, struct channel *channel, uint32_t bytes)
 {
+	struct metrics *class_metrics = channel_class_metrics(channel);
+
 	metrics_add(&channel->metrics.blocks_in_flight, UINT64_MAX);
 	metrics_add(&channel->metrics.bytes_in_flight, -(uint64_t)bytes);
 	count_blocks_time(transfer);
-	metrics_add(&transfer->store->metrics.blocks_in_flight, UINT64_MAX);
-	metrics_add(&transfer->store->metrics.bytes_in_flight, -(uint64_t)bytes);
+	metrics_add(&class_metrics->blocks_in_flight, UINT64_MAX);
+	metrics_add(&class_metrics->bytes_in_flight, -(uint64_t)bytes);
 }
 
 static void op_charge(struct transfer *transfer, struct op *op)

@@ -159,7 +159,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 
 void channel_count_time(struct channel *channel, uint64_t now_nsec)
 {
-	struct metrics *all = &channel->lane_store->metrics;
+	struct metrics *all = channel_class_metrics(channel);
 	uint64_t nsec = now_nsec - channel->timed_nsec;
 
 	if (!nsec)

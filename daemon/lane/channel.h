@@ -138,6 +138,12 @@ void channel_free(struct channel *channel);
  */
 void channel_count_time(struct channel *channel, uint64_t now_nsec);
 
+/* Those of its class in its store. */
+static inline struct metrics *channel_class_metrics(const struct channel *channel)
+{
+	return &channel->lane_store->metrics[channel->admit.queue.io_class];
+}
+
 /* The client broke the rules: reports it to the owner.  Once for a channel. */
 void channel_break(struct channel *channel, const char *why);
 

@@ -8,6 +8,7 @@
 #include "daemon/account/metrics.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/engine/threads.h"
+#include "daemon/lane/sched.h"
 #include "proto/profile.h"
 
 #include <stdatomic.h>
@@ -42,13 +43,22 @@ struct lane_store {
 	uint32_t depth;		 /* of its engine, in blocks; main thread; 0 without a lane */
 	uint64_t channels_depth; /* main thread: blocks in flight, of all channels */
 	struct worker_queues worker_queues; /* its users'; main thread */
-	struct metrics metrics;		    /* of all its channels so far; the lane writes */
-	_Atomic uint64_t now_window_bytes;  /* the present window; the lane writes, relaxed */
+	struct metrics metrics
+		[N_SCHED_CLASSES]; /* of all its channels so far, by class; the lane writes */
+	_Atomic uint64_t now_window_bytes; /* the present window; the lane writes, relaxed */
 };
 
 static inline bool lane_store_is_blocking(const struct lane_store *store)
 {
 	return atomic_load_explicit(&store->is_blocking, memory_order_relaxed);
+}
+
+/* Its metrics, of all classes. */
+static inline void lane_store_sum(const struct lane_store *store, struct metrics *ret_sum)
+{
+	*ret_sum = (struct metrics){ 0 };
+	for (unsigned i = 0; i < N_SCHED_CLASSES; i++)
+		metrics_sum(ret_sum, &store->metrics[i]);
 }
 
 /* The block size that the store uses for a profile while one client is active. */

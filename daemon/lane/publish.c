@@ -126,6 +126,7 @@ static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec
 /* Before anything of them is published: counts the channel's ended ops, and the time of all its ops. */
 static void count_ended(const struct publish *publish, struct channel *channel)
 {
+	struct metrics *class_metrics = channel_class_metrics(channel);
 	const uint64_t now_nsec = publish->turn->now_nsec;
 
 	channel_count_time(channel, now_nsec);
@@ -133,7 +134,7 @@ static void count_ended(const struct publish *publish, struct channel *channel)
 		const struct op *op = op_of_node(node);
 
 		count_op(&channel->metrics, op, now_nsec - op->taken_nsec);
-		count_op(&publish->store->metrics, op, now_nsec - op->taken_nsec);
+		count_op(class_metrics, op, now_nsec - op->taken_nsec);
 	}
 }
 

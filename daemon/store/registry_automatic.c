@@ -1,5 +1,6 @@
 #include "daemon/store/registry_parts.h"
 
+#include "daemon/account/usage.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/engine/engine.h"
 #include "proto/util/cleanup.h"
@@ -96,10 +97,14 @@ static void removal_run(struct work *work)
 void automatic_remove(struct registry *registry, struct store *store)
 {
 	struct removal *removal = malloc(sizeof(*removal));
+	struct metrics sum;
 
 	assert(store->is_automatic && !store->n_refs);
 	list_remove(&registry->stores, &store->node);
 	registry->n_automatic--;
+	lane_store_sum(&store->lane_store, &sum);
+	if (registry->usage)
+		usage_add_store(registry->usage, store->saved_key, metrics_get(&sum.write_bytes));
 	log_client(&registry->log_limit, "store %s: unused: removed", store->name);
 	if (!removal) { /* without memory the main thread waits */
 		store_free(store);

@@ -3,6 +3,7 @@
 #include "daemon/base/job.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
+#include "daemon/base/state_file.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/config/config.h"
 #include "proto/util/cleanup.h"
@@ -198,37 +199,6 @@ const struct profile *saved_find(const struct saved_profiles *saved, const char 
 
 /* ---- writing, on the work queue's thread ---- */
 
-/* Makes the directory and its missing parents. */
-static int dir_make(const char *path)
-{
-	_cleanup_(freep) char *copy = strdup(path);
-
-	if (!copy)
-		return -ENOMEM;
-	for (char *slash = copy + 1; (slash = strchr(slash, '/')); slash++) {
-		*slash = 0;
-		(void)mkdir(copy, 0755); /* the last mkdir(2) reports the error */
-		*slash = '/';
-	}
-	return mkdir(copy, 0700) == 0 || errno == EEXIST ? 0 : -errno;
-}
-
-static int bytes_write(int dir_fd, const char *name, const char *text)
-{
-	_cleanup_(closep) int fd = -1;
-	size_t len = strlen(text);
-	ssize_t n;
-
-	(void)unlinkat(dir_fd, name, 0); /* left by a daemon that crashed */
-	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, len);
-	if (n < 0 || fsync(fd) < 0)
-		return -errno;
-	return (size_t)n == len ? 0 : -ENOSPC;
-}
-
 static char *profile_text(const struct writing *writing)
 {
 	const struct profile *p = &writing->what.profile;
@@ -252,39 +222,26 @@ static char *profile_text(const struct writing *writing)
 static int file_write(const struct writing *writing, struct error *error)
 {
 	const char *key = writing->what.key, *dir = writing->dir;
-	char name[SAVED_KEY_BYTES + 8], temporary[SAVED_KEY_BYTES + 8], aside[SAVED_KEY_BYTES + 16];
+	char name[SAVED_KEY_BYTES + 8], aside[SAVED_KEY_BYTES + 16];
+	_cleanup_(closep) int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const int dir_error = dir_fd < 0 ? errno : 0;
 	_cleanup_(freep) char *text = NULL;
-	_cleanup_(closep) int dir_fd = -1;
-	int r;
 
 	(void)snprintf(name, sizeof(name), "%s.conf", key);
-	(void)snprintf(temporary, sizeof(temporary), ".%s.tmp", key);
 	(void)snprintf(aside, sizeof(aside), "%s.conf.damaged", key);
-	r = writing->what.is_there ? dir_make(dir) : 0;
-	if (r < 0)
-		return error_set(error, r, "%s: making the directory", dir);
-	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir_fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !writing->what.is_there)
-		return 0; /* there is nothing to remove */
-	if (dir_fd < 0)
-		return error_set(error, -errno, "%s", dir);
-
-	if (writing->what.is_damaged && renameat(dir_fd, name, dir_fd, aside) == 0)
+	if (writing->what.is_damaged && !dir_error && renameat(dir_fd, name, dir_fd, aside) == 0)
 		log_notice("saved profile %s/%s: damaged: renamed to %s", dir, name, aside);
 	if (writing->what.is_there) {
 		text = profile_text(writing);
-		if (!text)
-			return error_set(error, -ENOMEM, "%s/%s", dir, name);
-		r = bytes_write(dir_fd, temporary, text);
-		if (r == 0 && renameat(dir_fd, temporary, dir_fd, name) < 0)
-			r = -errno;
-		if (r < 0) {
-			(void)unlinkat(dir_fd, temporary, 0); /* no daemon reads a leftover */
-			return error_set(error, r, "%s/%s", dir, name);
-		}
-	} else if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT) {
-		return error_set(error, -errno, "%s/%s: removing it", dir, name);
+		return text ? state_file_write(dir, name, text, error)
+			    : error_set(error, -ENOMEM, "%s/%s", dir, name);
 	}
+	if (dir_error == ENOENT || dir_error == ENOTDIR)
+		return 0; /* there is nothing to remove */
+	if (dir_error)
+		return error_set(error, -dir_error, "%s", dir);
+	if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
+		return error_set(error, -errno, "%s/%s: removing it", dir, name);
 	if (fsync(dir_fd) < 0)
 		return error_set(error, -errno, "%s: fsync", dir);
 	return 0;

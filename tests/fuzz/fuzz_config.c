@@ -1,8 +1,9 @@
 /*
- * A configuration file, which is read again as a drop-in is, and a --store; and the same bytes as a saved profile.
+ * A configuration file, which is read again as a drop-in is, and a --store; and the same bytes as a saved profile, and as wear.ini.
  * Input: the file; its first line is the --store, too.
  */
 #include "daemon/config/config.h"
+#include "daemon/control/wear.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>
@@ -23,6 +24,19 @@ static void read_profile(const char *path)
 	r = config_read_profile(file, path, &profile, &error);
 	assert(r <= 0 && (r == 0 || error.text[0]));
 	assert(r < 0 || profile_check(&profile, why, sizeof(why)) == 0);
+	(void)fclose(file);
+}
+
+static void read_wear(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	struct usage usage = { 0 };
+
+	if (!file)
+		abort();
+	wear_read(file, path, &usage);
+	assert(usage.n_stores <= USAGE_STORES_MAX && usage.n_users <= USAGE_USERS_MAX);
+	usage_deinit(&usage);
 	(void)fclose(file);
 }
 
@@ -67,5 +81,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		       config.client_limit[i] <= config.user_limit[i]);
 	config_deinit(&config);
 	read_profile(path);
+	read_wear(path);
 	return 0;
 }

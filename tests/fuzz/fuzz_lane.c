@@ -666,8 +666,8 @@ static void teardown(void)
 		ck_assert(!inodes[i].mode_lock.n_busy && !inodes[i].mode_lock.n_reserved &&
 			  !inodes[i].mode_lock.waiting.first);
 	ck_assert(!p.client.blocks_in_flight && !other_client.blocks_in_flight);
-	ck_assert_uint_eq(metrics_get(&p.store.metrics.open_ops), 0);
-	ck_assert_uint_eq(metrics_get(&p.store.metrics.bytes_in_flight), 0);
+	ck_assert_uint_eq(metrics_get(&p.store.metrics[SCHED_NORMAL].open_ops), 0);
+	ck_assert_uint_eq(metrics_get(&p.store.metrics[SCHED_NORMAL].bytes_in_flight), 0);
 	for (uint32_t i = 1; i < N_CHANNELS; i++)
 		parts_close(channels[i].channel);
 	free_objects(&p.objects);

@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 
 #define ANSWERS_MAX 64
+#define CONTROL_LIBRARY "1.2.3"
 
 static struct control {
 	struct config config;
@@ -159,7 +160,8 @@ __attribute__((unused)) static struct session *control_client(int *ret_fd)
 	struct session *session = control_connect(ret_fd);
 	int board_fd;
 
-	ck_assert_int_eq(session_hello(session, "test", -1, &board_fd, &c.error), 0);
+	ck_assert_int_eq(session_hello(session, "test", CONTROL_LIBRARY, -1, &board_fd, &c.error),
+			 0);
 	(void)close(board_fd);
 	return session;
 }

@@ -55,11 +55,12 @@ static void look(int64_t now[N_BLOCK_CHARGES])
 	memcpy(now, counts, sizeof(counts));
 	/* The sums of bytes agree. */
 	ck_assert_uint_eq(p.admit.bytes_in_flight, p.admit.n_in_flight * PARTS_BLOCK);
-	ck_assert_uint_eq(p.store.metrics.blocks_in_flight, p.channel.metrics.blocks_in_flight);
-	ck_assert_uint_eq(p.store.metrics.bytes_in_flight,
-			  p.store.metrics.blocks_in_flight * PARTS_BLOCK);
+	ck_assert_uint_eq(p.store.metrics[SCHED_NORMAL].blocks_in_flight,
+			  p.channel.metrics.blocks_in_flight);
+	ck_assert_uint_eq(p.store.metrics[SCHED_NORMAL].bytes_in_flight,
+			  p.store.metrics[SCHED_NORMAL].blocks_in_flight * PARTS_BLOCK);
 	ck_assert_uint_eq(p.channel.metrics.bytes_in_flight,
-			  p.store.metrics.blocks_in_flight * PARTS_BLOCK);
+			  p.store.metrics[SCHED_NORMAL].blocks_in_flight * PARTS_BLOCK);
 	ck_assert_uint_eq(p.channel.n_in_device, op->n_in_flight > 0);
 }
 

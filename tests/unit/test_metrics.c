@@ -44,4 +44,42 @@ TEST(a_latency_beyond_the_table_is_in_the_last_bucket)
 	ck_assert_uint_gt(metrics_percentile(&metrics, 0.5), UINT64_C(1) << 39);
 }
 
+static const struct {
+	uint64_t nsec;
+	unsigned place;
+} places[] = {
+	{ 0, 0 },
+	{ 1023, 0 },
+	{ 1024, 1 },
+	{ 2047, 1 },
+	{ 2048, 2 },
+	{ 1000000, 10 },
+	{ (UINT64_C(1024) << 24) - 1, 24 },
+	{ UINT64_C(1024) << 24, 25 },
+	{ UINT64_MAX, 25 },
+};
+
+TEST_TABLE(a_place_of_the_coarse_histogram_ends_at_a_power_of_two, places)
+{
+	struct metrics metrics = { 0 };
+	uint64_t counts[METRICS_PLACES];
+
+	metrics_add_latency(&metrics, places[_i].nsec);
+	metrics_latencies(&metrics, counts);
+	for (unsigned i = 0; i < METRICS_PLACES; i++)
+		ck_assert_uint_eq(counts[i], i == places[_i].place);
+}
+
+TEST(a_sum_has_all_counters_of_both)
+{
+	struct metrics sum = { 0 }, one = { .reads = 1, .ended_nsec = 2 };
+
+	metrics_add_latency(&one, UINT64_MAX);
+	metrics_sum(&sum, &one);
+	metrics_sum(&sum, &one);
+	ck_assert_uint_eq(metrics_get(&sum.reads), 2);
+	ck_assert_uint_eq(metrics_get(&sum.ended_nsec), 4);
+	ck_assert_uint_eq(metrics_get(&sum.latency[STATS_BUCKETS - 1]), 2);
+}
+
 TEST_MAIN

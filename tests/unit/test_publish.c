@@ -56,7 +56,7 @@ static bool looks_at_counters;
 /* Instead of the C library's: the lane wakes the client, which may look at the counters at once. */
 ssize_t send(int fd, const void *buf, size_t len, int flags)
 {
-	const struct metrics *all[] = { &p.channel.metrics, &p.store.metrics };
+	const struct metrics *all[] = { &p.channel.metrics, &p.store.metrics[SCHED_NORMAL] };
 
 	(void)buf;
 	(void)flags;
@@ -95,9 +95,9 @@ TEST(ops_are_counted_before_their_completions_are_published)
 	ck_assert_int_eq(n_wakes, 1);
 	parts_end_block(4096);
 	parts_turn();
-	ck_assert_uint_eq(metrics_get(&p.store.metrics.open_ops), 0);
-	ck_assert_uint_eq(metrics_get(&p.store.metrics.open_nsec),
-			  metrics_get(&p.store.metrics.ended_nsec));
+	ck_assert_uint_eq(metrics_get(&p.store.metrics[SCHED_NORMAL].open_ops), 0);
+	ck_assert_uint_eq(metrics_get(&p.store.metrics[SCHED_NORMAL].open_nsec),
+			  metrics_get(&p.store.metrics[SCHED_NORMAL].ended_nsec));
 	parts_teardown();
 }
 
@@ -107,8 +107,8 @@ static void on_done(struct batch *batch)
 {
 	(void)batch;
 	n_batches++;
-	ck_assert_uint_eq(metrics_get(&p.store.metrics.open_ops), 0);
-	ck_assert_uint_eq(metrics_get(&p.store.metrics.reads), 1);
+	ck_assert_uint_eq(metrics_get(&p.store.metrics[SCHED_NORMAL].open_ops), 0);
+	ck_assert_uint_eq(metrics_get(&p.store.metrics[SCHED_NORMAL].reads), 1);
 }
 
 /* Ops of the first clients reached the device only when the last client was awake. */

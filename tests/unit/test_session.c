@@ -39,7 +39,8 @@ TEST(hello_takes_a_printable_name_and_closes_a_descriptor_that_is_no_pidfd)
 	int fd, board_fd, no_pidfd = open("/dev/null", O_RDONLY);
 	struct session *session = control_connect(&fd);
 
-	ck_assert_int_eq(session_hello(session, "a\tb\x7f", no_pidfd, &board_fd, &c.error), 0);
+	ck_assert_int_eq(session_hello(session, "a\tb\x7f", "1.0", no_pidfd, &board_fd, &c.error),
+			 0);
 	ck_assert_str_eq(session->name, "a?b?");
 	ck_assert_int_eq(session->state, SESSION_OPEN);
 	CONTROL_UNTIL(!session->n_closings);

@@ -22,7 +22,9 @@ static const struct hung_about fsync_call = {
 
 static void setup(void)
 {
-	store = (struct store){ .lane_store.metrics.open_ops = 1 }; /* it waits behind a call */
+	store = (struct store){
+		.lane_store.metrics[SCHED_NORMAL].open_ops = 1
+	}; /* it waits behind a call */
 	registry = (struct registry){ .config = NULL };
 	stop_wait = (struct stop_wait){ .n_sec = 0 };
 	list_push(&registry.stores, &store.node);
@@ -57,13 +59,13 @@ TEST(a_transfer_that_hangs_is_not_given_up)
 {
 	struct hung_call other;
 
-	store.lane_store.metrics.blocks_in_flight = 1;
+	store.lane_store.metrics[SCHED_NORMAL].blocks_in_flight = 1;
 	hung_begin(&call, &transfer);
 	ck_assert_uint_eq(looks_until_over(), 0);
 	hung_begin(&other, &import); /* nor then the import, which waits with it */
 	ck_assert_uint_eq(looks_until_over(), 0);
 	hung_end(&call);
-	store.lane_store.metrics.blocks_in_flight = 0;
+	store.lane_store.metrics[SCHED_NORMAL].blocks_in_flight = 0;
 	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&other);
 }
@@ -86,7 +88,7 @@ TEST_LOOP(calls_that_begin_and_end_are_waited_for_while_an_op_is_open, 2)
 	unsigned n = 0;
 
 	hung_begin(&call, &close_call);
-	store.lane_store.metrics.open_ops = _i == 0;
+	store.lane_store.metrics[SCHED_NORMAL].open_ops = _i == 0;
 	do {
 		hung_end(&call);
 		hung_begin(&call, &close_call);
@@ -100,12 +102,12 @@ TEST(a_call_of_a_file_system_that_moves_bytes_is_not_given_up)
 {
 	struct hung_call file;
 
-	store.lane_store.metrics.blocks_in_flight = 1;
+	store.lane_store.metrics[SCHED_NORMAL].blocks_in_flight = 1;
 	hung_begin(&call, &close_call);
 	hung_begin(&file, &fsync_call);
 	ck_assert_uint_eq(looks_until_over(), 0);
 	hung_end(&file);
-	store.lane_store.metrics.blocks_in_flight = 0;
+	store.lane_store.metrics[SCHED_NORMAL].blocks_in_flight = 0;
 	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);
 	hung_end(&call);
 }
@@ -125,7 +127,7 @@ TEST(whatever_goes_on_begins_the_wait_anew)
 		} else if (i == 1) {
 			hung_end(&other);
 		} else {
-			store.lane_store.metrics.blocks++;
+			store.lane_store.metrics[SCHED_NORMAL].blocks++;
 		}
 	}
 	ck_assert_uint_eq(looks_until_over(), 1 + STOP_WAIT_SEC);

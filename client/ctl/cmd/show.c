@@ -207,9 +207,10 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 /* Keys that differ from the field's name; NULL: the field is not shown. */
 static const char *const keys[][2] = {
 	{ "io_class", "class" }, { "text", "what_frees_it" }, { "n_all_clients", "clients_total" },
-	{ "next", NULL },   /* all pages are in one status */
-	{ "absent", NULL }, /* its fields are null */
-	{ "blocks", NULL }, /* these two: only for stores */
+	{ "next", NULL },      /* all pages are in one status */
+	{ "absent", NULL },    /* its fields are null */
+	{ "latencies", NULL }, /* nobody asks for them, but metrics */
+	{ "blocks", NULL },    /* these two: only for stores */
 	{ "blocks_nsec", NULL },
 };
 

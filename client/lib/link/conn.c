@@ -139,6 +139,7 @@ static int conn_hello(struct dsaio_conn *conn)
 	hello.features = CONN_FEATURES;
 	hello.name = conn->name;
 	hello.pid = (uint32_t)getpid();
+	hello.library = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	request.body_case = WIRE__REQUEST__BODY_HELLO;
 	request.hello = &hello;
 	/* A silent peer is an error, not a hang.  A daemon under systemd may be starting. */

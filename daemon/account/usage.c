@@ -1,0 +1,98 @@
+#include "daemon/account/usage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void usage_deinit(struct usage *usage)
+{
+	LIST_EACH(struct usage_user, user, &usage->users, node)
+		free(user);
+	LIST_EACH(struct usage_store, store, &usage->stores, node) {
+		free(store->key);
+		free(store);
+	}
+	*usage = (struct usage){ 0 };
+}
+
+/* ---- users ---- */
+
+/* An entry that may serve another user: the rest has its counters.  NULL: there is none. */
+static struct usage_user *user_recycle(struct usage *usage)
+{
+	LIST_EACH(struct usage_user, user, &usage->users, node) {
+		if (user->n_clients)
+			continue;
+		list_remove(&usage->users, &user->node);
+		usage->n_users--;
+		usage->rest.earlier_bytes += user->earlier_bytes;
+		metrics_sum(&usage->rest.ended, &user->ended);
+		usage->has_rest = true;
+		*user = (struct usage_user){ 0 };
+		return user;
+	}
+	return NULL;
+}
+
+struct usage_user *usage_user(struct usage *usage, uid_t uid)
+{
+	struct usage_user *made = NULL;
+
+	LIST_EACH(struct usage_user, user, &usage->users, node)
+		if (user->uid == uid)
+			return user;
+	if (usage->n_users >= USAGE_USERS_MAX)
+		made = user_recycle(usage);
+	if (!made)
+		made = calloc(1, sizeof(*made));
+	if (!made)
+		return NULL;
+	made->uid = uid;
+	usage->n_users++;
+	list_push(&usage->users, &made->node);
+	return made;
+}
+
+struct usage_user *usage_user_ref(struct usage *usage, uid_t uid)
+{
+	struct usage_user *user = usage_user(usage, uid);
+
+	if (user)
+		user->n_clients++;
+	return user;
+}
+
+/* ---- stores ---- */
+
+static struct usage_store *store_find(const struct usage *usage, const char *key)
+{
+	LIST_EACH(struct usage_store, store, &usage->stores, node)
+		if (key && strcmp(store->key, key) == 0)
+			return store;
+	return NULL;
+}
+
+void usage_add_store(struct usage *usage, const char *key, uint64_t bytes)
+{
+	struct usage_store *store = store_find(usage, key);
+
+	if (!store && key && usage->n_stores < USAGE_STORES_MAX) {
+		store = calloc(1, sizeof(*store));
+		if (store && !(store->key = strdup(key))) {
+			free(store);
+			store = NULL;
+		}
+		if (!store)
+			return; /* no memory: these bytes are not counted */
+		usage->n_stores++;
+		list_push(&usage->stores, &store->node);
+	}
+	if (store)
+		store->bytes += bytes;
+}
+
+uint64_t usage_store_bytes(const struct usage *usage, const char *key)
+{
+	const struct usage_store *store = store_find(usage, key);
+
+	return store ? store->bytes : 0;
+}

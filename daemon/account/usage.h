@@ -1,0 +1,63 @@
+/*
+ * Usage: what each user has done since the daemon's start, and the bytes that users and stores have written since
+ * wear is counted, which control/wear.h saves across restarts.
+ *
+ * A user has an entry from its first client on.  The counters of its open channels are not in it: status adds them.
+ * There are at most USAGE_USERS_MAX entries of users without a client: the entry that is the oldest goes then, and
+ * the rest has its counters.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_ACCOUNT_USAGE_H
+#define DSAIO_DAEMON_ACCOUNT_USAGE_H
+
+#include "daemon/account/metrics.h"
+#include "proto/util/list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define USAGE_USERS_MAX 64u
+/* Stores whose wear is counted, also those that have gone: a guess. */
+#define USAGE_STORES_MAX 256u
+
+struct usage_user {
+	struct list_node node;
+	uid_t uid;
+	uint32_t n_clients;
+	uint64_t earlier_bytes; /* written before the daemon's start */
+	struct metrics ended;	/* of its channels that have ended */
+};
+
+struct usage_store {
+	struct list_node node;
+	char *key;
+	uint64_t bytes; /* written before the daemon's start, and by stores that have gone */
+};
+
+/* All zeroes: nothing was counted. */
+struct usage {
+	struct list users, stores; /* struct usage_user, struct usage_store; oldest first */
+	unsigned n_users, n_stores;
+	struct usage_user rest; /* users that have no entry any more */
+	bool has_rest;
+	uint64_t since_sec; /* of the bytes: CLOCK_REALTIME */
+	uint64_t n_crashes; /* daemons that did not stop in order */
+};
+
+void usage_deinit(struct usage *usage);
+
+/* The user's entry, made if there is none; NULL: no memory.  usage_user_ref() counts a client. */
+struct usage_user *usage_user(struct usage *usage, uid_t uid);
+struct usage_user *usage_user_ref(struct usage *usage, uid_t uid);
+static inline void usage_user_unref(struct usage_user *user)
+{
+	user->n_clients--;
+}
+
+/* key: what identifies the store for the next daemon (saved_profiles.h); NULL: nothing does, and nothing is kept. */
+void usage_add_store(struct usage *usage, const char *key, uint64_t bytes);
+uint64_t usage_store_bytes(const struct usage *usage, const char *key);
+
+#endif

@@ -1,0 +1,68 @@
+#include "daemon/base/state_file.h"
+
+#include "proto/util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME_BYTES 256
+
+/* Makes the directory and its missing parents. */
+static int dir_make(const char *path)
+{
+	_cleanup_(freep) char *copy = strdup(path);
+
+	if (!copy)
+		return -ENOMEM;
+	for (char *slash = copy + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = 0;
+		(void)mkdir(copy, 0755); /* the last mkdir(2) reports the error */
+		*slash = '/';
+	}
+	return mkdir(copy, 0700) == 0 || errno == EEXIST ? 0 : -errno;
+}
+
+static int bytes_write(int dir_fd, const char *name, const char *text)
+{
+	_cleanup_(closep) int fd = -1;
+	size_t len = strlen(text);
+	ssize_t n;
+
+	(void)unlinkat(dir_fd, name, 0); /* left by a daemon that crashed */
+	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, len);
+	if (n < 0 || fsync(fd) < 0)
+		return -errno;
+	return (size_t)n == len ? 0 : -ENOSPC;
+}
+
+int state_file_write(const char *dir, const char *name, const char *text, struct error *error)
+{
+	char temporary[NAME_BYTES];
+	_cleanup_(closep) int dir_fd = -1;
+	int r = dir_make(dir);
+
+	if (r < 0)
+		return error_set(error, r, "%s: making the directory", dir);
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir_fd < 0)
+		return error_set(error, -errno, "%s", dir);
+	(void)snprintf(temporary, sizeof(temporary), ".%s.tmp", name);
+	r = bytes_write(dir_fd, temporary, text);
+	if (r == 0 && renameat(dir_fd, temporary, dir_fd, name) < 0)
+		r = -errno;
+	if (r < 0) {
+		(void)unlinkat(dir_fd, temporary, 0); /* no daemon reads a leftover */
+		return error_set(error, r, "%s/%s", dir, name);
+	}
+	if (fsync(dir_fd) < 0)
+		return error_set(error, -errno, "%s: fsync", dir);
+	return 0;
+}

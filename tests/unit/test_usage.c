@@ -1,0 +1,82 @@
+#include "daemon/account/usage.h"
+
+#include "tests/unit/suite.h"
+
+#include <stdio.h>
+
+static struct usage usage;
+
+static void teardown(void)
+{
+	usage_deinit(&usage);
+}
+
+static void setup(void)
+{
+	usage = (struct usage){ 0 };
+}
+
+TEST(a_user_keeps_its_entry_after_its_clients)
+{
+	struct usage_user *user = usage_user_ref(&usage, 7);
+
+	ck_assert_ptr_eq(usage_user_ref(&usage, 7), user);
+	ck_assert_uint_eq(user->n_clients, 2);
+	metrics_add(&user->ended.writes, 3);
+	usage_user_unref(user);
+	usage_user_unref(user);
+	ck_assert_ptr_ne(usage_user(&usage, 8), user);
+	ck_assert_ptr_eq(usage_user(&usage, 7), user);
+	ck_assert_uint_eq(metrics_get(&user->ended.writes), 3);
+}
+
+TEST(the_oldest_user_without_a_client_goes_to_the_rest)
+{
+	struct usage_user *user;
+
+	for (uid_t uid = 1; uid <= USAGE_USERS_MAX; uid++) {
+		user = uid == 1 ? usage_user_ref(&usage, uid) : usage_user(&usage, uid);
+		user->earlier_bytes = uid;
+		metrics_add(&user->ended.write_bytes, 10);
+	}
+	ck_assert(!usage.has_rest);
+	user = usage_user(&usage, 1000);
+	ck_assert_uint_eq(metrics_get(&user->ended.write_bytes), 0);
+	ck_assert_uint_eq(user->earlier_bytes, 0);
+	ck_assert_uint_eq(usage.n_users, USAGE_USERS_MAX);
+	ck_assert(usage.has_rest);
+	ck_assert_uint_eq(usage.rest.earlier_bytes, 2); /* user 1 has a client */
+	ck_assert_uint_eq(metrics_get(&usage.rest.ended.write_bytes), 10);
+	ck_assert_uint_eq(usage_user(&usage, 1)->earlier_bytes, 1);
+}
+
+TEST(more_users_than_that_are_counted_while_all_have_clients)
+{
+	for (uid_t uid = 0; uid <= USAGE_USERS_MAX; uid++)
+		ck_assert_ptr_nonnull(usage_user_ref(&usage, uid));
+	ck_assert_uint_eq(usage.n_users, USAGE_USERS_MAX + 1);
+	ck_assert(!usage.has_rest);
+}
+
+TEST(bytes_of_a_store_are_kept_under_its_key)
+{
+	char key[16];
+
+	usage_add_store(&usage, "name-a", 5);
+	usage_add_store(&usage, "name-a", 6);
+	usage_add_store(&usage, NULL, 7);
+	ck_assert_uint_eq(usage_store_bytes(&usage, "name-a"), 11);
+	ck_assert_uint_eq(usage_store_bytes(&usage, "name-b"), 0);
+	ck_assert_uint_eq(usage_store_bytes(&usage, NULL), 0);
+	for (unsigned i = 1; i < USAGE_STORES_MAX; i++) {
+		(void)snprintf(key, sizeof(key), "%u", i);
+		usage_add_store(&usage, key, 1);
+	}
+	usage_add_store(&usage, "name-b", 1); /* one too many */
+	ck_assert_uint_eq(usage_store_bytes(&usage, "name-b"), 0);
+	usage_add_store(&usage, "name-a", 1);
+	ck_assert_uint_eq(usage_store_bytes(&usage, "name-a"), 12);
+}
+
+FIXTURE(setup, teardown)
+TEST_MAIN

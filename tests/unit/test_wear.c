@@ -1,0 +1,167 @@
+#include "daemon/control/wear.h"
+#include "tests/unit/control_session.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct wear wear;
+static char state[100], path[120];
+
+static void start(const char *state_dir)
+{
+	free(c.config.state_dir);
+	ck_assert_ptr_nonnull(c.config.state_dir = strdup(state_dir));
+	ck_assert_int_eq(wear_init(&wear, &c.service), 0);
+}
+
+static void setup(void)
+{
+	session_setup();
+	(void)snprintf(state, sizeof(state), "%s/state", dir);
+	(void)snprintf(path, sizeof(path), "%s/wear.ini", state);
+	start(state);
+}
+
+static void teardown(void)
+{
+	session_teardown();
+	wear_deinit(&wear);
+}
+
+static void wrote(uint64_t bytes)
+{
+	metrics_add(&session->usage->ended.write_bytes, bytes);
+}
+
+/* Saves, and waits for it: the work queue has one thread. */
+static void save(void)
+{
+	struct work_queue *queue;
+
+	wear_save(&wear);
+	work_queue_free(c.service.registry.saved.work_queue);
+	ck_assert_int_eq(work_queue_new("saved", 1, &queue), 0);
+	c.service.registry.saved.work_queue = queue;
+	(void)mailbox_run(&c.mailbox);
+}
+
+/* As the next daemon reads it. */
+static void restart(struct usage *ret_usage)
+{
+	FILE *file = fopen(path, "re");
+
+	ck_assert_ptr_nonnull(file);
+	*ret_usage = (struct usage){ 0 };
+	wear_read(file, path, ret_usage);
+	(void)fclose(file);
+}
+
+TEST(the_next_daemon_goes_on_counting)
+{
+	struct usage next;
+
+	wrote(5);
+	usage_add_store(&c.service.usage, "uuid-a", 7);
+	c.service.usage.n_crashes = 2;
+	c.service.usage.since_sec = 1234567;
+	c.service.usage.has_rest = true;
+	c.service.usage.rest.earlier_bytes = 9;
+	save();
+	restart(&next);
+	ck_assert_uint_eq(usage_user(&next, getuid())->earlier_bytes, 5);
+	ck_assert_uint_eq(usage_store_bytes(&next, "uuid-a"), 7);
+	ck_assert_uint_eq(next.n_crashes, 2);
+	ck_assert_uint_eq(next.since_sec, 1234567);
+	ck_assert(next.has_rest);
+	ck_assert_uint_eq(next.rest.earlier_bytes, 9);
+	usage_deinit(&next);
+}
+
+TEST(channels_and_stores_that_are_there_are_counted)
+{
+	uint32_t store = control_store(session, control_file(session, 0, "f"));
+	struct store *s = registry_by_key(&c.service.registry, store);
+	struct channel *channel;
+	struct usage next;
+
+	free(s->saved_key);
+	ck_assert_ptr_nonnull(s->saved_key = strdup("name-x"));
+	ck_assert_int_eq(
+		control_channel(session, control_handle(session)->id, store, 8, false, &channel),
+		0);
+	metrics_add(&channel->metrics.write_bytes, 40);
+	metrics_add(&s->lane_store.metrics[SCHED_NORMAL].write_bytes, 40);
+	wrote(2);
+	save();
+	restart(&next);
+	ck_assert_uint_eq(usage_store_bytes(&next, "name-x"), 40);
+	ck_assert_uint_eq(usage_user(&next, getuid())->earlier_bytes, 42);
+	usage_deinit(&next);
+}
+
+TEST(without_a_change_nothing_is_written)
+{
+	save();
+	ck_assert_int_ne(access(path, F_OK), 0);
+	wrote(1);
+	save();
+	ck_assert_int_eq(unlink(path), 0);
+	save();
+	ck_assert_int_ne(access(path, F_OK), 0);
+	wrote(1);
+	save();
+	ck_assert_int_eq(access(path, F_OK), 0);
+}
+
+TEST(what_could_not_be_written_is_tried_again)
+{
+	ck_assert_int_eq(symlink("/dev/null", state), 0);
+	wrote(1);
+	save();
+	ck_assert(wear.has_failed);
+	ck_assert_int_eq(unlink(state), 0);
+	save();
+	ck_assert(!wear.has_failed);
+	ck_assert_int_eq(access(path, F_OK), 0);
+}
+
+TEST(without_a_directory_nothing_is_saved)
+{
+	wear_deinit(&wear);
+	wear_save(&wear);
+	start("/dev/null/x");
+	ck_assert_uint_gt(c.service.usage.since_sec, 0);
+}
+
+TEST(damaged_lines_are_left_out)
+{
+	static const char text[] =
+		"[wear]\nsince = 5\nuntil = 6\n[users]\n7 = 8\nx = 9\n4294967296 = 1\n10 = -1\n"
+		"11 = 18446744073709551615\n12 =\n[stores]\nuuid-a = 1\nuuid-b = 1x\n?\n";
+	struct usage *usage = &c.service.usage;
+	FILE *file;
+
+	wear_deinit(&wear);
+	ck_assert_int_eq(mkdir(state, 0700), 0);
+	ck_assert_ptr_nonnull(file = fopen(path, "we"));
+	ck_assert_int_ge(fputs(text, file), 0);
+	ck_assert_int_eq(fclose(file), 0);
+	start(state);
+	ck_assert_uint_eq(usage->since_sec, 5);
+	ck_assert_uint_eq(usage_user(usage, 7)->earlier_bytes, 8);
+	ck_assert_uint_eq(usage->n_users, 2); /* with this one */
+	ck_assert_uint_eq(usage->n_stores, 1);
+	ck_assert_uint_eq(usage_store_bytes(usage, "uuid-a"), 1);
+}
+
+TEST(a_file_that_cannot_be_read_is_reported)
+{
+	wear_deinit(&wear);
+	ck_assert_int_eq(mkdir(state, 0700), 0);
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	start(state);
+	ck_assert_uint_eq(c.service.usage.n_users, 1);
+}
+
+FIXTURE(setup, teardown)
+TEST_MAIN
