@@ -64,9 +64,8 @@ static void log_return(struct hung_call *call)
 
 	if (!has_line(call))
 		log_event(&hung.log_limit,
-			  &(const struct log_fields){ .event = "hung-end",
-						      .op = call->about.what,
-						      .who = &call->about.who },
+			  LOG_FIELDS(.event = "hung-end", .op = call->about.what,
+				     .who = &call->about.who),
 			  "%s: %s: %s came back after %" PRIu64 " s",
 			  who_title(&call->about.who, who), call->file, call->about.what,
 			  (clock_nsec() - call->reported_nsec) / NSEC_PER_SEC);
@@ -290,8 +289,7 @@ static void log_hung(const struct hung_call *call)
 	char who[WHO_BYTES];
 
 	log_event(&hung.log_limit,
-		  &(const struct log_fields){
-			  .event = "hung", .op = call->about.what, .who = &call->about.who },
+		  LOG_FIELDS(.event = "hung", .op = call->about.what, .who = &call->about.who),
 		  "%s: %s: %s has not come back for %" PRIu64 " s%s: on %s; what frees it: %s",
 		  who_title(&call->about.who, who), call->file, call->about.what,
 		  (clock_nsec() - call->reported_nsec) / NSEC_PER_SEC, delay_of(call),

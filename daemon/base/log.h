@@ -58,6 +58,7 @@ struct log_fields {
 	int error;		    /* ERRNO */
 	bool is_warning;	    /* else a notice */
 };
+#define LOG_FIELDS(...) (&(const struct log_fields){ __VA_ARGS__ })
 void log_event(struct log_limit *limit, const struct log_fields *fields, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

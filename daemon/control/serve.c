@@ -80,8 +80,7 @@ void serve_garbage(struct session *session, const char *why)
 	struct error error;
 
 	log_event(&session->user->log_limit,
-		  &(const struct log_fields){
-			  .event = "disconnected", .who = &session->who, .error = EPROTO },
+		  LOG_FIELDS(.event = "disconnected", .who = &session->who, .error = EPROTO),
 		  "%s: broke the protocol: %s: disconnected", session_title(session), why);
 	(void)error_set_plain(&error, -EPROTO, "%s: the daemon closes the connection", why);
 	serve_end(session, &error);
@@ -326,8 +325,7 @@ static int serve_recovered(struct session *session, uint64_t seq, const Wire__Re
 	if (r->failed)
 		(void)snprintf(failed, sizeof(failed), "; %" PRIu32 " could not be%s%s", r->failed,
 			       text[0] ? ": " : "", text);
-	log_event(&session->user->log_limit,
-		  &(const struct log_fields){ .event = "recovered", .who = &session->who },
+	log_event(&session->user->log_limit, LOG_FIELDS(.event = "recovered", .who = &session->who),
 		  "%s: has gone on after a restart: handed over %" PRIu32 " slab%s of %s, %" PRIu32
 		  " file%s, %" PRIu32 " channel%s, %" PRIu32 " op%s in %" PRIu64 " ms%s",
 		  session_title(session), r->slabs, plural(r->slabs), SIZE_TEXT(r->slab_bytes),

@@ -113,8 +113,7 @@ static void log_refused(struct server *server, int fd, const struct error *error
 			 &len); /* a connected socket has them */
 	who = (struct hung_who){ .uid = peer.uid, .pid = peer.pid };
 	log_event(&server->refusals,
-		  &(const struct log_fields){
-			  .event = "refused", .who = &who, .error = -error->code },
+		  LOG_FIELDS(.event = "refused", .who = &who, .error = -error->code),
 		  "user %u: pid %d: refused: %s", peer.uid, peer.pid, error->text);
 }
 

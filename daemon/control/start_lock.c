@@ -133,7 +133,7 @@ static void log_predecessor(const char *path, int lock_fd)
 	pid_t pid;
 
 	if (serving_find(lock_fd, &pid) >= 0)
-		log_event(NULL, &(const struct log_fields){ .event = "crash", .is_warning = true },
+		log_event(NULL, LOG_FIELDS(.event = "crash", .is_warning = true),
 			  "dsaiod: the last dsaiod on %s, with pid %d, did not stop in order: it "
 			  "crashed or was killed: its clients reconnect, if they can",
 			  path, pid);

@@ -65,11 +65,8 @@ static void log_failed(struct transfer *transfer, const struct block *block)
 	const char *op = block_is_write(block) ? "write" : "read";
 
 	log_event(transfer->log_limit,
-		  &(const struct log_fields){ .event = "io-error",
-					      .store = transfer->store->name,
-					      .op = op,
-					      .who = &block->op->channel->who,
-					      .error = EIO },
+		  LOG_FIELDS(.event = "io-error", .store = transfer->store->name, .op = op,
+			     .who = &block->op->channel->who, .error = EIO),
 		  "store %s: %s of %" PRIu32 " bytes at %" PRIu64 " of %s: %s",
 		  transfer->store->name, op, block->len, block->off, block->target->about.file,
 		  strerrordesc_np(EIO));

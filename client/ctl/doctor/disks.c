@@ -4,9 +4,7 @@
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <inttypes.h>
+#include <glob.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -14,77 +12,50 @@
 #define LINE_BYTES 256
 #define N_LAYERS_MAX 8 /* of device mapper and md: a guess; deeper ones are not looked at */
 
-static void closedirp(DIR **dir)
-{
-	if (*dir)
-		(void)closedir(*dir); /* opened for reading: nothing to lose */
-}
-
 /* ---- a disk ---- */
 
-static const char *queue(const struct doctor *doctor, const char *disk, const char *name,
-			 char line[LINE_BYTES])
+/* The choice of a file of the device dir. */
+static const char *look(const struct doctor *doctor, const char *dir, const char *name,
+			char line[LINE_BYTES])
 {
-	char path[DOCTOR_PATH_BYTES + 64];
+	char path[2 * DOCTOR_PATH_BYTES];
 
-	(void)snprintf(path, sizeof(path), "%s/%s", disk, name);
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
 	return doctor_choice(doctor, path, line, LINE_BYTES);
 }
 
-static void check_scheduler(struct doctor *doctor, const char *disk, const char *name)
-{
-	char line[LINE_BYTES];
-	const char *choice = queue(doctor, disk, "queue/scheduler", line);
-	const bool is_good = !*choice || strcmp(choice, "none") == 0 ||
-			     strcmp(choice, "mq-deadline") == 0;
-
-	doctor_add(doctor, is_good ? DOCTOR_OK : DOCTOR_WARN, "scheduler", "%s",
-		   *choice ? choice : "none");
-	doctor_mend(doctor, "echo none >/sys/block/%s/queue/scheduler", name);
-}
-
-static void check_kind(struct doctor *doctor, const char *disk, const char *name)
-{
-	char line[LINE_BYTES];
-	const bool is_rotational = strcmp(queue(doctor, disk, "queue/rotational", line), "1") == 0;
-
-	doctor_add(doctor, is_rotational ? DOCTOR_WARN : DOCTOR_OK, "kind", "%s",
-		   is_rotational ? "rotational, as the kernel has it" : "not rotational");
-	doctor_mend(
-		doctor,
-		"use an NVMe drive; if it is one behind a virtual disk: echo 0 >/sys/block/%s/queue/rotational",
-		name);
-}
-
-static void check_write_cache(struct doctor *doctor, const char *disk)
-{
-	char line[LINE_BYTES];
-	const char *cache = queue(doctor, disk, "queue/write_cache", line);
-
-	doctor_add(doctor, DOCTOR_OK, "write cache", "%s",
-		   strcmp(cache, "write back") == 0 ? "write back: a sync flushes it"
-		   : *cache			    ? cache
-						    : "not known");
-}
-
 /* part: the partition that the store is on, or the disk itself. */
-static void check_alignment(struct doctor *doctor, const char *part, const char *disk)
+static void check_queue(struct doctor *doctor, const char *part, const char *disk, const char *name)
 {
-	char logical[LINE_BYTES], physical[LINE_BYTES], offset[LINE_BYTES];
-	const char *off = queue(doctor, part, "alignment_offset", offset);
-	const bool is_aligned = !*off || strcmp(off, "0") == 0;
+	char line[LINE_BYTES], logical[LINE_BYTES], physical[LINE_BYTES];
+	const char *value = look(doctor, disk, "queue/scheduler", line);
+	bool is_bad = *value && strcmp(value, "none") != 0 && strcmp(value, "mq-deadline") != 0;
 
-	doctor_add(doctor, is_aligned ? DOCTOR_OK : DOCTOR_WARN, "alignment",
-		   "logical blocks of %s bytes, physical ones of %s%s%s",
-		   queue(doctor, disk, "queue/logical_block_size", logical),
-		   queue(doctor, disk, "queue/physical_block_size", physical),
-		   is_aligned ? "" : ": the partition is off by ", is_aligned ? "" : off);
-	doctor_mend(doctor, "make the partition anew, from a multiple of 1 MiB: parted -a optimal");
+	doctor_add(doctor, doctor_warn(is_bad), "scheduler", "%s", *value ? value : "none");
+	doctor_mend(doctor, "echo none >/sys/block/%s/queue/scheduler", name);
+
+	is_bad = strcmp(look(doctor, disk, "queue/rotational", line), "1") == 0;
+	doctor_add(doctor, doctor_warn(is_bad), "rotational", is_bad ? "yes" : "no");
+	doctor_mend(doctor,
+		    "use an NVMe drive; if this is one: echo 0 >/sys/block/%s/queue/rotational",
+		    name);
+
+	value = look(doctor, disk, "queue/write_cache", line);
+	doctor_add(doctor, DOCTOR_OK, "write cache", "%s", *value ? value : "not known");
+
+	value = look(doctor, part, "alignment_offset", line);
+	is_bad = *value && strcmp(value, "0") != 0;
+	doctor_add(doctor, doctor_warn(is_bad), "alignment",
+		   "blocks of %s bytes, physical ones of %s%s%s",
+		   look(doctor, disk, "queue/logical_block_size", logical),
+		   look(doctor, disk, "queue/physical_block_size", physical),
+		   is_bad ? ": the partition is off by " : "", is_bad ? value : "");
+	doctor_mend(doctor, "make the partition anew, from a multiple of 1 MiB");
 }
 
 static void check_disk(struct doctor *doctor, const char *part, const char *disk)
 {
-	char path[DOCTOR_PATH_BYTES];
+	char path[2 * DOCTOR_PATH_BYTES];
 	_cleanup_(freep) char *real = NULL;
 	const size_t end = strlen(doctor->subject);
 	const char *name;
@@ -95,10 +66,7 @@ static void check_disk(struct doctor *doctor, const char *part, const char *disk
 		return; /* a container without /sys */
 	name = strrchr(real, '/') + 1;
 	(void)snprintf(doctor->subject + end, sizeof(doctor->subject) - end, "%s: ", name);
-	check_scheduler(doctor, disk, name);
-	check_kind(doctor, disk, name);
-	check_write_cache(doctor, disk);
-	check_alignment(doctor, part, disk);
+	check_queue(doctor, part, disk, name);
 	if (strncmp(name, "nvme", 4) == 0)
 		doctor_wear(doctor, name);
 	doctor->subject[end] = '\0';
@@ -107,29 +75,22 @@ static void check_disk(struct doctor *doctor, const char *part, const char *disk
 /* dir: of a block device, below /sys. */
 static void walk(struct doctor *doctor, const char *dir, unsigned n_layers)
 {
-	char path[DOCTOR_PATH_BYTES], line[LINE_BYTES];
-	_cleanup_(closedirp) DIR *slaves = NULL;
-	const struct dirent *entry;
-	bool is_disk = true;
+	char path[DOCTOR_PATH_BYTES + 64], line[LINE_BYTES];
+	glob_t slaves = { .gl_pathc = 0 };
 
-	(void)snprintf(path, sizeof(path), "%s%s/slaves", doctor->root, dir);
-	slaves = opendir(path);
-	while (slaves && n_layers < N_LAYERS_MAX && (entry = readdir(slaves))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		is_disk = false;
-		(void)snprintf(path, sizeof(path), "%s/slaves/%s", dir, entry->d_name);
-		walk(doctor, path, n_layers + 1);
+	(void)snprintf(path, sizeof(path), "%s%s/slaves/*", doctor->root, dir);
+	if (n_layers < N_LAYERS_MAX)
+		(void)glob(path, GLOB_NOSORT, NULL, &slaves); /* else there are none */
+	for (size_t i = 0; i < slaves.gl_pathc; i++)
+		walk(doctor, slaves.gl_pathv[i] + strlen(doctor->root), n_layers + 1);
+	if (!slaves.gl_pathc) {
+		(void)snprintf(path, sizeof(path), "%s/partition", dir);
+		/* dir is a link: .. is the parent of its target. */
+		(void)snprintf(path, sizeof(path), "%s%s", dir,
+			       *doctor_line(doctor, path, line, sizeof(line)) ? "/.." : "");
+		check_disk(doctor, dir, path);
 	}
-	if (!is_disk)
-		return;
-	(void)snprintf(path, sizeof(path), "%s/partition", dir);
-	if (*doctor_line(doctor, path, line, sizeof(line)))
-		(void)snprintf(path, sizeof(path), "%s/..",
-			       dir); /* dir is a link: its target's parent */
-	else
-		(void)snprintf(path, sizeof(path), "%s", dir);
-	check_disk(doctor, dir, path);
+	globfree(&slaves);
 }
 
 void doctor_disks(struct doctor *doctor, dev_t device)
@@ -160,12 +121,10 @@ static void check_place(struct doctor *doctor, const Wire__Store *store)
 		return;
 	}
 	is_full = place.free_bytes < place.size_bytes / 20;
-	doctor_add(doctor, is_full ? DOCTOR_WARN : DOCTOR_OK, "space", "%s of %s free",
+	doctor_add(doctor, doctor_warn(is_full), "space", "%s of %s free",
 		   units_format_size(free_text, place.free_bytes),
 		   units_format_size(size, place.size_bytes));
-	doctor_mend(doctor,
-		    "remove files below %s: a full file system is slow, and then writes fail",
-		    store->path);
+	doctor_mend(doctor, "remove files below %s", store->path);
 	if (place.device)
 		doctor_disks(doctor, place.device);
 }
@@ -176,15 +135,15 @@ void doctor_stores(struct doctor *doctor)
 
 	for (size_t i = 0; status && i < status->n_stores; i++) {
 		const Wire__Store *store = status->stores[i];
-		const bool is_memory = strcmp(store->fs_type, "tmpfs") == 0;
 
 		(void)snprintf(doctor->subject, sizeof(doctor->subject), "store %s: ", store->name);
 		doctor_add(doctor, DOCTOR_OK, "file system", "%s at %s", store->fs_type,
 			   store->path);
-		doctor_add(doctor, store->is_blocking && !is_memory ? DOCTOR_WARN : DOCTOR_OK,
-			   "engine", "%s%s%s",
+		doctor_add(doctor,
+			   doctor_warn(store->is_blocking && strcmp(store->fs_type, "tmpfs") != 0),
+			   "engine", "%s: %s",
 			   store->is_blocking ? "worker threads" : store->engine,
-			   store->engine_text[0] ? ": " : "", store->engine_text);
+			   store->engine_text);
 		doctor_mend(doctor, "put the store on ext4 or xfs, on a local disk");
 		check_place(doctor, store);
 		doctor->subject[0] = '\0';

@@ -19,12 +19,15 @@
 
 enum doctor_level { DOCTOR_OK, DOCTOR_WARN, DOCTOR_FAIL, DOCTOR_N_LEVELS };
 
+#define DOCTOR_MEMLOCK                                                                           \
+	"systemctl edit dsaiod: [Service] LimitMEMLOCK=infinity, or, where that has no effect, " \
+	"AmbientCapabilities=CAP_IPC_LOCK; for a daemon of your own: ulimit -l unlimited"
+
 #define DOCTOR_PATH_BYTES 512 /* longer paths are cut, and so not found */
 
 struct doctor {
 	const char *root;		 /* "": the host's; no '/' at its end */
 	const Wire__StatusReply *status; /* NULL: no daemon answers */
-	const char *problem;		 /* why not */
 	const char *build;		 /* of dsaioctl */
 	struct json_object *findings;	 /* array of objects: level, what, value, remedy */
 	unsigned n_findings[DOCTOR_N_LEVELS];
@@ -33,6 +36,11 @@ struct doctor {
 
 void doctor_init(struct doctor *doctor);
 void doctor_deinit(struct doctor *doctor);
+
+static inline enum doctor_level doctor_warn(bool is_bad)
+{
+	return is_bad ? DOCTOR_WARN : DOCTOR_OK;
+}
 
 /* Adds a finding. */
 void doctor_add(struct doctor *doctor, enum doctor_level level, const char *what,
@@ -66,7 +74,7 @@ doctor_check doctor_stores;
 void doctor_read_units(struct doctor *doctor, FILE *show);
 /* The disks below a block device, which may be a partition or of device mapper or md. */
 void doctor_disks(struct doctor *doctor, dev_t device);
-/* A log page SMART / Health Information of an NVMe drive, as the drive has sent it. */
+/* A log page SMART / Health Information of an NVMe drive. */
 #define DOCTOR_SMART_BYTES 512
 void doctor_smart(struct doctor *doctor, const uint8_t page[DOCTOR_SMART_BYTES]);
 /* wear.c: reads that page of the drive, only as root. */

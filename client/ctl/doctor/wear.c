@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <libnvme.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Opened here alone: dsaioctl needs it for this, and each of its commands would load it with its libraries. */
 #define LIBRARY "libnvme.so.1"
@@ -35,26 +34,6 @@ static uint64_t counter(const uint8_t bytes[16])
 	return value;
 }
 
-static void check_warnings(struct doctor *doctor, uint8_t bits)
-{
-	static const char *const texts[] = {
-		"the spare blocks are used up", "too hot or too cold",
-		"unreliable after errors",	"read-only",
-		"its cache has no backup",	"its memory region is read-only",
-	};
-	char text[256] = "";
-
-	for (unsigned i = 0; i < 8; i++)
-		if (bits >> i & 1)
-			(void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s",
-				       *text ? ", " : "",
-				       i < sizeof(texts) / sizeof(texts[0]) ? texts[i]
-									    : "an unknown warning");
-	doctor_add(doctor, bits ? DOCTOR_FAIL : DOCTOR_OK, "health", "%s",
-		   bits ? text : "no critical warning");
-	doctor_mend(doctor, "save its files elsewhere, and replace it");
-}
-
 void doctor_smart(struct doctor *doctor, const uint8_t page[DOCTOR_SMART_BYTES])
 {
 	struct nvme_smart_log log;
@@ -64,7 +43,10 @@ void doctor_smart(struct doctor *doctor, const uint8_t page[DOCTOR_SMART_BYTES])
 	int degrees;
 
 	memcpy(&log, page, sizeof(log));
-	check_warnings(doctor, log.critical_warning);
+	doctor_add(doctor, log.critical_warning ? DOCTOR_FAIL : DOCTOR_OK, "health",
+		   "critical warnings: %#x", log.critical_warning);
+	doctor_mend(doctor,
+		    "nvme smart-log says which; save its files elsewhere, and replace the drive");
 
 	units = counter(log.data_units_written);
 	if (log.percent_used >= USED_WARN)
@@ -87,10 +69,11 @@ void doctor_smart(struct doctor *doctor, const uint8_t page[DOCTOR_SMART_BYTES])
 	doctor_mend(doctor, "give the drive a heat sink or more air: it slows down");
 }
 
-/* Returns 0, -1 (errno says why), or the drive's status. */
-static int read_page(void *library, int fd, uint8_t *page)
+/* Returns NULL, or why it cannot be read. */
+static const char *read_page(const char *path, uint8_t page[DOCTOR_SMART_BYTES])
 {
-	int (*get_log)(struct nvme_get_log_args * args);
+	void *library = dlopen(LIBRARY, RTLD_NOW); /* stays open: the process ends soon */
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct nvme_get_log_args args = {
 		.args_size = sizeof(args),
 		.fd = fd,
@@ -99,49 +82,32 @@ static int read_page(void *library, int fd, uint8_t *page)
 		.nsid = NVME_NSID_ALL,
 		.log = page,
 		.len = DOCTOR_SMART_BYTES,
-		.lsp = NVME_LOG_LSP_NONE,
-		.uuidx = NVME_UUID_NONE,
-		.csi = NVME_CSI_NVM,
 	};
+	int (*get_log)(struct nvme_get_log_args * of_page);
+	int r;
 
-	*(void **)&get_log = dlsym(library, "nvme_get_log");
-	if (get_log)
-		return get_log(&args);
-	errno = ENOSYS;
-	return -1;
+	if (fd < 0)
+		return strerror(errno);
+	*(void **)&get_log = library ? dlsym(library, "nvme_get_log") : NULL;
+	if (!get_log)
+		return dlerror();
+	r = get_log(&args);
+	return r < 0 ? strerror(errno) : r > 0 ? "the drive refuses it" : NULL;
 }
 
 void doctor_wear(struct doctor *doctor, const char *name)
 {
 	char path[DOCTOR_PATH_BYTES];
 	uint8_t page[DOCTOR_SMART_BYTES] = { 0 };
-	_cleanup_(closep) int fd = -1;
-	void *library;
-	int r;
+	const char *problem;
 
-	if (geteuid() != 0) {
-		doctor_add(doctor, DOCTOR_WARN, "wear", "only root can read it");
-		doctor_mend(doctor, "sudo dsaioctl doctor");
-		return;
-	}
-	library = dlopen(LIBRARY, RTLD_NOW); /* stays open: the process ends soon */
-	if (!library) {
-		doctor_add(doctor, DOCTOR_WARN, "wear", "cannot be read: %s", dlerror());
-		doctor_mend(doctor, "apt-get install libnvme1");
-		return;
-	}
 	(void)snprintf(path, sizeof(path), "%s/dev/%s", doctor->root, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	r = fd < 0 ? -1 : read_page(library, fd, page);
-	if (r == 0) {
+	problem = read_page(path, page);
+	if (!problem) {
 		doctor_smart(doctor, page);
 		return;
 	}
-	if (r < 0)
-		doctor_add(doctor, DOCTOR_WARN, "wear", "cannot be read: /dev/%s: %s", name,
-			   strerror(errno));
-	else
-		doctor_add(doctor, DOCTOR_WARN, "wear",
-			   "cannot be read: the drive answers with status %#x", (unsigned)r);
-	doctor_mend(doctor, "nvme smart-log /dev/%s", name);
+	doctor_add(doctor, DOCTOR_WARN, "wear", "cannot be read: %s", problem);
+	doctor_mend(doctor,
+		    "sudo dsaioctl doctor, where libnvme is installed: apt-get install libnvme1");
 }
