@@ -108,7 +108,7 @@ help: ## print this
 		read -r target what; do printf '  %-15s %s\n' "$$target" "$$what"; done
 
 PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev \
-	      protobuf-c-compiler check libjson-c-dev $(if $(LIBSYSTEMD),libsystemd-dev)
+	      protobuf-c-compiler check libjson-c-dev libnvme-dev $(if $(LIBSYSTEMD),libsystemd-dev)
 # The tests make file systems, look at system calls and compare with fio.
 PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib procps
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin gcovr \

@@ -337,7 +337,8 @@ static void on_stop(evutil_socket_t number, short what, void *arg)
 	stop->n_signals++;
 	/* sd_notifyf() fails if systemd did not start the daemon */
 	if (stop->n_signals == 1) {
-		log_notice(
+		log_event(
+			NULL, LOG_FIELDS(.event = "stopping"),
 			"dsaiod: stopping on %s: disconnects %" PRIu32 " client%s with %" PRIu64
 			" open op%s: ops that were read complete first; another signal cancels them",
 			strsignal(number), n_clients, plural(n_clients), n_ops, plural(n_ops));
@@ -443,13 +444,13 @@ static int serve(struct config *config)
 		return STATUS_FAILED;
 	}
 
-	log_notice("dsaiod: ready: %s: %u configured store%s", config->socket_path,
-		   config->n_stores, plural(config->n_stores));
+	log_event(NULL, LOG_FIELDS(.event = "ready"), "dsaiod: ready: %s: %u configured store%s",
+		  config->socket_path, config->n_stores, plural(config->n_stores));
 	(void)sd_notifyf(false, "READY=1\nSTATUS=serving on %s", config->socket_path);
 	(void)event_base_dispatch(base); /* server_stop() ends it */
 	crash_server = NULL;		 /* which frees it */
 	is_over = server_end(server) && gds_end();
-	log_notice("dsaiod: stopped");
+	log_event(NULL, LOG_FIELDS(.event = "stopped"), "dsaiod: stopped");
 	if (!is_over)
 		_exit(STATUS_FINE); /* exit(3) runs code of the driver's, which may wait for what hangs */
 	return STATUS_FINE;

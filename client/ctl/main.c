@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_status,  &command_stores, &command_clients, &command_pool,
-	&command_profile, &command_drain,  &command_reload,  &command_trace,
-	&command_cp,	  &command_cat,	   &command_put,     &command_bench
+	&command_status, &command_stores, &command_clients, &command_pool,  &command_profile,
+	&command_drain,	 &command_reload, &command_doctor,  &command_trace, &command_cp,
+	&command_cat,	 &command_put,	  &command_bench
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -63,6 +63,7 @@ static void print_help(void)
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
 		"    dsaioctl drain /nvme && umount /nvme         no cached file keeps it busy\n"
 		"    dsaioctl reload                              read the configuration again\n"
+		"    dsaioctl doctor                              what is wrong here, and what mends it\n"
 		"    dsaioctl trace --last-crash                  the last ops of a daemon that crashed\n"
 		"    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
 		"    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"

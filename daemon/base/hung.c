@@ -63,9 +63,12 @@ static void log_return(struct hung_call *call)
 	char who[WHO_BYTES];
 
 	if (!has_line(call))
-		log_client(&hung.log_limit, "%s: %s: %s came back after %" PRIu64 " s",
-			   who_title(&call->about.who, who), call->file, call->about.what,
-			   (clock_nsec() - call->reported_nsec) / NSEC_PER_SEC);
+		log_event(&hung.log_limit,
+			  LOG_FIELDS(.event = "hung-end", .op = call->about.what,
+				     .who = &call->about.who),
+			  "%s: %s: %s came back after %" PRIu64 " s",
+			  who_title(&call->about.who, who), call->file, call->about.what,
+			  (clock_nsec() - call->reported_nsec) / NSEC_PER_SEC);
 	call->reported_nsec = 0;
 }
 
@@ -285,11 +288,12 @@ static void log_hung(const struct hung_call *call)
 {
 	char who[WHO_BYTES];
 
-	log_client(&hung.log_limit,
-		   "%s: %s: %s has not come back for %" PRIu64 " s%s: on %s; what frees it: %s",
-		   who_title(&call->about.who, who), call->file, call->about.what,
-		   (clock_nsec() - call->reported_nsec) / NSEC_PER_SEC, delay_of(call),
-		   call->place.mount, call->place.text);
+	log_event(&hung.log_limit,
+		  LOG_FIELDS(.event = "hung", .op = call->about.what, .who = &call->about.who),
+		  "%s: %s: %s has not come back for %" PRIu64 " s%s: on %s; what frees it: %s",
+		  who_title(&call->about.who, who), call->file, call->about.what,
+		  (clock_nsec() - call->reported_nsec) / NSEC_PER_SEC, delay_of(call),
+		  call->place.mount, call->place.text);
 }
 
 /* A copy of what a report of a call needs, since the call may return meanwhile. */

@@ -1,5 +1,7 @@
 #include "daemon/base/log.h"
 
+#include "daemon/base/journal.h"
+#include "proto/util/cleanup.h"
 #include "proto/util/escape.h"
 
 #include <poll.h>
@@ -11,16 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
 /* Longer lines are cut.  An error's text with its prefix fits. */
 #define LINE_BYTES 1024
-/* The priorities of lines for the journal, see sd-daemon(3). */
-#define ERROR "<3>"
-#define WARNING "<4>"
-#define NOTICE "<5>"
-
 /* Written once, before any other thread. */
 static bool is_journal;
 static uid_t owner;		       /* who started the daemon */
@@ -58,6 +56,8 @@ void log_init(void)
 	is_journal = stream && sscanf(stream, "%ju:%ju", &dev, &ino) == 2 &&
 		     fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
 	owner = getuid();
+	if (is_journal)
+		journal_init(JOURNAL_PATH);
 	place_init();
 }
 
@@ -80,14 +80,14 @@ const char *log_place(uid_t reader)
 }
 
 /* The prefix of a line: a priority for the journal, else the time (has_time). */
-static int line_start(char *line, size_t size, const char *priority, bool has_time)
+static int line_start(char *line, size_t size, int priority, bool has_time)
 {
 	struct timespec now;
 	struct tm tm;
 	size_t n;
 
 	if (is_journal)
-		return snprintf(line, size, "%s", priority);
+		return snprintf(line, size, "<%d>", priority); /* sd-daemon(3) */
 	if (!has_time)
 		return 0;
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* this clock is always there */
@@ -109,22 +109,25 @@ static bool is_writable(void)
 	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLOUT);
 }
 
-static void line_write(const char *line, size_t n)
+/* record: the same for the journal, or NULL.  The journal's stream has the lines that cannot be sent. */
+static void line_write(const char *line, size_t n, const char *record, size_t n_record)
 {
+	_cleanup_(unlockp) pthread_mutex_t *locked = &lock;
 	char text[96];
 	int n_text;
 
 	(void)pthread_mutex_lock(&lock); /* a plain mutex: cannot fail */
+	if (record && !n_lost && journal_send(record, n_record))
+		return;
 	if (n_lost && is_writable()) {
 		n_text = snprintf(text, sizeof(text),
 				  "%sdsaiod: %u lines were lost: nobody read them\n",
-				  is_journal ? WARNING : "", n_lost);
+				  is_journal ? "<4>" : "", n_lost);
 		if (write(STDERR_FILENO, text, (size_t)n_text) > 0)
 			n_lost = 0;
 	}
 	if (!is_writable() || write(STDERR_FILENO, line, n) < 0)
 		n_lost++;
-	(void)pthread_mutex_unlock(&lock);
 }
 
 void log_crash(const char *line, size_t n)
@@ -133,36 +136,39 @@ void log_crash(const char *line, size_t n)
 		(void)!write(STDERR_FILENO, line, n);
 }
 
-static void log_line(const char *priority, bool has_time, const char *format, va_list args)
+static void log_line(int priority, bool has_time, const struct log_fields *fields,
+		     const char *format, va_list args)
 {
-	char line[LINE_BYTES], text[LINE_BYTES];
+	char line[LINE_BYTES], text[LINE_BYTES], record[JOURNAL_RECORD_BYTES];
 	int start = line_start(line, sizeof(line), priority, has_time);
-	size_t end;
+	size_t end, n_record = 0;
 
 	if (vsnprintf(text, sizeof(text), format, args) < 0)
 		return;
 	/* Names come from clients: replaces control characters, which could end a line or control a
 	   terminal. */
 	(void)escape_text(line + start, sizeof(line) - 1 - (size_t)start, text);
+	if (is_journal)
+		n_record = journal_record(record, priority, line + start, fields);
 	end = strlen(line);
 	line[end] = '\n';
-	line_write(line, end + 1);
+	line_write(line, end + 1, is_journal ? record : NULL, n_record);
 }
 
-#define LOG_FUNCTION(name, priority, has_time)              \
-	void name(const char *format, ...)                  \
-	{                                                   \
-		va_list args;                               \
-                                                            \
-		va_start(args, format);                     \
-		log_line(priority, has_time, format, args); \
-		va_end(args);                               \
+#define LOG_FUNCTION(name, priority, has_time)                    \
+	void name(const char *format, ...)                        \
+	{                                                         \
+		va_list args;                                     \
+                                                                  \
+		va_start(args, format);                           \
+		log_line(priority, has_time, NULL, format, args); \
+		va_end(args);                                     \
 	}
 
-LOG_FUNCTION(log_error, ERROR, true)
-LOG_FUNCTION(log_warning, WARNING, true)
-LOG_FUNCTION(log_notice, NOTICE, true)
-LOG_FUNCTION(log_mistake, ERROR, false)
+LOG_FUNCTION(log_error, LOG_ERR, true)
+LOG_FUNCTION(log_warning, LOG_WARNING, true)
+LOG_FUNCTION(log_notice, LOG_NOTICE, true)
+LOG_FUNCTION(log_mistake, LOG_ERR, false)
 
 void log_clean(char *text)
 {
@@ -171,10 +177,10 @@ void log_clean(char *text)
 			*c = '?';
 }
 
-void log_client(struct log_limit *limit, const char *format, ...)
+/* Whether the limit has a line left in this second. */
+static bool limit_take(struct log_limit *limit)
 {
 	struct timespec now;
-	va_list args;
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* this clock is always there */
 	if (now.tv_sec != limit->second) {
@@ -185,10 +191,30 @@ void log_client(struct log_limit *limit, const char *format, ...)
 	}
 	if (limit->n_lines >= LOG_LIMIT_LINES) {
 		limit->n_left_out++;
-		return;
+		return false;
 	}
 	limit->n_lines++;
+	return true;
+}
+
+void log_client(struct log_limit *limit, const char *format, ...)
+{
+	va_list args;
+
+	if (!limit_take(limit))
+		return;
 	va_start(args, format);
-	log_line(NOTICE, true, format, args);
+	log_line(LOG_NOTICE, true, NULL, format, args);
+	va_end(args);
+}
+
+void log_event(struct log_limit *limit, const struct log_fields *fields, const char *format, ...)
+{
+	va_list args;
+
+	if (limit && !limit_take(limit))
+		return;
+	va_start(args, format);
+	log_line(fields->is_warning ? LOG_WARNING : LOG_NOTICE, true, fields, format, args);
 	va_end(args);
 }

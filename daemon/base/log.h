@@ -1,15 +1,19 @@
 /*
- * The log: lines on stderr with sd-daemon priorities ("<6>...") when the journal reads them,
- * else with a time.  Object first ("store nvme0: lane 2: "), errno text last; nothing per op.
+ * The log: lines on stderr with a time, or records for the journal if it reads stderr; where a record cannot be
+ * sent, a line with its priority ("<6>...").  Object first ("store nvme0: lane 2: "), errno text last; nothing
+ * per op.
  *
- * A line is one write(2) that never blocks.  If stderr's reader is too slow, lines are dropped, and a
+ * A line is one write(2) or sendto(2) that never blocks.  If the reader is too slow, lines are dropped, and a
  * later line reports their number.  Any thread.
  */
 #ifndef DSAIO_DAEMON_BASE_LOG_H
 #define DSAIO_DAEMON_BASE_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+
+struct hung_who;
 
 void log_init(void); /* looks at $JOURNAL_STREAM and stderr once, before a change of uid */
 /*
@@ -41,5 +45,21 @@ struct log_limit {
 };
 void log_client(struct log_limit *limit, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/*
+ * A line about an event that a program may look for in the journal, by its fields; what is not known is NULL
+ * or 0.  limit: as above; NULL: none.
+ */
+struct log_fields {
+	const char *event;	    /* DSAIO_EVENT: a word of dsaiod(8) */
+	const char *store;	    /* DSAIO_STORE: its name */
+	const char *op;		    /* DSAIO_OP */
+	const struct hung_who *who; /* DSAIO_CLIENT_UID, DSAIO_CLIENT_PID, DSAIO_CLIENT */
+	int error;		    /* ERRNO */
+	bool is_warning;	    /* else a notice */
+};
+#define LOG_FIELDS(...) (&(const struct log_fields){ __VA_ARGS__ })
+void log_event(struct log_limit *limit, const struct log_fields *fields, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 #endif

@@ -79,8 +79,9 @@ void serve_garbage(struct session *session, const char *why)
 {
 	struct error error;
 
-	log_client(&session->user->log_limit, "%s: broke the protocol: %s: disconnected",
-		   session_title(session), why);
+	log_event(&session->user->log_limit,
+		  LOG_FIELDS(.event = "disconnected", .who = &session->who, .error = EPROTO),
+		  "%s: broke the protocol: %s: disconnected", session_title(session), why);
 	(void)error_set_plain(&error, -EPROTO, "%s: the daemon closes the connection", why);
 	serve_end(session, &error);
 	session_end(session, false);
@@ -326,12 +327,12 @@ static int serve_recovered(struct session *session, uint64_t seq, const Wire__Re
 	if (r->failed)
 		(void)snprintf(failed, sizeof(failed), "; %" PRIu32 " could not be%s%s", r->failed,
 			       text[0] ? ": " : "", text);
-	log_client(&session->user->log_limit,
-		   "%s: has gone on after a restart: handed over %" PRIu32 " slab%s of %s, %" PRIu32
-		   " file%s, %" PRIu32 " channel%s, %" PRIu32 " op%s in %" PRIu64 " ms%s",
-		   session_title(session), r->slabs, plural(r->slabs), SIZE_TEXT(r->slab_bytes),
-		   r->files, plural(r->files), r->channels, plural(r->channels), r->ops,
-		   plural(r->ops), r->usec / 1000, failed);
+	log_event(&session->user->log_limit, LOG_FIELDS(.event = "recovered", .who = &session->who),
+		  "%s: has gone on after a restart: handed over %" PRIu32 " slab%s of %s, %" PRIu32
+		  " file%s, %" PRIu32 " channel%s, %" PRIu32 " op%s in %" PRIu64 " ms%s",
+		  session_title(session), r->slabs, plural(r->slabs), SIZE_TEXT(r->slab_bytes),
+		  r->files, plural(r->files), r->channels, plural(r->channels), r->ops,
+		  plural(r->ops), r->usec / 1000, failed);
 	reply.seq = seq;
 	reply_send(session, &reply, NULL, 0);
 	return 0;

@@ -42,6 +42,7 @@ struct server {
 	bool is_logged;	      /* the reason for the pause has been logged */
 	bool is_stopping;
 	bool is_left; /* calls without bytes of an op have not returned */
+	struct log_limit refusals;
 };
 
 /* ---- clients ---- */
@@ -106,6 +107,20 @@ static void on_resume(evutil_socket_t fd, short what, void *arg)
 	server_resume(arg);
 }
 
+static void log_refused(struct server *server, int fd, const struct error *error)
+{
+	struct ucred peer = { 0 };
+	socklen_t len = sizeof(peer);
+	struct hung_who who;
+
+	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer,
+			 &len); /* a connected socket has them */
+	who = (struct hung_who){ .uid = peer.uid, .pid = peer.pid };
+	log_event(&server->refusals,
+		  LOG_FIELDS(.event = "refused", .who = &who, .error = -error->code),
+		  "user %u: pid %d: refused: %s", peer.uid, peer.pid, error->text);
+}
+
 static void client_accept(struct server *server, int fd)
 {
 	struct error error;
@@ -117,6 +132,7 @@ static void client_accept(struct server *server, int fd)
 	}
 	if (session_new(&server->service, fd, &error) == 0)
 		return; /* the session has it */
+	log_refused(server, fd, &error);
 	serve_refusal(fd, &error);
 	service_close_refused(&server->service, fd);
 }

@@ -128,8 +128,9 @@ void session_send(struct session *session, const void *body, size_t len, const i
 	if (r >= 0)
 		return;
 	/* The client would wait without end for a reply that is lost. */
-	log_client(&session->user->log_limit, "%s: no reply can be sent: %s",
-		   session_title(session), strerrordesc_np(-r));
+	log_event(&session->user->log_limit,
+		  LOG_FIELDS(.event = "disconnected", .who = &session->who, .error = -r),
+		  "%s: no reply can be sent: %s", session_title(session), strerrordesc_np(-r));
 	session->connection.is_mute = true;
 	session_end(session, false);
 }
@@ -301,8 +302,10 @@ void session_end_for(struct session *session, const char *object, const char *wh
 	struct error error;
 
 	if (!session_is_ending(session)) {
-		log_client(&session->user->log_limit, "%s: %s%s: disconnected",
-			   session_title(session), object, why);
+		log_event(
+			&session->user->log_limit,
+			LOG_FIELDS(.event = "disconnected", .who = &session->who, .error = EPROTO),
+			"%s: %s%s: disconnected", session_title(session), object, why);
 		(void)error_set_plain(&error, -EPROTO, "%s%s: the daemon closes the connection",
 				      object, why);
 		session->service->say_end(session, &error);

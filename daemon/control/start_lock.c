@@ -133,9 +133,10 @@ static void log_predecessor(const char *path, int lock_fd)
 	pid_t pid;
 
 	if (serving_find(lock_fd, &pid) >= 0)
-		log_warning("dsaiod: the last dsaiod on %s, with pid %d, did not stop in order: it "
-			    "crashed or was killed: its clients reconnect, if they can",
-			    path, pid);
+		log_event(NULL, LOG_FIELDS(.event = "crash", .is_warning = true),
+			  "dsaiod: the last dsaiod on %s, with pid %d, did not stop in order: it "
+			  "crashed or was killed: its clients reconnect, if they can",
+			  path, pid);
 }
 
 static const void *mapping; /* of the lock's file: it keeps the lock until the kernel unmaps it */

@@ -62,10 +62,14 @@ static void leave_page(struct transfer *transfer, struct block *block, bool must
 
 static void log_failed(struct transfer *transfer, const struct block *block)
 {
-	log_client(transfer->log_limit,
-		   "store %s: %s of %" PRIu32 " bytes at %" PRIu64 " of %s: %s",
-		   transfer->store->name, block_is_write(block) ? "write" : "read", block->len,
-		   block->off, block->target->about.file, strerrordesc_np(EIO));
+	const char *op = block_is_write(block) ? "write" : "read";
+
+	log_event(transfer->log_limit,
+		  LOG_FIELDS(.event = "io-error", .store = transfer->store->name, .op = op,
+			     .who = &block->op->channel->who, .error = EIO),
+		  "store %s: %s of %" PRIu32 " bytes at %" PRIu64 " of %s: %s",
+		  transfer->store->name, op, block->len, block->off, block->target->about.file,
+		  strerrordesc_np(EIO));
 }
 
 /* The result reaches the op.  For reads, writes and syncs the only place that does so. */

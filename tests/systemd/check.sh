@@ -409,6 +409,13 @@ disabled_leaves_no_socket() {
 			env -u DSAIO_SOCKET -u XDG_RUNTIME_DIR HOME=/tmp dsaioctl put /srv/store/own </dev/null
 }
 
+# What the load's restarts have left, of a user and a process.
+fields_are_in_the_journal() {
+	says '"DSAIO_CLIENT_UID":"65534"' inside journalctl -u dsaiod -o json DSAIO_EVENT=recovered &&
+		says '"DSAIO_CLIENT_PID":"' inside journalctl -u dsaiod -o json DSAIO_EVENT=recovered &&
+		says '"PRIORITY":"4"' inside journalctl -u dsaiod -o json DSAIO_EVENT=crash
+}
+
 lock_refused() {
 	says RLIMIT_MEMLOCK fails client_works /srv/store/refused
 }
@@ -486,6 +493,7 @@ check_load "it goes on over SIGKILL" ctl kill -s KILL --kill-who=main dsaiod
 check_load "it goes on over a stop and a start a second later" stop_and_start
 check_load "it goes on over a second without service and socket" stop_both_and_start
 load_end "it ends well"
+check "the journal has an event's fields" fields_are_in_the_journal
 
 check "without CAP_IPC_LOCK, lock = yes: starts" with_config 'lock = yes' LimitMEMLOCK=64K
 check "without CAP_IPC_LOCK, lock = yes: refused, and the message says why" lock_refused

@@ -1,0 +1,482 @@
+/* The checks of dsaioctl doctor, on hosts of which only the files are there, and daemons of which only the status is. */
+#include "client/ctl/doctor/doctor.h"
+#include "client/ctl/ui/json.h"
+#include "proto/util/cleanup.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+static struct doctor doctor;
+static Wire__StatusReply status;
+static Wire__Pool pool;
+
+static void setup(void)
+{
+	make_dir();
+	doctor_init(&doctor);
+	doctor.root = dir;
+	doctor.build = "b1";
+	status = (Wire__StatusReply)WIRE__STATUS_REPLY__INIT;
+	pool = (Wire__Pool)WIRE__POOL__INIT;
+	pool.size_bytes = 64 << 20;
+	status.pool = &pool;
+	status.daemon_version = "0.1.0";
+	status.daemon_build = "b1";
+	status.pid = 4711;
+}
+
+static void teardown(void)
+{
+	doctor_deinit(&doctor);
+	remove_dir();
+}
+
+FIXTURE(setup, teardown)
+
+/* Makes the directories of a path, too. */
+static void put(const char *path, const char *text)
+{
+	char whole[512];
+	FILE *file;
+
+	(void)snprintf(whole, sizeof(whole), "%s%s", dir, path);
+	for (char *slash = whole + strlen(dir); (slash = strchr(slash + 1, '/')); *slash = '/') {
+		*slash = 0;
+		ck_assert(mkdir(whole, 0700) == 0 || errno == EEXIST);
+	}
+	file = fopen(whole, "we");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_ge(fputs(text, file), 0);
+	ck_assert_int_eq(fclose(file), 0);
+}
+
+static void link_to(const char *path, const char *target)
+{
+	char whole[512];
+
+	put(path, "");
+	(void)snprintf(whole, sizeof(whole), "%s%s", dir, path);
+	ck_assert_int_eq(unlink(whole), 0);
+	ck_assert_int_eq(symlink(target, whole), 0);
+}
+
+/* There is such a finding, and no other of that name. */
+static void found(const char *level, const char *what, const char *value, const char *remedy)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < json_object_array_length(doctor.findings); i++) {
+		struct json_object *finding = json_object_array_get_idx(doctor.findings, i);
+
+		if (strcmp(json_text(finding, "what"), what) != 0)
+			continue;
+		n++;
+		ck_assert_str_eq(json_text(finding, "level"), level);
+		ck_assert_msg(strstr(json_text(finding, "value"), value), "%s: %s: no \"%s\"", what,
+			      json_text(finding, "value"), value);
+		ck_assert_msg(*remedy ? strstr(json_text(finding, "remedy"), remedy) != NULL
+				      : !*json_text(finding, "remedy"),
+			      "%s: remedy: %s", what, json_text(finding, "remedy"));
+	}
+	ck_assert_msg(n == 1, "%u findings of %s", n, what);
+}
+
+/* ---- host ---- */
+
+static const struct {
+	const char *release, *level;
+} kernels[] = { { "4.18.0-553.el8\n", "FAIL" },
+		{ "5.9.16\n", "FAIL" },
+		{ "5.10.0-28\n", "WARN" },
+		{ "6.4\n", "WARN" },
+		{ "6.5.0\n", "OK" },
+		{ "7.0-rc1\n", "OK" },
+		{ "", "FAIL" } };
+
+TEST_TABLE(kernels_of_all_ages, kernels)
+{
+	put("/proc/sys/kernel/osrelease", kernels[_i].release);
+	doctor_kernel(&doctor);
+	found(kernels[_i].level, "kernel", "",
+	      strcmp(kernels[_i].level, "OK") == 0 ? "" : "install 6.5");
+}
+
+static const struct {
+	const char *max, *used, *level, *remedy;
+} aios[] = {
+	{ "65536\n", "128\n", "OK", "" },
+	{ "65536\n", "49152\n", "OK", "" },
+	{ "65536\n", "49153\n", "WARN", "fs.aio-max-nr=1048576" },
+	{ "1048576\n", "1048576\n", "FAIL", "fs.aio-max-nr=2097152" },
+	{ "65536\n", "70000\n", "FAIL", "fs.aio-max-nr=1048576" },
+};
+
+TEST_TABLE(asynchronous_requests_run_out, aios)
+{
+	put("/proc/sys/fs/aio-max-nr", aios[_i].max);
+	put("/proc/sys/fs/aio-nr", aios[_i].used);
+	doctor_aio(&doctor);
+	found(aios[_i].level, "fs.aio-max-nr", " in use", aios[_i].remedy);
+}
+
+#define LIMITS(text)                                            \
+	"Limit   Soft   Hard   Units\nMax locked memory  " text \
+	"  unlimited  bytes\nMax files  7  7  files\n"
+
+TEST(locked_memory_here_matters_to_a_daemon_to_come)
+{
+	put("/proc/self/limits", LIMITS("8388608"));
+	doctor_memlock(&doctor);
+	found("WARN", "RLIMIT_MEMLOCK", "8 MiB here, 8 MiB for the daemon", "ulimit -l");
+}
+
+TEST(locked_memory_of_the_daemon)
+{
+	doctor.status = &status;
+	put("/proc/self/limits", LIMITS("67108864"));
+	put("/proc/4711/limits", LIMITS("8388608"));
+	doctor_memlock(&doctor);
+	found("WARN", "RLIMIT_MEMLOCK", "64 MiB here, 8 MiB for the daemon",
+	      "LimitMEMLOCK=infinity");
+	doctor_pool(&doctor);
+	found("WARN", "pool", "cannot all be locked", "LimitMEMLOCK=infinity");
+}
+
+TEST(a_daemon_that_has_locked_its_pool_is_well)
+{
+	doctor.status = &status;
+	pool.is_locked = true;
+	put("/proc/self/limits", LIMITS("unlimited"));
+	doctor_memlock(&doctor);
+	found("OK", "RLIMIT_MEMLOCK", "unlimited here, not known for the daemon", "");
+	doctor_pool(&doctor);
+	found("OK", "pool", "0 B of 64 MiB used, locked", "");
+}
+
+static const struct {
+	const char *meminfo, *shmem, *level, *value;
+} pages[] = {
+	{ "HugePages_Total: 0\nHugePages_Free: 0\nHugepagesize: 2048 kB\n",
+	  "always [advise] never\n", "OK", "advise" },
+	{ "HugePages_Total: 0\nHugePages_Free: 0\nHugepagesize: 2048 kB\n", "always [never] deny\n",
+	  "WARN", "0 B reserved" },
+	{ "HugePages_Total: 40\nHugePages_Free: 32\nHugepagesize: 2048 kB\n", "[never]\n", "OK",
+	  "80 MiB reserved, 64 MiB" },
+	{ "HugePages_Total: 40\nHugePages_Free: 31\nHugepagesize: 2048 kB\n", "[never]\n", "WARN",
+	  "80 MiB reserved, 62 MiB" },
+	{ "", "", "WARN", "0 B reserved" },
+};
+
+TEST_TABLE(huge_pages_of_either_kind_are_enough, pages)
+{
+	doctor.status = &status;
+	pool.wants_huge = true;
+	put("/proc/meminfo", pages[_i].meminfo);
+	put("/sys/kernel/mm/transparent_hugepage/shmem_enabled", pages[_i].shmem);
+	doctor_huge_pages(&doctor);
+	found(pages[_i].level, "huge pages", pages[_i].value,
+	      strcmp(pages[_i].level, "OK") == 0 ? "" : "echo advise");
+}
+
+/* ---- service ---- */
+
+TEST(without_a_daemon_there_is_nothing_else_to_look_at)
+{
+	doctor_daemon(&doctor);
+	found("WARN", "daemon", "none answers", "systemctl start dsaiod");
+	for (size_t i = 0; i < 5; i++)
+		((doctor_check *[]){ doctor_pool, doctor_gpus, doctor_clients, doctor_hung,
+				     doctor_stores })[i](&doctor);
+	ck_assert_uint_eq(json_object_array_length(doctor.findings), 1);
+}
+
+TEST(a_daemon_of_another_build_is_reported)
+{
+	doctor.status = &status;
+	status.daemon_build = "b0";
+	status.crashes = 2;
+	doctor_daemon(&doctor);
+	found("OK", "daemon", "answers", "");
+	found("WARN", "daemon's program", "build b0, up ",
+	      "dsaioctl is build b1): systemctl restart dsaiod, or, for a user's own daemon, kill 4711");
+	found("WARN", "crashes", "2", "--last-crash");
+}
+
+#define SYSTEM_SOCKET "socket /run/dsaiod/dsaiod.sock"
+
+TEST(a_socket_need_not_be_there)
+{
+	doctor_socket(&doctor);
+	found("OK", SYSTEM_SOCKET, "not there", "");
+}
+
+TEST(a_socket_that_can_be_used)
+{
+	put("/run/dsaiod/dsaiod.sock", "");
+	doctor_socket(&doctor);
+	found("OK", SYSTEM_SOCKET, "can be used", "");
+}
+
+TEST(a_socket_that_refuses_is_a_failure)
+{
+	doctor.root = "/dev/null";
+	doctor_socket(&doctor);
+	found("FAIL", SYSTEM_SOCKET, "Not a directory", "systemctl restart dsaiod.socket");
+}
+
+#define SOCKET_UNIT "Id=dsaiod.socket\nLoadState=loaded\nActiveState="
+#define SERVICE_UNIT "Id=dsaiod.service\nLoadState=loaded\nLimitMEMLOCK=infinity\nActiveState="
+
+static const struct {
+	const char *show, *unit, *level, *value, *remedy;
+} units[] = {
+	{ SERVICE_UNIT "active\nNRestarts=0\n\n" SOCKET_UNIT "active\n", "unit dsaiod.service",
+	  "OK", "loaded, active, restarts by itself: 0, LimitMEMLOCK=infinity", "" },
+	{ SERVICE_UNIT "active\nNRestarts=0\n\n" SOCKET_UNIT "active\n", "unit dsaiod.socket", "OK",
+	  "loaded, active", "" },
+	{ SERVICE_UNIT "active\nNRestarts=3\n", "unit dsaiod.service", "WARN",
+	  "restarts by itself: 3", "journalctl -u dsaiod.service" },
+	{ SERVICE_UNIT "failed\nNRestarts=0\n", "unit dsaiod.service", "FAIL", "loaded, failed",
+	  "journalctl -u dsaiod.service" },
+	{ SERVICE_UNIT "inactive\n", "unit dsaiod.service", "OK", "loaded, inactive", "" },
+	{ SOCKET_UNIT "inactive\n", "unit dsaiod.socket", "WARN", "loaded, inactive",
+	  "systemctl enable --now dsaiod.socket" },
+	{ "LoadState=not-found\nActiveState=inactive\nId=dsaiod.service\n", "unit dsaiod.service",
+	  "WARN", "not-found, inactive", "systemctl enable" },
+};
+
+TEST_TABLE(units_in_all_states, units)
+{
+	FILE *show = fmemopen((void *)units[_i].show, strlen(units[_i].show), "r");
+
+	ck_assert_ptr_nonnull(show);
+	doctor_read_units(&doctor, show);
+	ck_assert_int_eq(fclose(show), 0);
+	found(units[_i].level, units[_i].unit, units[_i].value, units[_i].remedy);
+}
+
+TEST(clients_on_an_old_library_are_counted)
+{
+	Wire__Client clients[3] = { WIRE__CLIENT__INIT, WIRE__CLIENT__INIT, WIRE__CLIENT__INIT };
+	Wire__Client *list[] = { &clients[0], &clients[1], &clients[2] };
+
+	doctor.status = &status;
+	status.clients = list;
+	status.n_clients = 1;
+	clients[0].library = clients[1].library = clients[2].library = "0.1.0";
+	doctor_clients(&doctor);
+	found("OK", "clients", "0 of 1", "");
+	doctor.findings = (json_object_put(doctor.findings), json_object_new_array());
+	status.n_clients = 3;
+	clients[1].library = "0.0.9";
+	clients[1].pid = 12;
+	clients[2].library = "";
+	doctor_clients(&doctor);
+	found("WARN", "clients", "2 of 3 have not the daemon's version of the library",
+	      "pid 12 has version 0.0.9");
+}
+
+TEST(hung_calls_and_gpus_are_reported)
+{
+	Wire__Hung hung = WIRE__HUNG__INIT, *list[] = { &hung };
+	Wire__Gpus gpus = WIRE__GPUS__INIT;
+
+	doctor.status = &status;
+	status.hung = list;
+	status.n_hung = 1;
+	status.gpus = &gpus;
+	hung.uid = 7;
+	hung.usec = 12000000;
+	hung.what = "read";
+	hung.file = "f";
+	hung.mount = "/mnt (fuse)";
+	hung.text = "umount -f /mnt";
+	doctor_hung(&doctor);
+	found("FAIL", "hung call", "user 7: read of f on /mnt (fuse), for 12.0 s",
+	      "umount -f /mnt");
+	gpus.problem = "no driver";
+	doctor_gpus(&doctor);
+	found("WARN", "GPUs", "no driver", "nvidia-smi");
+	gpus.problem = "";
+	gpus.call = "cuInit";
+	doctor.findings = (json_object_put(doctor.findings), json_object_new_array());
+	doctor_gpus(&doctor);
+	found("WARN", "GPUs", "cuInit", "nvidia-smi");
+	gpus.call = "";
+	gpus.cuda_version = 13020;
+	gpus.cufile = "P2PDMA";
+	gpus.why = "gpu = auto";
+	doctor.findings = (json_object_put(doctor.findings), json_object_new_array());
+	doctor_gpus(&doctor);
+	found("OK", "GPUs", "0, CUDA 13020, P2PDMA; gpu = auto", "");
+}
+
+/* ---- disks ---- */
+
+static void put_disk(const char *name, const char *scheduler, const char *rotational)
+{
+	char path[128];
+	const struct {
+		const char *name, *text;
+	} files[] = {
+		{ "scheduler", scheduler },	     { "rotational", rotational },
+		{ "write_cache", "write back\n" },   { "logical_block_size", "512\n" },
+		{ "physical_block_size", "4096\n" },
+	};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		(void)snprintf(path, sizeof(path), "/sys/devices/%s/queue/%s", name, files[i].name);
+		put(path, files[i].text);
+	}
+}
+
+TEST(a_partition_is_of_its_disk)
+{
+	put_disk("sda", "none [bfq] mq-deadline\n", "1\n");
+	put("/sys/devices/sda/sda1/partition", "1\n");
+	put("/sys/devices/sda/sda1/alignment_offset", "3584\n");
+	link_to("/sys/dev/block/8:1", "../../devices/sda/sda1");
+	(void)snprintf(doctor.subject, sizeof(doctor.subject), "store t: ");
+	doctor_disks(&doctor, makedev(8, 1));
+	found("WARN", "store t: sda: scheduler", "bfq",
+	      "echo none >/sys/block/sda/queue/scheduler");
+	found("WARN", "store t: sda: rotational", "yes", "/sys/block/sda/queue/rotational");
+	found("OK", "store t: sda: write cache", "write back", "");
+	found("WARN", "store t: sda: alignment",
+	      "512 bytes, physical ones of 4096: the partition is off by 3584", "1 MiB");
+	ck_assert_str_eq(doctor.subject, "store t: ");
+}
+
+TEST(all_disks_below_md_and_device_mapper_are_checked)
+{
+	put_disk("sda", "[none]\n", "0\n");
+	put_disk("sdb", "[mq-deadline] none\n", "0\n");
+	put("/sys/devices/sdb/sdb2/partition", "2\n");
+	put("/sys/devices/sdb/sdb2/alignment_offset", "0\n");
+	link_to("/sys/devices/md0/slaves/sda", "../../sda");
+	link_to("/sys/devices/md0/slaves/sdb2", "../../sdb/sdb2");
+	link_to("/sys/devices/dm-0/slaves/md0", "../../md0");
+	link_to("/sys/dev/block/253:0", "../../devices/dm-0");
+	doctor_disks(&doctor, makedev(253, 0));
+	found("OK", "sda: scheduler", "none", "");
+	found("OK", "sdb: scheduler", "mq-deadline", "");
+	found("OK", "sdb: rotational", "no", "");
+	found("OK", "sdb: alignment", "512 bytes, physical ones of 4096", "");
+	ck_assert_uint_eq(json_object_array_length(doctor.findings), 8);
+}
+
+/* The kernel makes no such circle. */
+TEST(layers_have_an_end)
+{
+	link_to("/sys/devices/dm-0/slaves/dm-0", "../../dm-0");
+	link_to("/sys/dev/block/253:0", "../../devices/dm-0");
+	doctor_disks(&doctor, makedev(253, 0));
+	found("OK", "dm-0: scheduler", "none", "");
+}
+
+TEST(a_device_that_sysfs_does_not_have_is_no_finding)
+{
+	doctor_disks(&doctor, makedev(1, 1));
+	ck_assert_uint_eq(json_object_array_length(doctor.findings), 0);
+}
+
+/* It is no drive, which the kernel says. */
+TEST(wear_is_asked_of_nvme_drives)
+{
+	put_disk("nvme0n1", "[none]\n", "0\n");
+	put("/dev/nvme0n1", "");
+	link_to("/sys/dev/block/259:0", "../../devices/nvme0n1");
+	doctor_disks(&doctor, makedev(259, 0));
+	found("WARN", "nvme0n1: wear", "cannot be read: Inappropriate ioctl for device", "sudo");
+}
+
+TEST(stores_are_looked_at_one_by_one)
+{
+	Wire__Store stores[3] = { WIRE__STORE__INIT, WIRE__STORE__INIT, WIRE__STORE__INIT };
+	Wire__Store *list[] = { &stores[0], &stores[1], &stores[2] };
+
+	doctor.status = &status;
+	status.stores = list;
+	status.n_stores = 3;
+	stores[0].name = "a";
+	stores[0].path = dir;
+	stores[0].fs_type = "ext4";
+	stores[0].engine = "libaio";
+	stores[1].name = "b";
+	stores[1].path = "/nonexistent";
+	stores[1].fs_type = "fuse";
+	stores[1].is_blocking = true;
+	stores[1].engine_text = "io_submit waits: measured in 16 of 16 reads";
+	stores[2].name = "c";
+	stores[2].path = "/dev/shm";
+	stores[2].fs_type = "tmpfs";
+	stores[2].is_blocking = true;
+	doctor_stores(&doctor);
+	found("OK", "store a: file system", "ext4 at /var/tmp/", "");
+	found("OK", "store a: engine", "libaio", "");
+	found("WARN", "store b: engine", "worker threads: io_submit waits", "ext4 or xfs");
+	found("WARN", "store b: space", "/nonexistent cannot be looked at", "sudo");
+	found("OK", "store c: engine", "worker threads", "");
+	ck_assert_str_eq(doctor.subject, "");
+}
+
+/* ---- wear ---- */
+
+/* The first 192 bytes of a page, as a drive of 1 TB has it after three years; the rest is 0. */
+static const uint8_t recorded[DOCTOR_SMART_BYTES] = {
+	0x00,	      0x38,	    0x01,	  0x64, 0x0a,	      0x17,
+	0x00,	      0x00, /* no warning, 312 K, spare 100%, 10%, used 23% */
+	[32] = 0x9e,  0x21,	    0x3f,	  0x0b,	      /* read */
+	[48] = 0x00,  0xe1,	    0xf5,	  0x05,	      /* written: 100,000,000 units */
+	[64] = 0x15,  0xcd,	    0x5b,	  0x07, 0x01, /* commands */
+	[80] = 0xb1,  0x68,	    0xde,	  0x3a, 0x02,	      [96] = 0x40,
+	0x1f,	      [112] = 0x3a, [128] = 0x90, 0x65, [144] = 0x0c, [160] = 0x00,
+	[176] = 0x07, [200] = 0x38, 0x01,	  0x4b, 0x01, /* sensors */
+};
+
+TEST(a_recorded_page_of_a_drive_in_good_health)
+{
+	doctor_smart(&doctor, recorded);
+	found("OK", "health", "critical warnings: 0", "");
+	found("OK", "wear", "23% used, 100% spare (at least 10%), 46.6 TiB written", "");
+	found("OK", "media errors", "0", "");
+	found("OK", "temperature", "39 C", "");
+}
+
+static const struct {
+	unsigned byte;
+	uint8_t value;
+	const char *level, *what, *text;
+} smarts[] = {
+	{ 0, 0x01, "FAIL", "health", "critical warnings: 0x1" },
+	{ 0, 0x0c, "FAIL", "health", "critical warnings: 0xc" },
+	{ 0, 0x80, "FAIL", "health", "critical warnings: 0x80" },
+	{ 1, 0x5c, "WARN", "temperature", "75 C" },
+	{ 1, 0x5b, "OK", "temperature", "74 C" },
+	{ 3, 9, "FAIL", "wear", "9% spare (at least 10%)" },
+	{ 3, 10, "OK", "wear", "10% spare (at least 10%)" },
+	{ 5, 79, "OK", "wear", "79% used" },
+	{ 5, 80, "WARN", "wear", "80% used" },
+	{ 5, 100, "FAIL", "wear", "100% used" },
+	{ 5, 255, "FAIL", "wear", "255% used" },
+	{ 63, 1, "OK", "wear", "16777216 TiB written" }, /* beyond 64 bits */
+	{ 160, 3, "WARN", "media errors", "3" },
+	{ 167, 1, "WARN", "media errors", "72057594037927936" },
+	{ 168, 1, "WARN", "media errors", "18446744073709551615" },
+};
+
+TEST_TABLE(a_page_with_one_other_byte, smarts)
+{
+	uint8_t page[DOCTOR_SMART_BYTES];
+
+	memcpy(page, recorded, sizeof(page));
+	page[smarts[_i].byte] = smarts[_i].value;
+	doctor_smart(&doctor, page);
+	found(smarts[_i].level, smarts[_i].what, smarts[_i].text,
+	      strcmp(smarts[_i].level, "OK") == 0 ? "" : " ");
+}
+
+TEST_MAIN
