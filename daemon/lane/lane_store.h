@@ -8,6 +8,7 @@
 #include "daemon/account/metrics.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/engine/threads.h"
+#include "daemon/lane/limiter.h"
 #include "proto/profile.h"
 
 #include <stdatomic.h>
@@ -38,6 +39,7 @@ struct lane_store {
 	/* Whether worker threads are its engine, because io_submit would block.  The main thread and
 	   then the probe's thread write it.  The lane reads it; relaxed, because both answers are correct. */
 	_Atomic bool is_blocking;
+	struct limiter limiter;
 	struct lane *lane;	 /* main thread; NULL before the first channel */
 	uint32_t depth;		 /* of its engine, in blocks; main thread; 0 without a lane */
 	uint64_t channels_depth; /* main thread: blocks in flight, of all channels */
