@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* More than any device has; the sums of the limiters do not overflow. */
+#define RATE_LIMIT_MAX (UINT64_C(1) << 50)
+
 struct rate_limit {
 	uint64_t bytes_per_sec, ops_per_sec; /* 0: no limit */
 };

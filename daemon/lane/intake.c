@@ -128,6 +128,9 @@ int intake_check_entry(const struct channel *channel, const struct ring_entry *e
 		return EBADF;
 	if (file->store != channel->store)
 		return EXDEV;
+	if (!is_sync &&
+	    lane_store_is_drained(channel->lane_store)) /* what was written may be synced */
+		return ENOMEDIUM;
 	if (is_write ? !file->facts.can_write : (!is_sync && !file->facts.can_read))
 		return EBADF;
 

@@ -39,6 +39,8 @@ struct lane_store {
 	/* Whether worker threads are its engine, because io_submit would block.  The main thread and
 	   then the probe's thread write it.  The lane reads it; relaxed, because both answers are correct. */
 	_Atomic bool is_blocking;
+	/* It takes no new ops but syncs.  The main thread writes it; relaxed: nothing goes with it. */
+	_Atomic bool is_drained;
 	struct limiter limiter;
 	struct lane *lane;	 /* main thread; NULL before the first channel */
 	uint32_t depth;		 /* of its engine, in blocks; main thread; 0 without a lane */
@@ -51,6 +53,16 @@ struct lane_store {
 static inline bool lane_store_is_blocking(const struct lane_store *store)
 {
 	return atomic_load_explicit(&store->is_blocking, memory_order_relaxed);
+}
+
+static inline bool lane_store_is_drained(const struct lane_store *store)
+{
+	return atomic_load_explicit(&store->is_drained, memory_order_relaxed);
+}
+
+static inline void lane_store_set_drained(struct lane_store *store, bool is_drained)
+{
+	atomic_store_explicit(&store->is_drained, is_drained, memory_order_relaxed);
 }
 
 /* The block size that the store uses for a profile while one client is active. */
