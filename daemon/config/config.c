@@ -139,7 +139,8 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 
 struct reading {
 	struct config *config;	      /* gets the mistakes, and the settings */
-	struct store_config *profile; /* gets those of a saved profile; else NULL */
+	struct store_config *profile; /* of a saved file: gets its profile; else NULL */
+	struct saved_settings *saved; /* likewise: gets the rest */
 	const char *path;	      /* of config->files, so each file has its own pointer */
 	struct parser parser;
 	char section[PARSER_LINE_BYTES + 1]; /* being read */
@@ -148,7 +149,7 @@ struct reading {
 	enum key_section keys;
 	void *object;			 /* NULL: the section's name is a mistake, and reported */
 	unsigned lines[CONFIG_KEYS_MAX]; /* where the section has its keys; 0: not yet */
-	bool has_daemon, has_profile;	 /* sections that the file has had */
+	bool has_daemon, has_profile, has_settings; /* sections that the file has had */
 };
 
 static bool is_store_section(const char *section, const char **ret_name)
@@ -175,7 +176,7 @@ static void section_set(struct reading *reading, enum key_section keys, void *ob
 	reading->object = object;
 }
 
-/* [daemon] or [profile], which a file has once. */
+/* [daemon], [profile] or [settings], which a file has once. */
 static void section_once(struct reading *reading, bool *was_there, enum key_section keys,
 			 void *object)
 {
@@ -208,13 +209,16 @@ static void section_begin(struct reading *reading)
 	const char *section = reading->section, *name;
 
 	(void)strcpy(reading->section, reading->parser.name); /* a part of one line */
-	memset(reading->lines, 0, sizeof(reading->lines));
+	if (!reading->profile) /* else no two sections have a key in common */
+		memset(reading->lines, 0, sizeof(reading->lines));
 	reading->has_section = true;
 	reading->is_known = false;
 	if (reading->profile && strcmp(section, "profile") == 0)
 		section_once(reading, &reading->has_profile, KEYS_PROFILE, reading->profile);
+	else if (reading->profile && strcmp(section, "settings") == 0)
+		section_once(reading, &reading->has_settings, KEYS_SAVED, reading->saved);
 	else if (reading->profile)
-		section_mistake(reading, "there is only the section [profile]");
+		section_mistake(reading, "there are only the sections [profile] and [settings]");
 	else if (strcmp(section, "daemon") == 0)
 		section_once(reading, &reading->has_daemon, KEYS_DAEMON, reading->config);
 	else if (is_store_section(section, &name))
@@ -238,7 +242,8 @@ static void place_note(struct reading *reading, const struct key *key)
 		reading->config->has_admin_group |= strcmp(key->name, "admin_group") == 0;
 		return;
 	}
-	store->has_profile |= key->section == KEYS_PROFILE;
+	if (reading->keys != KEYS_SAVED)
+		store->has_profile |= key->section == KEYS_PROFILE;
 }
 
 /* The present line is the path of the section's store, or may have been meant as that. */
@@ -281,7 +286,7 @@ static void on_key(struct reading *reading)
 		config_mistake(
 			reading->config, "%s:%u: %s = %.*s: stands before the first section, %s",
 			reading->path, parser->line, parser->name, SHOWN_BYTES, parser->value,
-			reading->profile ? "[profile]" : "[daemon] or [store NAME]");
+			reading->profile ? "[profile] or [settings]" : "[daemon] or [store NAME]");
 	else if (reading->is_known && key_read(reading, &why) < 0)
 		config_mistake(reading->config, "%s:%u: [%s] %.*s = %.*s: %s", reading->path,
 			       parser->line, reading->section, SHOWN_BYTES, parser->name,
@@ -401,24 +406,32 @@ int config_read(struct config *config, const char *path, bool is_required, struc
 	return drop_ins_read(config, dir, error);
 }
 
-int config_read_profile(FILE *file, const char *path, struct profile *ret_profile,
-			struct error *error)
+int config_read_saved(FILE *file, const char *path, struct saved_settings *ret_settings,
+		      struct error *error)
 {
+	struct saved_settings saved = { 0 };
 	struct store_config store = { .profile = PROFILE_DEFAULT };
 	struct config config = { 0 }; /* for the mistakes */
-	struct reading reading = {
-		.config = &config, .profile = &store, .path = path, .parser = { .file = file }
-	};
+	struct reading reading = { .config = &config,
+				   .profile = &store,
+				   .saved = &saved,
+				   .path = path,
+				   .parser = { .file = file } };
 	const struct key *key;
 	int r = lines_read(&reading, error);
 
 	for (unsigned i = 0; r == 0 && (key = key_at(i)); i++)
-		if (key->section == KEYS_PROFILE && !reading.lines[i])
+		if (reading.has_profile && key->section == KEYS_PROFILE && !reading.lines[i])
 			config_mistake(&config, "%s: %s is missing", path, key->name);
+	if (r == 0 && !reading.has_profile && !reading.has_settings)
+		config_mistake(&config, "%s: has neither [profile] nor [settings]", path);
 	if (r == 0)
 		r = first_mistake(&config, error);
-	if (r == 0)
-		*ret_profile = store.profile;
+	if (r == 0) {
+		saved.has_profile = reading.has_profile;
+		saved.profile = store.profile;
+		*ret_settings = saved;
+	}
 	config_deinit(&config);
 	return r;
 }

@@ -13,6 +13,7 @@
 
 #include "daemon/base/error.h"
 #include "daemon/base/quota.h"
+#include "daemon/base/rate_limit.h"
 #include "daemon/config/access.h"
 #include "proto/profile.h"
 
@@ -138,9 +139,17 @@ void config_mistake(struct config *config, const char *format, ...)
    store, without name and path. */
 struct store_config config_store(const struct config *config, const struct store_config *given);
 
-/* Reads a file that has one section [profile] with each key of a profile.  0, or -EINVAL with
+/* What an administrator has set of a store, or of a user, and is saved. */
+struct saved_settings {
+	bool has_profile;
+	struct profile profile;
+	struct rate_limit limit;
+	bool is_drained;
+};
+
+/* Reads a file with the section [profile], which has each key of a profile, or [settings], or both.  0, or -EINVAL with
    the first mistake; path is for that. */
-int config_read_profile(FILE *file, const char *path, struct profile *ret_profile,
-			struct error *error);
+int config_read_saved(FILE *file, const char *path, struct saved_settings *ret_settings,
+		      struct error *error);
 
 #endif

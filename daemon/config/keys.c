@@ -287,6 +287,7 @@ static int ids_set(void *field, const struct key *key, const char *text, struct 
 #define LIVE(field) KEYS_DAEMON, true, FIELD(struct config, field)
 #define STORE(field) KEYS_STORE, false, FIELD(struct store_config, field)
 #define PROFILE(field) KEYS_PROFILE, false, FIELD(struct store_config, profile.field)
+#define SAVED(field) KEYS_SAVED, false, FIELD(struct saved_settings, field)
 
 static const struct key keys[] = {
 	{ DAEMON(socket_path), "socket", path_set, 0, SOCKET_PATH_BYTES - 1, SOCKET_SYSTEM, NULL,
@@ -353,6 +354,12 @@ static const struct key keys[] = {
 	  "completed." },
 	{ PROFILE(intra_op_parallelism), "intra_op_parallelism", number_set, 1,
 	  PROFILE_PARALLELISM_MAX, "1", NULL, "Multiplies queue_depth, 1 to 64." },
+	{ SAVED(limit.bytes_per_sec), "bandwidth", number_set, 0, RATE_LIMIT_MAX, "0", NULL,
+	  "Limit on the bytes in a second; 0: none." },
+	{ SAVED(limit.ops_per_sec), "iops", number_set, 0, RATE_LIMIT_MAX, "0", NULL,
+	  "Limit on the ops in a second; 0: none." },
+	{ SAVED(is_drained), "drained", bool_set, 0, 0, "no", NULL,
+	  "Whether the store refuses new ops." },
 };
 #define N_KEYS ((unsigned)(sizeof(keys) / sizeof(*keys)))
 _Static_assert(N_KEYS <= CONFIG_KEYS_MAX, "key_places has room for them");
@@ -494,6 +501,8 @@ void keys_print(FILE *file, bool is_user)
 	for (unsigned i = 0; i < N_KEYS; i++) {
 		const struct key *key = &keys[i];
 
+		if (key->section == KEYS_SAVED)
+			continue;
 		if (key->section != KEYS_DAEMON && keys[i - 1].section == KEYS_DAEMON)
 			(void)fputs("\n# A store with settings of its own.\n;[store nvme0]\n",
 				    file);

@@ -21,7 +21,8 @@ struct config;
 enum key_section {
 	KEYS_DAEMON,  /* [daemon]: sets a field of struct config */
 	KEYS_STORE,   /* [store NAME]: of struct store_config */
-	KEYS_PROFILE, /* [store NAME], and [profile] of a saved profile: of struct store_config */
+	KEYS_PROFILE, /* [store NAME], and [profile] of a saved file: of struct store_config */
+	KEYS_SAVED, /* [settings] of a saved file, which the daemon writes: of struct saved_settings */
 };
 
 struct key {

@@ -26,7 +26,9 @@ void admit_channel_init(struct admit_channel *channel, const struct admit_channe
 {
 	memset(channel, 0, sizeof(*channel));
 	sched_queue_init(&channel->queue, config->client, config->io_class, config->weight);
-	channel->page_wait.queue = channel->gpu_wait.queue = &channel->queue;
+	channel->page_wait.queue = channel->gpu_wait.queue = channel->limit_wait.queue =
+		&channel->queue;
+	memcpy(channel->limiters, config->limiters, sizeof(channel->limiters));
 	channel->depth = config->depth;
 	channel->overlap = config->overlap;
 }
@@ -40,7 +42,8 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
 {
 	struct sched_client *client = channel->queue.client;
 
-	assert(!channel->page_wait.is_waiting && !channel->gpu_wait.is_waiting);
+	assert(!channel->page_wait.is_waiting && !channel->gpu_wait.is_waiting &&
+	       !channel->limit_wait.is_waiting);
 	sched_remove(&admit->sched, &channel->queue);
 	if (--client->n_channels == 0)
 		sched_client_gone(&admit->sched, client);
@@ -81,6 +84,94 @@ static void waits_stop(struct admit *admit, struct admit_channel *channel)
 {
 	wait_stop(&admit->page_waiters, &channel->page_wait);
 	wait_stop(&admit->gpu_waiters, &channel->gpu_wait);
+	wait_stop(&admit->limit_waiters, &channel->limit_wait);
+}
+
+/* ---- limits ---- */
+
+static void note_limit(struct admit *admit, uint64_t nsec)
+{
+	if (!admit->limit_nsec || nsec < admit->limit_nsec)
+		admit->limit_nsec = nsec;
+}
+
+/* When to look again at a limit that is reached until then. */
+static uint64_t look_nsec(uint64_t start_nsec, uint64_t now_nsec)
+{
+	return start_nsec - now_nsec < ADMIT_LIMIT_NSEC ? start_nsec : now_nsec + ADMIT_LIMIT_NSEC;
+}
+
+/* Likewise for the channel's head block; 0: it may start now. */
+static uint64_t channel_limit_nsec(struct admit_channel *channel, const struct admit_head *head,
+				   uint64_t now_nsec)
+{
+	uint64_t latest = 0;
+
+	if (head->is_counted) /* it was charged when it started first */
+		return 0;
+	for (unsigned i = 0; i < ADMIT_LIMITERS; i++) {
+		const uint64_t nsec = !channel->limiters[i] ? 0
+							    : limiter_ask(channel->limiters[i],
+									  &channel->shares[i],
+									  !head->bytes, now_nsec);
+
+		latest = nsec > latest ? nsec : latest;
+	}
+	return latest > now_nsec ? look_nsec(latest, now_nsec) : 0;
+}
+
+/* The same for all of the store. */
+static uint64_t store_limit_nsec(struct admit *admit, uint64_t now_nsec)
+{
+	const uint64_t nsec = admit->limiter
+				      ? limiter_ask(admit->limiter, &admit->share, false, now_nsec)
+				      : 0;
+
+	return nsec > now_nsec ? look_nsec(nsec, now_nsec) : 0;
+}
+
+/* Nothing is owed to its client meanwhile.  A channel that has started something since it last waited is the last: the
+   channels of a user take turns. */
+static void limit_wait(struct admit *admit, struct admit_channel *channel, uint64_t nsec)
+{
+	sched_set_aside(&admit->sched, &channel->queue);
+	wait_start(&admit->limit_waiters, &channel->limit_wait);
+	channel->limit_nsec = nsec;
+	note_limit(admit, nsec);
+}
+
+/* Channels whose time has come may try again. */
+static void limits_offer(struct admit *admit, uint64_t now_nsec)
+{
+	if (!admit->limit_nsec || now_nsec < admit->limit_nsec)
+		return;
+	admit->limit_nsec = 0;
+	LIST_EACH(struct admit_wait, wait, &admit->limit_waiters.list, node) {
+		const struct admit_channel *channel = container_of(wait, struct admit_channel,
+								   limit_wait);
+
+		if (channel->limit_nsec <= now_nsec)
+			sched_add(&admit->sched, wait->queue);
+		else
+			note_limit(admit, channel->limit_nsec);
+	}
+}
+
+static void limits_charge(struct admit *admit, struct admit_channel *channel, uint64_t bytes,
+			  uint64_t ops, uint64_t now_nsec)
+{
+	if (admit->limiter)
+		limiter_charge(admit->limiter, &admit->share, bytes, ops, now_nsec);
+	for (unsigned i = 0; i < ADMIT_LIMITERS; i++)
+		if (channel->limiters[i])
+			limiter_charge(channel->limiters[i], &channel->shares[i], bytes, ops,
+				       now_nsec);
+}
+
+void admit_lift_limits(struct admit *admit, struct admit_channel *channel)
+{
+	admit->limiter = NULL;
+	memset(channel->limiters, 0, sizeof(channel->limiters));
 }
 
 /* ---- bounce pages ---- */
@@ -259,12 +350,24 @@ void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 	admit->is_over_limit = false;
 	waiters_offer(admit, &admit->page_waiters);
 	waiters_offer(admit, &admit->gpu_waiters);
+	limits_offer(admit, now_nsec);
+}
+
+/* The first of two times; 0 is none. */
+static uint64_t first_of(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
 }
 
 struct admit_channel *admit_candidate(struct admit *admit, uint64_t now_nsec)
 {
+	const uint64_t limit_nsec = store_limit_nsec(admit, now_nsec);
 	struct sched_queue *queue;
 
+	if (limit_nsec) {
+		admit->until_nsec = limit_nsec;
+		return NULL;
+	}
 	if (admit->is_over_limit) {
 		admit->until_nsec = admit->guard_end_nsec;
 		do
@@ -274,15 +377,17 @@ struct admit_channel *admit_candidate(struct admit *admit, uint64_t now_nsec)
 		queue = sched_next(&admit->sched, now_nsec);
 		admit->until_nsec = queue ? 0 : sched_until_nsec(&admit->sched);
 	}
+	admit->until_nsec = first_of(admit->until_nsec, admit->limit_nsec);
 	return queue ? container_of(queue, struct admit_channel, queue) : NULL;
 }
 
 /* May the block pass the limit that others have reached? */
-static enum admit_answer ask_to_pass(struct admit *admit, const struct admit_channel *channel,
-				     const struct admit_head *head)
+static enum admit_answer ask_to_pass(struct admit *admit, struct admit_channel *channel,
+				     const struct admit_head *head, uint64_t now_nsec)
 {
 	if (!is_small_and_first(&channel->queue, head->bytes) || head->must_defer ||
-	    !depth_allows(channel, head) || (head->needs_page && !has_page_for(admit, channel)))
+	    !depth_allows(channel, head) || (head->needs_page && !has_page_for(admit, channel)) ||
+	    channel_limit_nsec(channel, head, now_nsec))
 		return ADMIT_OTHER;
 	return head->is_unlimited || head->has_room ? ADMIT_START : ADMIT_NOTHING;
 }
@@ -306,6 +411,8 @@ static enum admit_answer wait_for_bytes(struct admit *admit, struct admit_channe
 static enum admit_answer ask(struct admit *admit, struct admit_channel *channel,
 			     const struct admit_head *head, uint64_t now_nsec)
 {
+	uint64_t limit_nsec;
+
 	if (!depth_allows(channel, head)) {
 		sched_remove(&admit->sched, &channel->queue);
 		return ADMIT_FULL;
@@ -316,6 +423,11 @@ static enum admit_answer ask(struct admit *admit, struct admit_channel *channel,
 		sched_remove(&admit->sched, &channel->queue);
 		wait_start(&admit->page_waiters, &channel->page_wait);
 		return ADMIT_OTHER;
+	}
+	limit_nsec = channel_limit_nsec(channel, head, now_nsec);
+	if (limit_nsec) {
+		limit_wait(admit, channel, limit_nsec);
+		return ADMIT_LIMITED;
 	}
 	if (head->is_unlimited)
 		return ADMIT_START;
@@ -333,7 +445,7 @@ enum admit_answer admit_ask(struct admit *admit, struct admit_channel *channel,
 
 	if (!admit->is_over_limit)
 		return ask(admit, channel, head, now_nsec);
-	answer = ask_to_pass(admit, channel, head);
+	answer = ask_to_pass(admit, channel, head, now_nsec);
 	admit->is_over_limit = answer == ADMIT_OTHER;
 	return answer;
 }
@@ -341,9 +453,10 @@ enum admit_answer admit_ask(struct admit *admit, struct admit_channel *channel,
 /* ---- in flight ---- */
 
 void admit_note_start(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
-		      uint64_t now_nsec)
+		      bool is_first, uint64_t now_nsec)
 {
 	waits_stop(admit, channel);
+	limits_charge(admit, channel, bytes, is_first, now_nsec);
 	sched_charge(&admit->sched, &channel->queue, bytes, now_nsec);
 }
 

@@ -13,6 +13,10 @@
  *
  * The latency guard (window.h) stops larger blocks for a short time, whatever the limit.
  *
+ * Administrators limit the bytes and ops in a second (limiter.h).  While the store's limit is reached, nothing starts,
+ * and the scheduler keeps its order.  A channel whose user's or client's limit is reached is out of the scheduler
+ * until then, so that others go on.
+ *
  * The lane asks for the channel that is next, describes its head block, and asks whether that may start.
  * Admission knows a channel as an admit_channel, and its next block as an admit_head.  It knows no op, file or
  * thread, so a test needs none.
@@ -24,6 +28,7 @@
 #ifndef DSAIO_DAEMON_LANE_ADMIT_H
 #define DSAIO_DAEMON_LANE_ADMIT_H
 
+#include "daemon/lane/limiter.h"
 #include "daemon/lane/sched.h"
 #include "daemon/lane/window.h"
 #include "proto/util/list.h"
@@ -36,6 +41,13 @@
 /* Blocks are at most so large while clients with smaller ops, or of a higher class, share the
    store, so that a small block need not wait long behind a large one. */
 #define ADMIT_CUT_BYTES (512u << 10)
+
+/* Who waits for a limit looks again after this time at the latest: the limit may have been raised or removed.  A
+   guess. */
+#define ADMIT_LIMIT_NSEC UINT64_C(50000000)
+
+/* The limiters of a channel: of its user, and of its client.  NULL: none. */
+#define ADMIT_LIMITERS 2u
 
 /* A channel's place in a list of waiters. */
 struct admit_wait {
@@ -53,6 +65,10 @@ struct admit_channel {
 	uint32_t n_started;	     /* since none was in flight */
 	struct admit_wait page_wait; /* for a bounce page */
 	struct admit_wait gpu_wait;  /* for the end of a block of GPU memory */
+	struct limiter *limiters[ADMIT_LIMITERS];
+	struct limiter_share shares[ADMIT_LIMITERS];
+	struct admit_wait limit_wait; /* for a limit */
+	uint64_t limit_nsec;	      /* with limit_wait: until then */
 };
 
 /* The next block of a channel's head op. */
@@ -70,6 +86,9 @@ enum admit_answer {
 	ADMIT_START, /* the channel's head block */
 	ADMIT_DEFER, /* the channel's head op has to wait outside of the channel */
 	ADMIT_FULL, /* the channel is at its limit; it is out of the scheduler until a block ends */
+	/* The channel has reached a limit of its user or client, perhaps for long; it is out of the scheduler until
+	   then.  The next candidate may. */
+	ADMIT_LIMITED,
 	ADMIT_OTHER,   /* not this one: the next candidate may */
 	ADMIT_NOTHING, /* no block starts now */
 };
@@ -96,6 +115,11 @@ struct admit {
 	struct admit_waiters gpu_waiters; /* for the end of a block of GPU memory */
 	uint64_t guard_end_nsec;	  /* large blocks wait until then; 0: they do not */
 
+	struct limiter *limiter; /* the store's; NULL: none */
+	struct limiter_share share;
+	struct admit_waiters limit_waiters;
+	uint64_t limit_nsec; /* when the first of them may start; 0: there is none */
+
 	uint32_t n_free_pages;
 	struct admit_waiters page_waiters;
 
@@ -118,12 +142,16 @@ struct admit_channel_config {
 	uint32_t weight;
 	uint32_t depth;
 	bool overlap;
+	struct limiter *limiters[ADMIT_LIMITERS]; /* borrowed */
 };
 void admit_channel_init(struct admit_channel *channel, const struct admit_channel_config *config);
 
 void admit_add_channel(struct admit_channel *channel);
 /* The channel has no op open. */
 void admit_remove_channel(struct admit *admit, struct admit_channel *channel);
+
+/* The daemon stops: neither the channel's limits nor the store's make the ops that were taken wait. */
+void admit_lift_limits(struct admit *admit, struct admit_channel *channel);
 
 /* An op of the channel is taken, or freed.  Its blocks start and end in between. */
 void admit_open_op(struct admit *admit, struct admit_channel *channel);
@@ -143,9 +171,10 @@ struct admit_channel *admit_candidate(struct admit *admit, uint64_t now_nsec);
 enum admit_answer admit_ask(struct admit *admit, struct admit_channel *channel,
 			    const struct admit_head *head, uint64_t now_nsec);
 
-/* A block of the channel has started: it is charged to the channel's flow. */
+/* A block of the channel has started, the first of its op or not: it is charged to the channel's flow, and to the
+   limits. */
 void admit_note_start(struct admit *admit, struct admit_channel *channel, uint32_t bytes,
-		      uint64_t now_nsec);
+		      bool is_first, uint64_t now_nsec);
 /* A block that is counted (is_counted) has started again.  It was charged before. */
 void admit_start_again(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec);
 

@@ -135,6 +135,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 				   .weight = config->weight,
 				   .depth = block_depth(config->store, &channel->profile),
 				   .overlap = channel->profile.overlap_events,
+				   .limiters = { config->limiters[0], config->limiters[1] },
 			   });
 	channel->ops = calloc(channel->entries, sizeof(*channel->ops));
 	/* Those that returned and those that workers have count in the depth; extensions do not. */

@@ -117,6 +117,7 @@ struct channel_config {
 	struct profile profile;
 	enum sched_class io_class;
 	uint32_t weight;
+	struct limiter *limiters[ADMIT_LIMITERS]; /* they live longer */
 	uint32_t entries; /* wanted: rounded up to a power of two within the ring's limits */
 	bool has_rings;
 	int client_doorbell_fd;

@@ -128,6 +128,9 @@ int intake_check_entry(const struct channel *channel, const struct ring_entry *e
 		return EBADF;
 	if (file->store != channel->store)
 		return EXDEV;
+	if (!is_sync &&
+	    lane_store_is_drained(channel->lane_store)) /* what was written may be synced */
+		return ENOMEDIUM;
 	if (is_write ? !file->facts.can_write : (!is_sync && !file->facts.can_read))
 		return EBADF;
 
@@ -173,7 +176,7 @@ int intake_check_entry(const struct channel *channel, const struct ring_entry *e
 		op->is_misaligned = cut.is_misaligned;
 	}
 	op->file = file;
-	op->unaligned_left = ((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0)) & 3u;
+	op->unaligned_left = op_unaligned(op) & 3u;
 	file_ref(file);
 	if (slab)
 		slab_ref(slab);
@@ -477,7 +480,9 @@ void intake_remove_channel(struct intake *intake, struct channel *channel)
 	channel->is_closing = true;
 	intake->n_closing++;
 	intake_wake(intake, channel);
-	if (!channel->drain)
+	if (channel->drain)
+		admit_lift_limits(intake->admit, &channel->admit);
+	else
 		cancel_all(intake, channel);
 }
 

@@ -254,6 +254,7 @@ static int start_thread(struct lane *lane, struct error *error)
 static int init_parts(struct lane *lane, const struct lane_config *config)
 {
 	admit_init(&lane->admit, lane->store->window_max_bytes, BOUNCES);
+	lane->admit.limiter = &lane->store->limiter;
 	lane->ready = (struct ready){ .admit = &lane->admit, .turn = &lane->turn };
 	lane->publish = (struct publish){ .store = lane->store,
 					  .turn = &lane->turn,

@@ -8,6 +8,7 @@
 #include "daemon/account/metrics.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/engine/threads.h"
+#include "daemon/lane/limiter.h"
 #include "daemon/lane/sched.h"
 #include "proto/profile.h"
 
@@ -39,6 +40,9 @@ struct lane_store {
 	/* Whether worker threads are its engine, because io_submit would block.  The main thread and
 	   then the probe's thread write it.  The lane reads it; relaxed, because both answers are correct. */
 	_Atomic bool is_blocking;
+	/* It takes no new ops but syncs.  The main thread writes it; relaxed: nothing goes with it. */
+	_Atomic bool is_drained;
+	struct limiter limiter;
 	struct lane *lane;	 /* main thread; NULL before the first channel */
 	uint32_t depth;		 /* of its engine, in blocks; main thread; 0 without a lane */
 	uint64_t channels_depth; /* main thread: blocks in flight, of all channels */
@@ -59,6 +63,16 @@ static inline void lane_store_sum(const struct lane_store *store, struct metrics
 	*ret_sum = (struct metrics){ 0 };
 	for (unsigned i = 0; i < N_SCHED_CLASSES; i++)
 		metrics_sum(ret_sum, &store->metrics[i]);
+}
+
+static inline bool lane_store_is_drained(const struct lane_store *store)
+{
+	return atomic_load_explicit(&store->is_drained, memory_order_relaxed);
+}
+
+static inline void lane_store_set_drained(struct lane_store *store, bool is_drained)
+{
+	atomic_store_explicit(&store->is_drained, is_drained, memory_order_relaxed);
 }
 
 /* The block size that the store uses for a profile while one client is active. */

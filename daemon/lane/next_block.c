@@ -157,6 +157,11 @@ void next_block_step_over(const struct next_block *next)
 		op->next += next->len;
 }
 
+bool next_block_is_first(const struct op *op)
+{
+	return !op->next && op->unaligned_left == op_unaligned(op);
+}
+
 bool next_block_is_over(const struct op *op)
 {
 	return !op->has_returned && !op->unaligned_left && op->next == op_middle_len(op);

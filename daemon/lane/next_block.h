@@ -48,6 +48,8 @@ bool workers_are_engine(const struct lane_store *store, const struct op *op);
 struct next_block next_block_look(const struct channel *channel, const struct block_rules *rules);
 /* The block has started: advances the op's counters. */
 void next_block_step_over(const struct next_block *next);
+/* Whether none of its blocks has started. */
+bool next_block_is_first(const struct op *op);
 /* Whether all blocks of the op have started. */
 bool next_block_is_over(const struct op *op);
 /* The extension step that the next block of the head op needs. */

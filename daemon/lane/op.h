@@ -121,6 +121,12 @@ static inline uint64_t op_middle_len(const struct op *op)
 	return op->len - op->head - op->tail;
 }
 
+/* Its unaligned ends, as bits. */
+static inline uint8_t op_unaligned(const struct op *op)
+{
+	return ((op->head ? OP_HEAD : 0) | (op->tail ? OP_TAIL : 0)) & 3u;
+}
+
 /* The mode of its next write. */
 static inline enum write_mode op_write_mode(const struct op *op)
 {

@@ -60,25 +60,27 @@ void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
 	memset(queue, 0, sizeof(*queue));
 	queue->client = client;
 	queue->io_class = io_class;
-	queue->weight = weight;
+	sched_set_weight(queue, weight);
 }
 
-static int64_t quantum(uint32_t weight)
+static int64_t quantum(const struct sched_queue *queue)
 {
-	return (int64_t)SCHED_QUANTUM_BYTES * weight;
+	return (int64_t)SCHED_QUANTUM_BYTES *
+	       atomic_load_explicit(&queue->weight, memory_order_relaxed);
 }
 
 static int64_t flow_quantum(const struct sched_flow *flow)
 {
 	const struct sched_queue *queue = flow->queues;
-	uint32_t weight = 0;
+	int64_t most = 0;
 
 	do {
-		if (queue->weight > weight)
-			weight = queue->weight;
+		const int64_t bytes = quantum(queue);
+
+		most = bytes > most ? bytes : most;
 		queue = queue->next;
 	} while (queue != flow->queues);
-	return quantum(weight);
+	return most;
 }
 
 static int64_t credit(const struct sched_flow *flow)
@@ -176,7 +178,7 @@ static void leave(struct sched *sched, struct sched_queue *queue, bool may_retur
 		return;
 	sched->n_active[queue->io_class]--;
 	if (may_return)
-		flow_go_away(sched, queue->io_class, flow, quantum(queue->weight));
+		flow_go_away(sched, queue->io_class, flow, quantum(queue));
 	else
 		flow_drop(sched, queue->io_class, flow);
 }
@@ -304,7 +306,7 @@ struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec)
 
 		if (!queue->is_charged) {
 			queue->is_charged = true;
-			queue->deficit_bytes += quantum(queue->weight);
+			queue->deficit_bytes += quantum(queue);
 		}
 		if (queue->deficit_bytes > 0)
 			return queue;

@@ -27,6 +27,7 @@
 #include "daemon/lane/window.h"
 #include "proto/util/list.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -87,7 +88,7 @@ struct sched_client {
 struct sched_queue {
 	struct sched_client *client;
 	enum sched_class io_class;
-	uint32_t weight;
+	_Atomic uint32_t weight; /* the main thread may change it: relaxed, any value is right */
 	struct sched_queue *next, *prev; /* in its client's ring */
 	int64_t deficit_bytes;
 	bool is_active, is_charged;
@@ -113,6 +114,12 @@ void sched_init(struct sched *sched);
 void sched_client_init(struct sched_client *client);
 void sched_queue_init(struct sched_queue *queue, struct sched_client *client,
 		      enum sched_class io_class, uint32_t weight);
+
+/* Main thread, too. */
+static inline void sched_set_weight(struct sched_queue *queue, uint32_t weight)
+{
+	atomic_store_explicit(&queue->weight, weight, memory_order_relaxed);
+}
 
 /* The client's queues will not be added any more. */
 void sched_client_gone(struct sched *sched, struct sched_client *client);

@@ -110,7 +110,7 @@ static void note_started(struct transfer *transfer, const struct block *block,
 			 const struct next_block *next)
 {
 	admit_note_start(transfer->admit, &block->op->channel->admit, block->counted_bytes,
-			 transfer->turn->now_nsec);
+			 next_block_is_first(next->op), transfer->turn->now_nsec);
 	next_block_step_over(next);
 	end_if_over(transfer, next->op);
 }
@@ -345,6 +345,9 @@ static int consider(struct transfer *transfer, struct channel *channel)
 		 */
 		if (channel->n_at_workers || channel->n_returned)
 			ready_unreserve_all(transfer->ready, channel);
+		return 0;
+	case ADMIT_LIMITED:
+		ready_unreserve_all(transfer->ready, channel);
 		return 0;
 	case ADMIT_OTHER:
 		return 0;

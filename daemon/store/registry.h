@@ -23,7 +23,7 @@
 #include "daemon/base/peer.h"
 #include "daemon/config/config.h"
 #include "daemon/object/file.h"
-#include "daemon/store/saved_profiles.h"
+#include "daemon/store/saved.h"
 #include "daemon/store/store.h"
 
 struct changes;
@@ -42,7 +42,7 @@ struct registry {
 	struct list stores;	      /* in order of id: configured stores first */
 	uint32_t last_id, n_automatic;
 	struct event *sweep_event; /* added while automatic stores exist; NULL without a base */
-	struct saved_profiles saved;
+	struct saved saved;
 	struct log_limit log_limit;
 	struct usage
 		*usage;	 /* borrowed: counts what automatic stores wrote that go; NULL: nothing */
@@ -95,6 +95,7 @@ struct store *registry_by_key(const struct registry *registry, uint32_t key);
  * reference (store_ref()).  name: the file's name, for the error text.  Returns 0, or
  *   -ENXIO   no store names the file's device, and it may have no automatic store
  *   -EACCES  the store does not serve this user
+ *   -ENOMEDIUM  the store is drained
  *   -EMFILE  the limit on automatic stores is reached
  */
 int registry_for_file(struct registry *registry, const struct file_facts *facts, const char *name,
@@ -137,6 +138,13 @@ int registry_get(struct registry *registry, const struct registry_question *ques
  */
 int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error);
+
+/* Likewise, for administrators only, which the caller has checked: limits the store, at once, and has it refuse new files
+   and ops, or serve them again. */
+int registry_set_limit(struct registry *registry, const struct registry_question *question,
+		       const struct rate_limit *limit, struct error *error);
+int registry_set_drained(struct registry *registry, const struct registry_question *question,
+			 bool is_drained, struct error *error);
 
 /* For store_start_lane(): the rest of what all automatic stores of the store's user may have.
    INT64_MAX: no limit. */

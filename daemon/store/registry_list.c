@@ -53,21 +53,25 @@ void registry_add(struct registry *registry, struct store *store)
 	list_push(&registry->stores, &store->node);
 }
 
-/* ---- profiles ---- */
+/* ---- saved settings ---- */
 
 int registry_take_key(const struct registry *registry, struct store *store, const char *key)
 {
-	const struct profile *saved;
+	const struct saved_settings *saved;
 	bool is_written;
 
 	store->saved_key = strdup(key);
 	if (!store->saved_key)
 		return -ENOMEM;
 	saved = saved_find(&registry->saved, key, &is_written);
-	if (saved) {
-		store->profile = *saved;
+	if (!saved)
+		return 0;
+	if (saved->has_profile) {
+		store->profile = saved->profile;
 		store->profile_source = is_written ? PROFILE_SAVED : PROFILE_SET;
 	}
+	limiter_set(&store->lane_store.limiter, &saved->limit);
+	lane_store_set_drained(&store->lane_store, saved->is_drained);
 	return 0;
 }
 

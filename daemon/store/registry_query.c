@@ -12,14 +12,22 @@
 
 #define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
 
-/* An open question: it passes the user's worker thread and, to save a profile, the saved profiles'. */
+enum change { CHANGE_NOTHING, CHANGE_PROFILE, CHANGE_LIMIT, CHANGE_DRAINED };
+
+/* What a query changes, and the value. */
+struct new_value {
+	enum change change;
+	bool is_set; /* else the profile is reset, there is no limit, or the store is served again */
+	struct partial_profile profile; /* the rest stays */
+	struct rate_limit limit;
+};
+
+/* An open question: it passes the user's worker thread and, to save a change, that of the saved settings. */
 struct query {
 	struct registry *registry;
 	struct registry_question question;
-	bool is_set;			/* else it is a look */
-	bool has_profile;		/* else the profile is reset */
-	struct partial_profile profile; /* the rest stays */
-	struct store *store;		/* referenced until its profile is saved */
+	struct new_value new_value;
+	struct store *store; /* referenced until its change is saved */
 	struct job job;
 	char path[128]; /* of the descriptor, for error texts */
 	struct file_facts facts;
@@ -37,11 +45,19 @@ static void query_done(struct query *query, const char *note)
 	free(query);
 }
 
-/* The note for a profile that is not saved. */
-static void note_unsaved(const struct store *store, const char *why, char *note, size_t size)
+/* The note for a change that is not saved. */
+static void note_unsaved(const struct query *query, const char *why, char *note, size_t size)
 {
-	(void)snprintf(note, size, "store %s: the profile is not saved: %s; it lasts until %s",
-		       store->name, why,
+	static const char *const changes[] = {
+		[CHANGE_NOTHING] = "",
+		[CHANGE_PROFILE] = "profile",
+		[CHANGE_LIMIT] = "limit",
+		[CHANGE_DRAINED] = "drain",
+	};
+	const struct store *store = query->store;
+
+	(void)snprintf(note, size, "store %s: the %s is not saved: %s; it lasts until %s",
+		       store->name, changes[query->new_value.change], why,
 		       store->is_automatic ? "nobody has used the store for a minute"
 					   : "the daemon ends");
 }
@@ -64,47 +80,77 @@ static void on_saved(void *arg, int result, const struct error *error)
 {
 	struct query *query = arg;
 	char note[NOTE_BYTES] = "";
+	const struct saved_settings *saved;
 	bool is_written;
 
 	/* A later query may have set or reset the profile, and its write comes later. */
-	if (saved_find(&query->registry->saved, query->store->saved_key, &is_written) && is_written)
+	saved = saved_find(&query->registry->saved, query->store->saved_key, &is_written);
+	if (saved && saved->has_profile && is_written)
 		set_source(query->registry, query->store, PROFILE_SAVED);
 	if (result < 0) {
-		log_warning("store %s: its profile cannot be saved: %s", query->store->name,
-			    error->text);
-		note_unsaved(query->store, error->text, note, sizeof(note));
+		note_unsaved(query, error->text, note, sizeof(note));
+		log_warning("%s", note);
 	}
 	query_done(query, note);
 }
 
-static void query_set(struct query *query)
+static void store_change(struct store *store, const struct new_value *value,
+			 const struct profile *profile)
+{
+	switch (value->change) {
+	case CHANGE_NOTHING:
+		break;
+	case CHANGE_PROFILE:
+		store->profile = value->is_set ? *profile : store->given_profile;
+		store->profile_source = value->is_set ? PROFILE_SET : store->given_source;
+		break;
+	case CHANGE_LIMIT:
+		limiter_set(&store->lane_store.limiter, &value->limit);
+		break;
+	case CHANGE_DRAINED:
+		lane_store_set_drained(&store->lane_store, value->is_set);
+		break;
+	}
+}
+
+static struct saved_settings settings_of(const struct store *store)
+{
+	return (struct saved_settings){
+		.has_profile = store->profile_source >= PROFILE_SAVED,
+		.profile = store->profile,
+		.limit = limiter_get(&store->lane_store.limiter),
+		.is_drained = lane_store_is_drained(&store->lane_store),
+	};
+}
+
+static void query_change(struct query *query)
 {
 	struct registry *registry = query->registry;
+	const struct new_value *value = &query->new_value;
 	struct store *store = query->store;
-	const struct profile profile = profile_fill(&query->profile, &store->profile);
-	char note[NOTE_BYTES];
+	const struct profile profile = profile_fill(&value->profile, &store->profile);
+	struct saved_settings settings;
+	char note[NOTE_BYTES], title[64];
 
-	LIST_EACH(struct store, s, &registry->stores, node) {
-		if (!is_same_file_system(s, store))
-			continue;
-		s->profile = query->has_profile ? profile : s->given_profile;
-		s->profile_source = query->has_profile ? PROFILE_SET : s->given_source;
-	}
+	LIST_EACH(struct store, s, &registry->stores, node)
+		if (is_same_file_system(s, store))
+			store_change(s, value, &profile);
 	if (!store->saved_key || !registry->saved.dir) {
 		note_unsaved(
-			store,
+			query,
 			store->saved_key
 				? "there is no state_dir"
 				: "its file system has no UUID, nor its device an id, to know it "
 				  "by after a restart (a [store NAME] in dsaiod.conf gives it "
 				  "one)",
 			note, sizeof(note));
-		query_done(query, query->has_profile ? note : "");
+		query_done(query, value->is_set ? note : "");
 		return;
 	}
-	query->result = saved_set(&registry->saved, store->saved_key, store->name,
-				  query->has_profile ? &profile : NULL, on_saved, query,
-				  &query->error);
+	settings = settings_of(store);
+	(void)snprintf(title, sizeof(title), "store %s", store->name);
+	query->result = saved_set(&registry->saved, store->saved_key, title, &settings, on_saved,
+				  query, &query->error);
 	if (query->result < 0)
 		query_done(query, "");
 }
@@ -116,8 +162,8 @@ static void query_go_on(struct query *query, struct store *store)
 		store_ref(store);
 		query->store = store;
 	}
-	if (query->result == 0 && query->is_set)
-		query_set(query);
+	if (query->result == 0 && query->new_value.change)
+		query_change(query);
 	else
 		query_done(query, "");
 }
@@ -128,9 +174,9 @@ static void looked_main(struct job *job)
 	struct store *store = NULL;
 
 	if (query->result == 0)
-		query->result = registry_find_or_make(query->registry, &query->facts, query->path,
-						      query->question.peer, !query->is_set, &store,
-						      &query->error);
+		query->result = registry_find_or_make(
+			query->registry, &query->facts, query->path, query->question.peer,
+			!query->new_value.change, &store, &query->error);
 	query_go_on(query, store);
 }
 
@@ -152,7 +198,7 @@ static void look_run(struct job *job)
 }
 
 static int query_start(struct registry *registry, const struct registry_question *question,
-		       bool is_set, const struct partial_profile *profile, struct error *error)
+		       const struct new_value *value, struct error *error)
 {
 	struct store *store = registry_named(registry, question->name);
 	struct query *query;
@@ -175,10 +221,7 @@ static int query_start(struct registry *registry, const struct registry_question
 		return error_set(error, -ENOMEM, "store");
 	query->registry = registry;
 	query->question = *question;
-	query->is_set = is_set;
-	query->has_profile = profile;
-	if (profile)
-		query->profile = *profile;
+	query->new_value = *value;
 	if (store) {
 		query_go_on(query, store);
 		return 0;
@@ -196,12 +239,13 @@ static int query_start(struct registry *registry, const struct registry_question
 int registry_get(struct registry *registry, const struct registry_question *question,
 		 struct error *error)
 {
-	return query_start(registry, question, false, NULL, error);
+	return query_start(registry, question, &(struct new_value){ CHANGE_NOTHING }, error);
 }
 
 int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error)
 {
+	struct new_value value = { .change = CHANGE_PROFILE, .is_set = profile };
 	char why[ERROR_TEXT_BYTES - 64];
 
 	if (!config_is_admin(registry->config, question->peer))
@@ -212,5 +256,25 @@ int registry_set_profile(struct registry *registry, const struct registry_questi
 			"its own");
 	if (profile && profile_check(&profile->profile, why, sizeof(why)) < 0)
 		return error_set_plain(error, -EINVAL, "%s", why);
-	return query_start(registry, question, true, profile, error);
+	if (profile)
+		value.profile = *profile;
+	return query_start(registry, question, &value, error);
+}
+
+int registry_set_limit(struct registry *registry, const struct registry_question *question,
+		       const struct rate_limit *limit, struct error *error)
+{
+	return query_start(registry, question,
+			   &(struct new_value){ .change = CHANGE_LIMIT,
+						.is_set = rate_limit_is_set(limit),
+						.limit = *limit },
+			   error);
+}
+
+int registry_set_drained(struct registry *registry, const struct registry_question *question,
+			 bool is_drained, struct error *error)
+{
+	return query_start(registry, question,
+			   &(struct new_value){ .change = CHANGE_DRAINED, .is_set = is_drained },
+			   error);
 }

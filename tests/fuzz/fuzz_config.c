@@ -1,5 +1,6 @@
 /*
- * A configuration file, which is read again as a drop-in is, and a --store; and the same bytes as a saved profile, and as wear.ini.
+ * A configuration file, which is read again as a drop-in is, and a --store; and the same bytes as saved settings, and as
+ * wear.ini.
  * Input: the file; its first line is the --store, too.
  */
 #include "daemon/config/config.h"
@@ -11,19 +12,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void read_profile(const char *path)
+static void read_saved(const char *path)
 {
 	FILE *file = fopen(path, "re");
-	struct profile profile;
+	struct saved_settings saved;
 	struct error error = { 0 };
 	char why[256];
 	int r;
 
 	if (!file)
 		abort();
-	r = config_read_profile(file, path, &profile, &error);
+	r = config_read_saved(file, path, &saved, &error);
 	assert(r <= 0 && (r == 0 || error.text[0]));
-	assert(r < 0 || profile_check(&profile, why, sizeof(why)) == 0);
+	assert(r < 0 || profile_check(&saved.profile, why, sizeof(why)) == 0);
+	assert(r < 0 || (saved.limit.bytes_per_sec <= RATE_LIMIT_MAX &&
+			 saved.limit.ops_per_sec <= RATE_LIMIT_MAX));
 	(void)fclose(file);
 }
 
@@ -80,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(config.client_limit[i] > 0 &&
 		       config.client_limit[i] <= config.user_limit[i]);
 	config_deinit(&config);
-	read_profile(path);
+	read_saved(path);
 	read_wear(path);
 	return 0;
 }

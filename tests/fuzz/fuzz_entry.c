@@ -89,7 +89,9 @@ static void check_cut(const struct op *op)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static bool is_set_up;
-	struct channel channel = { .store = &store, .objects = &objects };
+	struct channel channel = { .store = &store,
+				   .lane_store = &store.lane_store,
+				   .objects = &objects };
 	uint8_t choice;
 
 	if (!is_set_up)

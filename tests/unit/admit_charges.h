@@ -10,7 +10,7 @@ static inline void depth_start(struct admit *admit, struct admit_channel *channe
 			       uint64_t now)
 {
 	admit_depth_charge(channel);
-	admit_note_start(admit, channel, bytes, now);
+	admit_note_start(admit, channel, bytes, true, now);
 }
 
 /* Returns whether the latency guard watches the block. */

@@ -352,25 +352,34 @@ static const struct {
 	{ "[profile]\nblock_size = 4096\nqueue_depth = 7\nsingle_submit = yes\n"
 	  "overlap_events = no\nintra_op_parallelism = 2\n",
 	  NULL },
-	{ "", "block_size is missing" },
+	{ "", "has neither [profile] nor [settings]" },
 	{ "[profile]\nblock_size = 4096\nqueue_depth = 7\nsingle_submit = yes\n"
 	  "overlap_events = no\n",
 	  "intra_op_parallelism is missing" },
 	{ "[profile]\nblock_size = 4097\nqueue_depth = 7\nsingle_submit = yes\n"
 	  "overlap_events = no\nintra_op_parallelism = 2\n",
 	  ":2: [profile] block_size = 4097" },
-	{ "[store a]\npath = /\n", ":1: [store a]: there is only" },
+	{ "[store a]\npath = /\n", ":1: [store a]: there are only" },
 	{ "[profile]\npath = /\n",
 	  ":2: [profile] path = /: no such key; there are block_size, queue_depth" },
 	{ "[profile]\nblock_size = 4096\n[profile]\nblock_size = 8192\n",
 	  ":3: [profile]: the file has this section already" },
+	{ "[settings]\niops = 5\n[settings]\n",
+	  ":3: [settings]: the file has this section already" },
+	{ "[settings]\niops = -1\n", ":2: [settings] iops = -1: must be a number from 0 to" },
+	{ "[settings]\nbandwidth = 2251799813685248\n", "bandwidth = 2251799813685248: must be" },
+	{ "[settings]\ndrained = maybe\n", "drained = maybe: must be yes or no" },
+	{ "[settings]\niops = 1\niops = 2\n",
+	  ":3: [settings] iops = 2: is given in line 2 already" },
+	{ "[settings]\nblock_size = 4096\n",
+	  "block_size = 4096: no such key; there are bandwidth, iops, drained" },
 };
 
 TEST_TABLE(a_kept_profile_has_each_of_its_keys_and_no_other, kept)
 {
 	_cleanup_(fclosep)
 		FILE *file = fmemopen((void *)(uintptr_t)kept[_i].text, strlen(kept[_i].text), "r");
-	struct profile profile = { 0 };
+	struct saved_settings saved = { 0 };
 	int r;
 
 	if (kept[_i].text[0] == 0) {
@@ -378,17 +387,17 @@ TEST_TABLE(a_kept_profile_has_each_of_its_keys_and_no_other, kept)
 		file = fopen("/dev/null", "re");
 	}
 	ck_assert_ptr_nonnull(file);
-	r = config_read_profile(file, "x.conf", &profile, &error);
+	r = config_read_saved(file, "x.conf", &saved, &error);
 	if (kept[_i].why) {
 		ck_assert_int_eq(r, -EINVAL);
 		ck_assert_msg(strstr(error.text, kept[_i].why), "%s", error.text);
 		return;
 	}
 	ck_assert_msg(r == 0, "%s", error.text);
-	ck_assert_uint_eq(profile.block_size, 4096);
-	ck_assert_uint_eq(profile.queue_depth, 7);
-	ck_assert(profile.single_submit && !profile.overlap_events);
-	ck_assert_uint_eq(profile.intra_op_parallelism, 2);
+	ck_assert_uint_eq(saved.profile.block_size, 4096);
+	ck_assert_uint_eq(saved.profile.queue_depth, 7);
+	ck_assert(saved.profile.single_submit && !saved.profile.overlap_events);
+	ck_assert_uint_eq(saved.profile.intra_op_parallelism, 2);
 }
 
 TEST(the_sample_is_right_as_it_is_and_with_all_its_keys)

@@ -41,7 +41,9 @@ static void setup(void)
 	atomic_init(&buffered.target.buffered_fd, 99);
 	slab = (struct slab){ .size_bytes = SLAB_BYTES, .n_refs = 1 };
 	ck_assert_int_eq(id_table_add(&objects.slabs, &slab, 0, &slab_id), 0);
+	lane_store_set_drained(&store.lane_store, false);
 	channel = (struct channel){ .store = &store,
+				    .lane_store = &store.lane_store,
 				    .objects = &objects,
 				    .profile = { 4096, 1, false, true, 1 } };
 }
@@ -122,6 +124,31 @@ TEST_TABLE(an_entry_is_checked_before_it_is_an_op, entries)
 						      : 8u),
 		      "%s: holds", entries[_i].what);
 	ck_assert(r ? !op.file : op.file != NULL);
+}
+
+static const struct {
+	const char *what;
+	uint8_t opcode;
+	uint64_t len;
+	int want;
+} drained[] = {
+	{ "a read", R, 512, ENOMEDIUM },
+	{ "a write", W, 512, ENOMEDIUM },
+	{ "a write of no bytes", W, 0, ENOMEDIUM },
+	{ "a sync of what was written", S, 0, 0 },
+};
+
+TEST_TABLE(a_drained_store_takes_only_syncs, drained)
+{
+	struct ring_entry entry = { .id = 7, .opcode = drained[_i].opcode, .len = drained[_i].len };
+	struct op op = { 0 };
+
+	setup();
+	lane_store_set_drained(&store.lane_store, true);
+	entry.file = ids[BIG_SECTORS];
+	entry.slab = drained[_i].opcode == S ? 0 : slab_id;
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), drained[_i].want);
+	ck_assert_uint_eq(big_sectors.n_refs, drained[_i].want ? 1 : 2);
 }
 
 static const struct {

@@ -13,6 +13,10 @@ static struct error error;
 
 static void *object_of(const struct key *key, struct config *config, struct store_config *store)
 {
+	static struct saved_settings saved;
+
+	if (key->section == KEYS_SAVED)
+		return &saved;
 	return key->section == KEYS_DAEMON ? (void *)config : (void *)store;
 }
 
@@ -97,6 +101,8 @@ TEST(the_manual_has_each_keys_meaning_and_default)
 		const char *end, *preset;
 		char start[300];
 
+		if (key->section == KEYS_SAVED) /* the daemon writes them */
+			continue;
 		(void)snprintf(start, sizeof(start), "\n.It Cm %s\n%s\n", key->name, key->meaning);
 		at = strstr(at, start); /* in the table's order */
 		ck_assert_msg(at, "the manual lacks, or has in another place:%s", start);

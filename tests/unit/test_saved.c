@@ -1,5 +1,5 @@
 #include "daemon/base/work_queue.h"
-#include "daemon/store/saved_profiles.h"
+#include "daemon/store/saved.h"
 
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
@@ -14,7 +14,7 @@
 
 static char state[80];
 static struct mailbox mailbox;
-static struct saved_profiles saved;
+static struct saved saved;
 static struct error error;
 static int done_result;
 static bool is_done;
@@ -60,12 +60,12 @@ static void on_done(void *arg, int result, const struct error *why)
 }
 
 /* Sets it and waits until it is on the disk, or not. */
-static int set(const char *key, const struct profile *what)
+static int set_all(const char *key, const struct saved_settings *what)
 {
 	struct pollfd pollfd = { .fd = mailbox.event_fd, .events = POLLIN };
 
 	is_done = false;
-	ck_assert_int_eq(saved_set(&saved, key, "nvme0", what, on_done, &saved, &error), 0);
+	ck_assert_int_eq(saved_set(&saved, key, "store nvme0", what, on_done, &saved, &error), 0);
 	while (!is_done) {
 		ck_assert_int_ge(poll(&pollfd, 1, 60000), 0);
 		(void)mailbox_run(&mailbox);
@@ -73,11 +73,22 @@ static int set(const char *key, const struct profile *what)
 	return done_result;
 }
 
+static int set(const char *key, const struct profile *what)
+{
+	struct saved_settings settings = { .has_profile = what };
+
+	if (what)
+		settings.profile = *what;
+	return set_all(key, &settings);
+}
+
 static const struct profile *find(const char *key)
 {
+	const struct saved_settings *found;
 	bool is_written;
 
-	return saved_find(&saved, key, &is_written);
+	found = saved_find(&saved, key, &is_written);
+	return found ? &found->profile : NULL;
 }
 
 static char *path_of(const char *name)
@@ -125,6 +136,61 @@ TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
 	restart();
 	ck_assert_ptr_null(find("uuid-1"));
 	ck_assert_int_eq(set("uuid-1", NULL), 0); /* again: nothing to do */
+}
+
+TEST(limits_and_drains_are_kept_beside_a_profile)
+{
+	const struct saved_settings *found;
+	bool is_written;
+
+	ck_assert_int_eq(
+		set_all("uuid-1",
+			&(struct saved_settings){ .has_profile = true,
+						  .profile = profile,
+						  .limit = { .bytes_per_sec = 500 << 20 } }),
+		0);
+	ck_assert_int_eq(set_all("uuid-2", &(struct saved_settings){ .is_drained = true }), 0);
+	ck_assert_int_eq(
+		set_all("uuid-3", &(struct saved_settings){ .limit = { .ops_per_sec = 7 } }), 0);
+	restart();
+	found = saved_find(&saved, "uuid-1", &is_written);
+	ck_assert(found && is_written && found->has_profile && !found->is_drained);
+	ck_assert_uint_eq(found->profile.queue_depth, 9);
+	ck_assert_uint_eq(found->limit.bytes_per_sec, 500 << 20);
+	ck_assert_uint_eq(found->limit.ops_per_sec, 0);
+	found = saved_find(&saved, "uuid-2", &is_written);
+	ck_assert(found && !found->has_profile && found->is_drained);
+	ck_assert(!rate_limit_is_set(&found->limit));
+	found = saved_find(&saved, "uuid-3", &is_written);
+	ck_assert(found && !found->is_drained);
+	ck_assert_uint_eq(found->limit.ops_per_sec, 7);
+	ck_assert_int_eq(set_all("uuid-3", &(struct saved_settings){ 0 }), 0);
+	ck_assert_int_ne(access(path_of("uuid-3.conf"), F_OK), 0);
+}
+
+static int add_uid(uid_t uid, const struct saved_settings *settings, void *arg)
+{
+	*(uint64_t *)arg += uid * settings->limit.ops_per_sec;
+	return uid == 3 ? -ENOMEM : 0;
+}
+
+TEST(users_are_found_among_stores)
+{
+	const struct saved_settings limited = { .limit = { .ops_per_sec = 10 } };
+	char key[SAVED_KEY_BYTES];
+	uint64_t sum = 0;
+
+	ck_assert_int_eq(set_all("uuid-1", &limited), 0);
+	saved_key_by_uid(1000, key);
+	ck_assert_str_eq(key, "user-1000");
+	ck_assert_int_eq(set_all(key, &limited), 0);
+	ck_assert_int_eq(set_all("user-2", &limited), 0);
+	ck_assert_int_eq(set_all("user-5", &(struct saved_settings){ 0 }), 0);
+	restart();
+	ck_assert_int_eq(saved_each_user(&saved, add_uid, &sum), 0);
+	ck_assert_uint_eq(sum, 10020);
+	ck_assert_int_eq(set_all("user-3", &limited), 0);
+	ck_assert_int_eq(saved_each_user(&saved, add_uid, &sum), -ENOMEM);
 }
 
 TEST(to_reset_what_was_never_kept_makes_no_directory)

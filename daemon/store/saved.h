@@ -1,0 +1,70 @@
+/*
+ * Saved settings: what administrators have set of stores and users (profiles, limits, drains), saved across restarts.
+ *
+ * The state directory has one small INI file, KEY.conf, for each store and user.  It is replaced by a rename,
+ * so it has either the old or the new settings.  The key identifies the store independently of its
+ * mount point and device number: it is the file system's UUID, else the device's id, else the name
+ * that the administrator gave the store.
+ *
+ * The files are read at start.  A thread of this module writes them one after the other.  A damaged
+ * file is logged and ignored.  When something is set, it is renamed to KEY.conf.damaged.
+ *
+ * Main thread.
+ */
+#ifndef DSAIO_DAEMON_STORE_SAVED_H
+#define DSAIO_DAEMON_STORE_SAVED_H
+
+#include "daemon/base/error.h"
+#include "daemon/base/mailbox.h"
+#include "daemon/config/config.h"
+#include "proto/util/list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct work_queue;
+
+#define SAVED_KEY_BYTES 136
+
+struct saved {
+	char *dir;
+	struct mailbox *main_mailbox;  /* borrowed */
+	struct work_queue *work_queue; /* writes; the caller makes it before saved_set() */
+	struct list entries;	       /* struct saved_entry */
+};
+
+/* Reads the files in dir, which need not exist.  Returns 0 or -ENOMEM. */
+int saved_init(struct saved *saved, const char *dir, struct mailbox *main_mailbox,
+	       struct error *error);
+void saved_deinit(struct saved *saved); /* after all calls of on_done; zeroes are fine */
+
+/*
+ * Returns NULL if nothing is saved under the key.  *ret_is_written: the file has these settings; else they are
+ * not written yet, or could not be written.
+ */
+const struct saved_settings *saved_find(const struct saved *saved, const char *key,
+					bool *ret_is_written);
+/* Calls fn with each user whose settings were saved, until it returns an error, which this returns, too. */
+int saved_each_user(const struct saved *saved,
+		    int (*fn)(uid_t uid, const struct saved_settings *settings, void *arg),
+		    void *arg);
+
+/*
+ * Saves settings; if nothing is set by them, removes what was saved.  Returns 0 or -ENOMEM.  After 0 saved_find()
+ * returns the new ones, and on_done is called later: with 0 when they are on the disk, or with an
+ * error, when they last only as long as the daemon.  title: "store" or "user" and its name, for a comment in the file.
+ */
+int saved_set(struct saved *saved, const char *key, const char *title,
+	      const struct saved_settings *settings,
+	      void (*on_done)(void *arg, int result, const struct error *error), void *arg,
+	      struct error *error);
+
+/* Keys made from a UUID, from the device's id or UUID in /dev/disk (false: it has neither), and from
+   the store's name. */
+void saved_key_by_uuid(const uint8_t uuid[16], char key[SAVED_KEY_BYTES]);
+bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYTES]);
+void saved_key_by_name(const char *name, char key[SAVED_KEY_BYTES]);
+void saved_key_by_uid(uid_t uid, char key[SAVED_KEY_BYTES]);
+
+#endif
