@@ -103,7 +103,7 @@ packages_check() {
 	DSAIO_RECONNECT=1 load_start
 	check "packages: a program works" load_says
 	check "packages: purge while it works" purged
-	check "packages: then it says that the daemon is gone" says "dsaiod" load_ended
+	check "packages: then it says that the daemon is gone" says "nobody listens on /run/dsaiod/dsaiod.sock" load_ended
 	exec 8>&-
 	wait "$load"
 	check "packages: and ends with an error" test $? = 1
