@@ -9,8 +9,9 @@ SOAK_SEC = 600
 SANITIZE =		# address, undefined or thread; the targets asan, ubsan, tsan set it
 SYSTEMD  = yes		# no, with a BUILD of its own: dsaiod is built without libsystemd, as for a container
 V        =		# 1 shows whole commands
-# Shown by --version and dsaioctl status, so that builds of one version differ.
-BUILD_ID = $(if $(wildcard .git),$(shell git -c safe.directory='*' describe --always --dirty --abbrev=12 2>/dev/null))
+GIT      = git -c safe.directory='*'
+# Shown by --version and dsaioctl status, so that builds of one version differ.  A tarball has it as a file.
+BUILD_ID = $(if $(wildcard .git),$(shell $(GIT) describe --always --dirty --abbrev=12 2>/dev/null),$(file <BUILD_ID))
 
 prefix      = /usr/local
 exec_prefix = $(prefix)
@@ -30,6 +31,9 @@ localstatedir = $(if $(filter /usr /usr/local,$(prefix)),,$(prefix))/var
 unitdir     = $(prefix)/lib/systemd/system
 sysusersdir = $(prefix)/lib/sysusers.d
 tmpfilesdir = $(prefix)/lib/tmpfiles.d
+bashcompdir = $(datarootdir)/bash-completion/completions
+zshcompdir  = $(datarootdir)/zsh/site-functions
+fishcompdir = $(datarootdir)/fish/vendor_completions.d
 DESTDIR     =
 
 ifneq ($(origin CC),command line)
@@ -112,7 +116,9 @@ PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev
 # The tests make file systems, look at system calls and compare with fio.
 PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib procps
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin gcovr \
-	      man-db mandoc systemd-container btrfs-progs abigail-tools mypy
+	      man-db mandoc systemd-container btrfs-progs abigail-tools mypy \
+	      zsh fish twine lintian $(PACKAGES_DEB)
+PACKAGES_DEB = git xz-utils dpkg-dev debhelper dh-python fakeroot
 
 # Installs missing packages of $1.  Without root or sudo it prints the apt command and fails, unless
 # $2 says what happens without them.
@@ -272,9 +278,35 @@ $(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LIB_LINK) -s -o $@ $(filter %.o,$^) $(call static,$(LIB_LIBS))
 
+# ---- tarballs, packages ----
+
+# archive FILE FORMAT NAME OPTIONS: the tracked files as they are, and what the build has from git.
+archive = [ -e .git ] || { echo "a tarball is made from git's files: run make $@ in a clone"; exit 1; }; mkdir -p $(BUILD); \
+	$(GIT) -c tar.tar.xz.command=xz archive --format=$2 -o $1 --prefix=$3/ \
+		--add-virtual-file=$3/BUILD_ID:$(BUILD_ID) $4 "$$($(GIT) stash create | grep . || echo HEAD)" && echo $1
+DIST  = $(BUILD)/dsaiod-$(VERSION).tar.xz
+SDIST = $(BUILD)/dsaio-$(VERSION).tar.gz
+.PHONY: dist sdist deb
+dist: ## make a tarball of the sources: build/dsaiod-*.tar.xz
+	@$(call archive,$(DIST),tar.xz,dsaiod-$(VERSION))
+sdist: ## make the tarball that pip builds the wheel from: build/dsaio-*.tar.gz
+	@mkdir -p $(BUILD) && rm -f $(BUILD)/dsaio-*.tar.gz
+	@$(strip $(PYTHON)) client/python/wheel/build.py --pkg-info $(VERSION) >$(BUILD)/PKG-INFO
+	@$(call archive,$(SDIST),tar.gz,dsaio-$(VERSION),--add-file=$(BUILD)/PKG-INFO)
+deb: ## build Debian packages: build/deb/*.deb
+	@$(call install_packages,$(filter-out check,$(PACKAGES)) $(PACKAGES_DEB))
+	@$(MAKE) --no-print-directory dist
+	@grep -q "^dsaiod ($(VERSION)) " systemd/debian/changelog || \
+		{ echo "systemd/debian/changelog: its newest version is not $(VERSION): add an entry"; exit 1; }
+	@rm -rf $(BUILD)/deb && mkdir $(BUILD)/deb && tar -C $(BUILD)/deb -xf $(DIST)
+	@cd $(BUILD)/deb/dsaiod-$(VERSION) && cp -r systemd/debian . && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u CFLAGS \
+		DEB_BUILD_OPTIONS="$${DEB_BUILD_OPTIONS-parallel=$$(nproc)}" dpkg-buildpackage -b -us -uc >../log 2>&1 || \
+		{ cat ../log; exit 1; }
+	@ls $(BUILD)/deb/*.deb
+
 # ---- try, test, measure ----
 
-.PHONY: demo check soak check-python check-deepspeed check-systemd check-install check-wheel check-report check-tune check-gpu bench \
+.PHONY: demo check soak check-python check-deepspeed check-deb check-systemd check-install check-wheel check-report check-tune check-gpu bench \
 	bench-python bench-deepspeed asan ubsan coverage tsan valgrind fuzz model ring-mutants recovery-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -337,7 +369,11 @@ valgrind: ## run the unit tests of daemon and library under valgrind
 	@$(MAKE) --no-print-directory tests
 	@BUILD=$(BUILD) VALGRIND=1 tests/run.sh
 
-check-systemd: ## boot a systemd and use the installed service (root)
+check-deb: ## build Debian packages and look at them with lintian
+	@$(call install_packages,lintian)
+	@$(MAKE) --no-print-directory deb
+	@lintian --allow-root --fail-on error,warning $(BUILD)/deb/*.changes
+check-systemd: ## boot a systemd and use the installed service: packages after make deb (root)
 	@$(call install_packages,$(PACKAGES) systemd-container procps)
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/systemd/load
 	@BUILD=$(BUILD) MAKE="$(MAKE)" tests/systemd/check.sh
@@ -346,8 +382,8 @@ check-install: ## install below a temporary home, and use the README's example t
 	@$(MAKE) --no-print-directory deps
 	@BUILD=$(BUILD)/install tests/install/check.sh
 
-check-wheel: wheel ## install the wheel as another user, and use it [PYTHONS="python3.9 python3.13"]
-	@$(call install_packages,python3-venv python3-numpy)
+check-wheel: wheel sdist ## install the wheel as another user, and use it [PYTHONS="python3.9 python3.13"]
+	@$(call install_packages,python3-venv python3-numpy python3-pip)
 	@BUILD=$(BUILD) PYTHONS="$(strip $(PYTHONS))" tests/wheel/check.sh
 
 check-report: ## show bench reports in headless Chromium: pictures in build/report
@@ -392,12 +428,13 @@ man_dir = $(mandir)/man$(patsubst .%,%,$(suffix $1))
 # Each function of the library has a page, which is dsaio(3).
 MAN_ALIASES = $(patsubst %,$(DESTDIR)$(mandir)/man3/%.3,\
 		$(shell sed -n 's/^	\(dsaio_.*\);/\1/p' client/lib/libdsaio-client.map))
+COMPLETIONS = bash:$(bashcompdir)/dsaioctl zsh:$(zshcompdir)/_dsaioctl fish:$(fishcompdir)/dsaioctl.fish
 
 .PHONY: install uninstall
 install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -d $(addprefix $(DESTDIR),$(sbindir) $(bindir) $(libdir)/pkgconfig \
 		$(includedir) $(unitdir) $(sysusersdir) $(tmpfilesdir) $(sysconfdir)/dsaiod \
-		$(pythondir)/dsaio $(foreach page,$(MAN),$(call man_dir,$(page))))
+		$(pythondir)/dsaio $(bashcompdir) $(zshcompdir) $(fishcompdir) $(foreach page,$(MAN),$(call man_dir,$(page))))
 	$(INSTALL) $(BUILD)/dsaiod $(DESTDIR)$(sbindir)/
 	$(INSTALL) $(BUILD)/dsaioctl $(DESTDIR)$(bindir)/
 	$(INSTALL) -m 644 $(BUILD)/$(SONAME) $(DESTDIR)$(libdir)/
@@ -415,6 +452,8 @@ install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
 	$(INSTALL) -m 644 systemd/dsaiod.tmpfiles $(DESTDIR)$(tmpfilesdir)/dsaiod.conf
+	$(foreach file,$(COMPLETIONS),$(BUILD)/dsaioctl completion $(word 1,$(subst :, ,$(file))) \
+		>$(DESTDIR)$(word 2,$(subst :, ,$(file))) && chmod 644 $(DESTDIR)$(word 2,$(subst :, ,$(file))) &&) :
 	$(foreach page,$(MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_dir,$(page))/ &&) :
 	printf '.so man3/dsaio.3\n' | tee $(MAN_ALIASES) >/dev/null
 	chmod 644 $(MAN_ALIASES)
@@ -429,6 +468,7 @@ uninstall: ## remove the installed files; it names what stays: changed configura
 		$(libdir)/libdsaio-client.so $(libdir)/pkgconfig/libdsaio-client.pc \
 		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \
 		$(sysusersdir)/dsaiod.conf $(tmpfilesdir)/dsaiod.conf \
+		$(foreach file,$(COMPLETIONS),$(lastword $(subst :, ,$(file)))) \
 		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page)))) $(MAN_ALIASES)
 	rm -rf $(DESTDIR)$(pythondir)/dsaio $(DESTDIR)$(docdir)
 	! cmp -s systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \

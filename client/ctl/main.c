@@ -19,13 +19,13 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_status, &command_stores, &command_clients, &command_pool,  &command_profile,
-	&command_drain,	 &command_reload, &command_doctor,  &command_trace, &command_cp,
-	&command_cat,	 &command_put,	  &command_bench
+	&command_status, &command_stores, &command_clients, &command_pool,	 &command_profile,
+	&command_drain,	 &command_reload, &command_doctor,  &command_trace,	 &command_cp,
+	&command_cat,	 &command_put,	  &command_bench,   &command_completion, NULL
 };
-#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
 
-static struct ctl ctl = { .build = DSAIO_BUILD };
+static struct ctl ctl = { .build = DSAIO_BUILD, .commands = commands };
 static bool is_help, is_version;
 
 static const struct flag common_flags[] = {
@@ -35,6 +35,7 @@ static const struct flag common_flags[] = {
 	FLAG_NAMES("help", "h", FLAG_BOOL, &is_help, 0, 0),
 	FLAG_NAMES("version", "V", FLAG_BOOL, &is_version, 0, 0),
 };
+static const struct flag_table common_table = FLAG_TABLE(common_flags);
 
 /*
  * A descriptor of these three that is closed would be given to the next file or socket, and what
@@ -114,8 +115,6 @@ static int print_version(void)
  */
 static const char *next_word(int argc, char **argv, int *i)
 {
-	static const struct flag_table table = FLAG_TABLE(common_flags);
-
 	for (; *i < argc; ++*i) {
 		const char *arg = argv[*i];
 		size_t len = strcspn(arg, "=");
@@ -125,7 +124,7 @@ static const char *next_word(int argc, char **argv, int *i)
 			return argv[(*i)++];
 		if (strcmp(arg, "--") == 0)
 			continue;
-		flag = flags_find(&table, 1, arg, len);
+		flag = flags_find(&common_table, 1, arg, len);
 		if (!flag)
 			return NULL;
 		if (flag->kind != FLAG_BOOL && arg[len] != '=')
@@ -194,7 +193,7 @@ int main(int argc, char **argv)
 	bool has_parts = command && command->parts;
 	const char *second = has_parts ? next_word(argc, argv, &i) : NULL;
 	const struct command *part = has_parts ? find_part(command, second) : NULL;
-	struct flag_table tables[] = { FLAG_TABLE(common_flags), { NULL, 0 } };
+	struct flag_table tables[] = { common_table, { NULL, 0 } };
 	char text[512];
 	int n_args, r;
 
@@ -237,6 +236,7 @@ int main(int argc, char **argv)
 	if (ctl.is_private && ctl.socket_path)
 		return ctl_usage(&ctl, "--private and --socket: only one of them makes sense");
 
+	ctl.flags = &common_table;
 	ctl.args = argv + (part ? 2 : 1); /* what stands before is now the command's name */
 	ctl.n_args = n_args - (part ? 2 : 1);
 	r = command->run(&ctl);

@@ -588,7 +588,7 @@ flushing_needs_root_and_says_so_without_failing() {
 
 exclusive_is_refused_while_another_client_is_there() {
 	local other rc n
-	writers_are 0 # the stores that earlier tests wrote to
+	writers_are 0
 	n=$(grep -c '"write_bytes": [1-9]' "$dir/out")
 	"$ctl" bench io --folder "$store" --io_size 4M --loops 1000000 >/dev/null 2>&1 &
 	other=$!

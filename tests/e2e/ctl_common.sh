@@ -190,9 +190,9 @@ has_points() {
 	[ "$(n_points "$2" "$3")" -ge "$1" ]
 }
 
-# writers_are N: so many entries of the status, of stores and of channels, have written.
+# writers_are N: so many channels of clients have written.
 writers_are() {
-	expect 0 "$ctl" status --json && [ "$(grep -c '"write_bytes": [1-9]' "$dir/out")" -ge "$1" ]
+	expect 0 "$ctl" clients --json && [ "$(grep -c '"write_bytes": [1-9]' "$dir/out")" -ge "$1" ]
 }
 
 # no_temporary DIR: nothing of a copy that failed is there.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Boots a real systemd, PID 1 of namespaces of its own on an overlay of this machine's root, with
-# the project installed in it by make install, and uses the service as people do.  A line for each
+# the project installed in it by make install, or by its packages if make deb has built these sources, and uses the service as people do.  A line for each
 # check, then N passed, N failed, N skipped.  Some seconds; root only; leaves nothing behind.
 #
 #   BUILD=dir tests/systemd/check.sh [nspawn|unshare]
@@ -80,7 +80,15 @@ as_nobody() {
 
 # ---- the root: an overlay of ours, and what is installed ----
 
+. tests/systemd/packages.sh
+prefix=/usr/local
+! packages_are_ours || prefix=/usr
+
 install_into_root() {
+	if [ $prefix = /usr ]; then
+		packages_install
+		return
+	fi
 	${MAKE:-make} --no-print-directory -s BUILD="$BUILD" install DESTDIR="$root"
 }
 
@@ -105,7 +113,7 @@ make_root() {
 	printf '[Unit]\nRequires=basic.target\nAfter=basic.target\n' \
 		>"$root/etc/systemd/system/check.target"
 
-	install_into_root >"$work/install.log" || return 1
+	install_into_root >"$work/install.log" 2>&1 || return 1
 	# A store on this machine's disk: the overlay is no file system that is served unasked.
 	mkdir -p "$root/srv/store" && mount --bind "$work/store" "$root/srv/store" &&
 		chmod 1777 "$work/store" &&
@@ -182,8 +190,12 @@ verify() {
 	[ -z "$said" ]
 }
 
+unit_file() {
+	echo "$root$(ctl show -P FragmentPath dsaiod.service)"
+}
+
 exposure() {
-	systemd-analyze security --offline=true --no-pager --threshold=25 "$root/usr/local/lib/systemd/system/dsaiod.service" |
+	systemd-analyze security --offline=true --no-pager --threshold=25 "$(unit_file)" |
 		tail -n 1
 	return "${PIPESTATUS[0]}"
 }
@@ -303,7 +315,7 @@ next_client_is_served() {
 
 # As a package does: the file is another one, and the daemon goes on with the old one.
 upgrade_is_reported() {
-	local program=$root/usr/local/sbin/dsaiod
+	local program=$root$prefix/sbin/dsaiod
 	cp "$program" "$program.new" && mv "$program.new" "$program" &&
 		says "program was replaced after its start" as_nobody dsaioctl status &&
 		ctl restart dsaiod && says "(build " as_nobody dsaioctl status &&
@@ -390,6 +402,10 @@ watchdog_leaves_a_hung_mount() {
 
 # As README says it.
 upgrade() {
+	if [ $prefix = /usr ]; then
+		packages_upgrade
+		return
+	fi
 	install_into_root && inside ldconfig && ctl daemon-reload && ctl try-restart dsaiod
 }
 
@@ -516,6 +532,12 @@ check "the configuration mended: the next client is served" next_client_is_serve
 check "no start limit is in the way" fails ctl is-failed --quiet dsaiod.service dsaiod.socket
 check "disable --now leaves no socket, and programs start their own daemon" disabled_leaves_no_socket
 check "stop of socket and service" ctl stop dsaiod.socket dsaiod.service
+
+if [ $prefix = /usr ]; then
+	packages_check
+else
+	skip "packages: make deb builds them"
+fi
 
 if [ $failed != 0 ]; then
 	inside journalctl -u dsaiod -u dsaiod.socket --no-pager -n 60 -o short-monotonic | sed 's/^/# /'

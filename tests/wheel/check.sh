@@ -3,7 +3,7 @@
 # as people do: a daemon starts with the first program.  A line for each check, then N passed, N failed,
 # N skipped.
 #
-#   BUILD=dir tests/wheel/check.sh	after make wheel
+#   BUILD=dir tests/wheel/check.sh	after make wheel sdist
 #
 # PYTHONS: with which (python3); each needs its module venv.  WHEEL: another wheel, by its whole path; then
 # its build is not checked, and nothing but this script, tests/checks.sh and a Python is needed.
@@ -91,6 +91,20 @@ for name, (digest, size) in rows.items():
 for part in "LICENSE NOTICE libaio/copyright libaio/LGPL-2.1 libevent/copyright protobuf-c/copyright json-c/copyright".split():
     assert wheel.read(record.replace("RECORD", "licenses/" + part)), part
 END
+}
+
+files_of() {
+	python3 -c 'import sys, zipfile; print(*sorted(zipfile.ZipFile(sys.argv[1]).namelist()), sep="\n")' "$1"
+}
+
+# pip builds the same wheel from the sdist, without git.  It takes our objects, since packages are compiled from a
+# tarball by make deb; links are made anew.
+sdist_makes_the_wheel() {
+	local dir
+	mkdir "$work/sdist" && tar -xf "$sdist" -C "$work/sdist" && dir=$(echo "$work"/sdist/*) && [ ! -e "$dir/.git" ] &&
+		find "$dir" -type f -exec touch -d @0 {} + && mkdir -p "$dir/$BUILD" && cp -rp "$BUILD"/{proto,daemon,client,bare} "$dir/$BUILD" &&
+		python3 -m pip wheel --no-cache-dir --disable-pip-version-check --no-index --no-deps -C BUILD="$BUILD" \
+			-w "$work/sdist" "$dir" && diff <(files_of "$work"/sdist/*.whl) <(files_of "$WHEEL")
 }
 
 # refuses WORDS FILE: the wheel is not made with another file in the place of one of its programs.
@@ -316,6 +330,13 @@ if [ -z "${WHEEL:-}" ]; then
 	WHEEL=$(echo "$BUILD"/dsaio-*.whl)
 	[ -f "$WHEEL" ] || { echo "there is no wheel in $BUILD: make wheel"; exit 1; }
 	check "the same programs make the same bytes" same_bytes_twice
+	sdist=$(echo "$BUILD"/dsaio-*.tar.gz)
+	if command -v twine >/dev/null; then
+		check "twine check of wheel and sdist" twine check --strict "$WHEEL" "$sdist"
+	else
+		skip "twine check: needs twine"
+	fi
+	check "pip builds the wheel from the sdist" sdist_makes_the_wheel
 	check "RECORD is true, and the licences are there" record_is_true
 	check "a program with a newer symbol of glibc is refused" refuses_newer_symbols
 	check "a program that needs another library is refused" refuses_libraries

@@ -19,14 +19,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct command;
+struct flag_table;
 struct json_object;
 
 enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
 
 struct ctl {
-	const char *command;	 /* its name, for messages; NULL: none yet */
-	const char *socket_path; /* NULL: the library's default */
-	const char *build;	 /* the program's build id */
+	const char *command;		       /* its name, for messages; NULL: none yet */
+	const char *socket_path;	       /* NULL: the library's default */
+	const char *build;		       /* the program's build id */
+	const struct command *const *commands; /* all, up to NULL */
+	const struct flag_table *flags;	       /* of all commands */
 	bool is_json, is_private;
 	bool only_looks;	  /* does not let the library start a daemon */
 	bool is_through_restarts; /* goes on with the next daemon */

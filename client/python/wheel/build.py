@@ -2,9 +2,12 @@
 """Makes the wheel: the package, and the programs and the library that `make wheel` has linked for it.
 
     client/python/wheel/build.py PROGRAMS VERSION
+    client/python/wheel/build.py --pkg-info VERSION        prints the metadata of the sdist
 
 PROGRAMS is the directory of dsaiod, dsaioctl and libdsaio-client.so.0; the wheel is made beside it.  Its name
 says which hosts can use it: the processor, and the oldest glibc whose symbols the programs need.
+
+For pip, this file is the build backend that pyproject.toml names: its last functions run `make`.
 
 The same sources, programs and Python make the same bytes: files have the time of SOURCE_DATE_EPOCH, or of 1980.
 """
@@ -18,6 +21,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -45,12 +49,11 @@ PARTS = {
 }
 
 METADATA = """\
-Metadata-Version: 2.4
+Metadata-Version: 2.1
 Name: dsaio
 Version: {version}
 Summary: Tensors to and from NVMe storage through dsaiod: DeepNVMe's interface, and one queue for all programs
-License-Expression: {licences}
-{licence_files}
+License: {licences}
 Keywords: NVMe,DeepNVMe,DeepSpeed,PyTorch,libaio
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
@@ -180,6 +183,11 @@ def package_files() -> dict[str, bytes]:
     return files
 
 
+def metadata(version: str, licence: str) -> bytes:
+    description = read(os.path.join(PACKAGE, "README.md")).decode()
+    return METADATA.format(version=version, licences=licence, description=description).encode()
+
+
 def wheel_files(programs: str, version: str, wheel_tag: str) -> dict[str, bytes]:
     files = package_files()
     if f'__version__ = "{version}"'.encode() not in files["dsaio/__init__.py"].splitlines():
@@ -190,15 +198,10 @@ def wheel_files(programs: str, version: str, wheel_tag: str) -> dict[str, bytes]
         name = os.path.basename(path)
         files[f"dsaio-{version}.data/data/share/man/man{name[-1]}/{name}"] = read(path)
     info = f"dsaio-{version}.dist-info/"
-    texts = licences(version)
-    for name, text in texts.items():
+    for name, text in licences(version).items():
         files[info + "licenses/" + name] = text
-    files[info + "METADATA"] = METADATA.format(
-        version=version,
-        licences=" AND ".join(sorted({"Apache-2.0", *" AND ".join(p[1] for p in PARTS.values()).split(" AND ")})),
-        licence_files="\n".join("License-File: " + name for name in sorted(texts)),
-        description=read(os.path.join(ROOT, "README.md")).decode(),
-    ).encode()
+    parts = " AND ".join(p[1] for p in PARTS.values()).split(" AND ")
+    files[info + "METADATA"] = metadata(version, " AND ".join(sorted({"Apache-2.0", *parts})))
     files[info + "WHEEL"] = WHEEL.format(version=version, tag=wheel_tag).encode()
     files[info + "entry_points.txt"] = ENTRY_POINTS.encode()
     return files
@@ -230,6 +233,9 @@ def write(path: str, files: dict[str, bytes]) -> None:
 
 def main() -> None:
     programs, version = sys.argv[1:]
+    if programs == "--pkg-info":
+        sys.stdout.buffer.write(metadata(version, "Apache-2.0"))
+        return
     wheel_tag = tag(programs)
     files = wheel_files(programs, version, wheel_tag)
     own_name = f"dsaio-{version}.dist-info/RECORD"
@@ -244,7 +250,29 @@ def main() -> None:
     print(f"{os.path.relpath(path)}: {n_bytes} bytes")
 
 
-try:
-    main()
-except Refused as e:
-    sys.exit(f"wheel: {e}")
+# ---- the build backend: settings are variables of make, as in pip wheel . -C CC=clang ----
+
+Settings = dict[str, str]
+
+
+def make(target: str, pattern: str, directory: str, settings: Settings | None) -> str:
+    variables = {"BUILD": "build", **(settings or {})}
+    arguments = [f"{name}={value}" for name, value in variables.items()]
+    subprocess.run(["make", "-C", ROOT, f"-j{os.cpu_count()}", target, *arguments], check=True)
+    (path,) = glob.glob(os.path.join(ROOT, variables["BUILD"], pattern))
+    return os.path.basename(shutil.copy(path, directory))
+
+
+def build_wheel(directory: str, settings: Settings | None = None, metadata_directory: str | None = None) -> str:
+    return make("wheel", "dsaio-*.whl", directory, settings)
+
+
+def build_sdist(directory: str, settings: Settings | None = None) -> str:
+    return make("sdist", "dsaio-*.tar.gz", directory, settings)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Refused as e:
+        sys.exit(f"wheel: {e}")
