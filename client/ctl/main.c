@@ -20,8 +20,8 @@
 
 static const struct command *const commands[] = {
 	&command_status,  &command_stores, &command_clients, &command_pool,
-	&command_profile, &command_drain,  &command_trace,   &command_cp,
-	&command_cat,	  &command_put,	   &command_bench
+	&command_profile, &command_drain,  &command_kill,    &command_trace,
+	&command_cp,	  &command_cat,	   &command_put,     &command_bench
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -62,6 +62,7 @@ static void print_help(void)
 		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
 		"    dsaioctl drain /nvme && umount /nvme         no cached file keeps it busy\n"
+		"    dsaioctl kill 7 --reason \"wrong disk\"        ends a client, and says why\n"
 		"    dsaioctl trace --last-crash                  the last ops of a daemon that crashed\n"
 		"    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
 		"    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"
