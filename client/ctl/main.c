@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_status, &command_stores, &command_clients, &command_pool,	 &command_profile,
-	&command_drain,	 &command_reload, &command_doctor,  &command_trace,	 &command_cp,
-	&command_cat,	 &command_put,	  &command_bench,   &command_completion, NULL
+	&command_status,  &command_stores, &command_clients,	&command_pool,
+	&command_profile, &command_drain,  &command_reload,	&command_doctor,
+	&command_kill,	  &command_trace,  &command_cp,		&command_cat,
+	&command_put,	  &command_bench,  &command_completion, NULL
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
 
@@ -65,6 +66,7 @@ static void print_help(void)
 		"    dsaioctl drain /nvme && umount /nvme         no cached file keeps it busy\n"
 		"    dsaioctl reload                              read the configuration again\n"
 		"    dsaioctl doctor                              what is wrong here, and what mends it\n"
+		"    dsaioctl kill 7 --reason \"wrong disk\"        ends a client, and says why\n"
 		"    dsaioctl trace --last-crash                  the last ops of a daemon that crashed\n"
 		"    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
 		"    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"

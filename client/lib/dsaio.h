@@ -53,7 +53,7 @@
  * message that names the restart: one that was in flight at two crashes in a row, ops on memory that the next
  * daemon has no room for, on a file that cannot be opened again, on a store that is gone, on GPU memory by the
  * direct path, and all where the next daemon is too old.  If there is none in time, or the daemon has ended this
- * session on purpose, open ops end with -ECONNRESET, once, and later calls return -ENOTCONN.
+ * session on purpose (dsaioctl kill), open ops end with -ECONNRESET, once, and later calls return -ENOTCONN.
  *
  * The library never exits, aborts, prints, or installs a signal handler.
  */

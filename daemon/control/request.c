@@ -38,6 +38,7 @@ static const struct {
 	[WIRE__REQUEST__BODY_SLAB_ADOPT] = { "slab_adopt", 1, 1 },
 	[WIRE__REQUEST__BODY_RECOVERED] = { "recovered", 0, 0 },
 	[WIRE__REQUEST__BODY_RELOAD] = { "reload", 0, 0 },
+	[WIRE__REQUEST__BODY_CLIENT_KILL] = { "client_kill", 0, 0 },
 };
 
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,

@@ -21,6 +21,8 @@
 
 /* A cut message in a line of the log: a guess. */
 #define RECOVERED_TEXT_BYTES 200u
+/* The reason of a kill, with its NUL: the library keeps CONN_TEXT_BYTES of the message. */
+#define KILL_REASON_BYTES 200u
 
 /* ---- replies ---- */
 
@@ -338,6 +340,48 @@ static int serve_recovered(struct session *session, uint64_t seq, const Wire__Re
 	return 0;
 }
 
+static int serve_kill(struct session *session, uint64_t seq, const Wire__ClientKill *kill,
+		      struct error *error)
+{
+	struct session *victim = session_find(session->service, kill->client);
+	Wire__Reply reply = WIRE__REPLY__INIT;
+	char reason[KILL_REASON_BYTES];
+	struct error why;
+
+	if (!config_is_admin(session->service->config, &session->peer))
+		return error_set_plain(
+			error, -EPERM,
+			"only administrators end clients (root, the daemon's own user, "
+			"members of admin_group in dsaiod.conf): ask one, or end your "
+			"program");
+	if (!victim)
+		return error_set_plain(error, -ESRCH,
+				       "client %" PRIu32 ": there is none of that number: dsaioctl "
+				       "clients shows them",
+				       kill->client);
+	if (victim == session)
+		return error_set_plain(error, -EINVAL,
+				       "client %" PRIu32
+				       " is the connection of this request: close "
+				       "it",
+				       kill->client);
+	if (session_is_ending(victim))
+		return error_set_plain(
+			error, -ESRCH,
+			"%s has ended, and is waited for: dsaioctl status shows calls "
+			"that hang, and what frees them",
+			session_title(victim));
+	(void)snprintf(reason, sizeof(reason), "%s", kill->reason); /* cut is fine */
+	log_clean(reason);
+	(void)error_set_plain(&why, -EPERM, "an administrator (uid %u) has ended this session%s%s",
+			      session->peer.uid, reason[0] ? ": " : "", reason);
+	session_kill(victim, &why);
+	reply.seq = seq;
+	reply.text = (char *)(uintptr_t)session_title(victim); /* only read */
+	reply_send(session, &reply, NULL, 0);
+	return 0;
+}
+
 static int serve_file_get(struct session *session, uint64_t seq, const Wire__FileGet *get,
 			  struct error *error)
 {
@@ -463,6 +507,8 @@ static int serve_now(struct session *session, const Wire__Request *request, stru
 		return serve_recovered(session, request->seq, request->recovered, error);
 	case WIRE__REQUEST__BODY_FILE_GET:
 		return serve_file_get(session, request->seq, request->file_get, error);
+	case WIRE__REQUEST__BODY_CLIENT_KILL:
+		return serve_kill(session, request->seq, request->client_kill, error);
 	default:
 		return 1;
 	}

@@ -313,6 +313,21 @@ void session_end_for(struct session *session, const char *object, const char *wh
 	session_end(session, false);
 }
 
+void session_kill(struct session *session, const struct error *why)
+{
+	log_notice("%s: %s: disconnected", session_title(session), why->text);
+	session->service->say_end(session, why);
+	session_end(session, false);
+}
+
+struct session *session_find(const struct service *service, uint32_t id)
+{
+	LIST_EACH(struct session, s, &service->sessions, node)
+		if (s->id == id)
+			return s;
+	return NULL;
+}
+
 int session_end_error(const struct session *session, const char *kind, const char *name,
 		      struct error *error)
 {

@@ -110,6 +110,10 @@ int session_end_error(const struct session *session, const char *kind, const cha
 		      struct error *error);
 /* Ends the session for a fault of its client's: one line of the log, and the reason to the client. */
 void session_end_for(struct session *session, const char *object, const char *why);
+/* The same for a reason of an administrator's, who is no limit to the log. */
+void session_kill(struct session *session, const struct error *why);
+/* The session of that number, also one that is ending; or NULL. */
+struct session *session_find(const struct service *service, uint32_t id);
 /* The session ends because the daemon stops, and its client lives: it may go on with the next daemon. */
 bool session_client_goes_on(const struct session *session);
 /* Checks whether the session's end can go on. */

@@ -128,12 +128,12 @@ looking_starts_no_daemon() {
 	why="this host has a daemon"
 	[ ! -e /run/dsaiod/dsaiod.sock ] || return 2
 	mkdir -m 700 "$dir/runtime"
-	for command in status stores clients pool "profile show" "drain t"; do
+	for command in status stores clients pool "profile show" "drain t" "kill 1"; do
 		# shellcheck disable=SC2086 # command and what follows
 		expect 3 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/runtime" "$ctl" $command &&
 			says "$dir/err" "no daemon listens, and this command starts none" || return 1
 		# A drain is of no use there.
-		[[ $command = drain* ]] || says "$dir/err" "--private" || return 1
+		[[ $command = @(drain|kill)* ]] || says "$dir/err" "--private" || return 1
 	done
 	why="something was started: $(ls "$dir/runtime")"
 	[ -z "$(ls "$dir/runtime")" ]
@@ -148,7 +148,7 @@ a_daemon_in_its_stop_is_possible() {
 	: >"$lock"
 	exec {fd}<"$lock"
 	flock "$fd" || return 1
-	for command in status stores clients pool "profile show" "drain t"; do
+	for command in status stores clients pool "profile show" "drain t" "kill 1"; do
 		# shellcheck disable=SC2086 # command and what follows
 		expect 3 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/stopping" "$ctl" $command &&
 			says "$dir/err" "is stopping" &&

@@ -252,3 +252,17 @@ int ask_reload(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 	request.reload = &reload;
 	return r == CTL_OK ? call(ctl, *client, "reload", &request, -1, ret_reply) : r;
 }
+
+int ask_client_kill(struct ctl *ctl, struct dsaio_client **client, uint32_t number,
+		    const char *reason, Wire__Reply **ret_reply)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
+	int r = connect_once(ctl, ".", client);
+
+	kill.client = number;
+	kill.reason = (char *)(uintptr_t)reason; /* only read */
+	request.body_case = WIRE__REQUEST__BODY_CLIENT_KILL;
+	request.client_kill = &kill;
+	return r == CTL_OK ? call(ctl, *client, "kill", &request, -1, ret_reply) : r;
+}

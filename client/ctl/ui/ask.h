@@ -30,4 +30,8 @@ int ask_reload(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 int ask_store_drain(struct ctl *ctl, struct dsaio_client **client, const char *store,
 		    Wire__Reply **ret_reply);
 
+/* Ends a client.  The reply's text names it. */
+int ask_client_kill(struct ctl *ctl, struct dsaio_client **client, uint32_t number,
+		    const char *reason, Wire__Reply **ret_reply);
+
 #endif

@@ -26,8 +26,10 @@ static const char *because(const struct dsaio_op *op, char text[ERROR_TEXT_BYTES
 	char gone[CONN_TEXT_BYTES];
 	const char *why;
 
-	if (op->result != -ECONNRESET || !conn_was_lost(conn))
-		return op_refused(op, conn_session(conn), &why) == op->result ? why : NULL;
+	if (!conn_was_lost(conn) && op_refused(op, conn_session(conn), &why) == op->result)
+		return why;
+	if (op->result != -ECONNRESET)
+		return NULL;
 	conn_why_gone(conn, gone);
 	(void)snprintf(text, ERROR_TEXT_BYTES, "%s: %s", gone, error_reconnect);
 	return text;
@@ -70,6 +72,10 @@ void op_settle(struct dsaio_op *op)
 		op->done = op->len;
 	if (op->part_of) /* the rest concerns the whole vectored op */
 		return;
+	/* The daemon cancels the ops of a session that it ends. */
+	if (op->result == -ECANCELED && !atomic_load(&op->is_cancelled) &&
+	    conn_is_ended_on_purpose(op->handle->client->conn))
+		op->result = -ECONNRESET;
 	if (op->began_nsec)
 		report_slow(op, clock_nsec() - op->began_nsec);
 	if (op->opcode == RING_OP_WRITE && op->result < 0 && op->result != -ECONNRESET)

@@ -288,6 +288,8 @@ static inline bool conn_is_of(const struct dsaio_conn *conn, uint32_t session)
 
 /* Why it is, as far as that was said: the daemon's last words, or recovery's. */
 void conn_why_gone(struct dsaio_conn *conn, char text[CONN_TEXT_BYTES]);
+/* Whether the daemon has said that it ends this session on purpose.  It has sent that before it cancels ops. */
+bool conn_is_ended_on_purpose(struct dsaio_conn *conn);
 /* The message of a call that needs it.  Returns -ENOTCONN. */
 int conn_fail_gone(struct dsaio_conn *conn, const char *what);
 

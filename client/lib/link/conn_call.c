@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -454,6 +455,25 @@ void conn_why_gone(struct dsaio_conn *conn, char text[CONN_TEXT_BYTES])
 	(void)pthread_mutex_unlock(&conn->lock);
 }
 
+bool conn_is_ended_on_purpose(struct dsaio_conn *conn)
+{
+	struct pollfd p = { .fd = conn->fd, .events = POLLIN };
+	bool is_on_purpose;
+
+	(void)pthread_mutex_lock(&conn->lock);
+	/* A polling thread would not see that its reply was taken. */
+	while (conn->n_polling && !conn->is_ended && poll(&p, 1, 0) > 0) {
+		(void)pthread_mutex_unlock(&conn->lock);
+		(void)sched_yield();
+		(void)pthread_mutex_lock(&conn->lock);
+	}
+	if (!conn->n_polling)
+		conn_calls_receive(conn);
+	is_on_purpose = conn->is_on_purpose;
+	(void)pthread_mutex_unlock(&conn->lock);
+	return is_on_purpose;
+}
+
 int conn_fail_gone(struct dsaio_conn *conn, const char *what)
 {
 	char why[CONN_TEXT_BYTES];
@@ -541,15 +561,16 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
 	char why[CONN_TEXT_BYTES], listener[32];
 	const uint32_t wanted = call->session;
-	bool is_again;
+	bool is_again, is_said;
 	int r;
 
 	(void)pthread_mutex_lock(locked); /* a plain mutex: cannot fail */
 	r = session_await(conn, call);
 	if (r == -ENOTCONN) {
 		(void)strcpy(why, conn->end_text);
+		is_said = conn->on_gone || conn->is_on_purpose;
 		(void)pthread_mutex_unlock(TAKE_PTR(locked));
-		return lost(conn, what, conn->on_gone && *why ? why : "the connection is broken");
+		return lost(conn, what, is_said && *why ? why : "the connection is broken");
 	}
 	call->is_moot = wanted != CALL_ANY && (conn_is_away(conn) || wanted != conn_session(conn));
 	if (r == 0 && call->is_moot) {
@@ -599,7 +620,9 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 				  "status shows them), or is it another program?",
 				  what, conn->path, listener, conn->silence.limit_msec / 1000);
 	}
-	if (call->error == -ENOTCONN || call->error == -ESHUTDOWN)
+	/* Before the end of Hello, the last words are a refusal. */
+	if (call->error == -ENOTCONN || call->error == -ESHUTDOWN ||
+	    (call->error < 0 && conn->file_board))
 		return lost(conn, what, *why ? why : "the connection is broken");
 	if (call->error < 0)
 		return error_fail(call->error, "%s: %s", what, why);
