@@ -536,6 +536,7 @@ struct dsaio_open_options {
  *                than 07777, or a URI with a host or a wrong escape
  *   -EACCES      also where the store does not serve this user; the message says which it serves
  *   -ENXIO       the file lies on no store of the daemon; the message names the stores
+ *   -ENOMEDIUM   an administrator has drained the store: it refuses new files, and reads and writes
  *   -EOPNOTSUPP  neither a regular file nor a block device, or no direct I/O there
  *   -EMFILE      the client, or its user, has as many files as it may have
  *   -EPROTONOSUPPORT  a URI of another scheme than file
@@ -648,6 +649,7 @@ int dsaio_file_allocate(struct dsaio_file *file, uint64_t off, uint64_t len,
  *               not open as many (RLIMIT_NOFILE); it can be tried again
  *   -EFBIG      a write ends beyond this process's RLIMIT_FSIZE, or what the file system allows
  *   -EOPNOTSUPP buf is GPU memory that the daemon cannot use, and is configured not to have copied
+ *   -ENOMEDIUM  an administrator has drained the store
  *   what the device or file system says (-EIO, -ENOSPC, ...)
  * Ownership: all arguments are borrowed until it returns.
  * Sleeps for: the op's end; the daemon, with the first op of a handle on a store, the first write of a file

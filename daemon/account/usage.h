@@ -56,7 +56,7 @@ static inline void usage_user_unref(struct usage_user *user)
 	user->n_clients--;
 }
 
-/* key: what identifies the store for the next daemon (saved_profiles.h); NULL: nothing does, and nothing is kept. */
+/* key: what identifies the store for the next daemon (saved.h); NULL: nothing does, and nothing is kept. */
 void usage_add_store(struct usage *usage, const char *key, uint64_t bytes);
 uint64_t usage_store_bytes(const struct usage *usage, const char *key);
 

@@ -310,7 +310,7 @@ static const struct key keys[] = {
 	{ LIVE(admin_group), "admin_group", group_set, 0, 0, NULL, "adm",
 	  "A group whose members are administrators, like root and the daemon's own user." },
 	{ DAEMON(state_dir), "state_dir", path_set, 0, PATH_MAX - 1, NULL, "/var/lib/dsaiod",
-	  "The absolute path of the directory for profiles that an administrator has saved." },
+	  "The absolute path of the directory for what administrators have set: profiles, limits, drains." },
 	{ DAEMON(gpu), "gpu", word_set, 0, 0, "auto", NULL,
 	  "How GPU memory is read and written: by cuFile (direct), by copies (copy), or auto." },
 	{ LIVE(client_limit[QUOTA_GPU_BYTES]), "client_device_max", size_set, 0, POOL_MAX, "0",

@@ -1,5 +1,6 @@
 #include "daemon/control/drain.h"
 
+#include "daemon/base/log.h"
 #include "daemon/control/idle_files.h"
 #include "daemon/control/session.h"
 #include "proto/file_board.h"
@@ -23,10 +24,14 @@
 /* Clients in a reply, which fits into a frame. */
 #define DRAIN_CLIENTS_MAX 256u
 
+#define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
+
 struct drain {
 	struct call *call;
 	drain_done_fn *on_done;
-	struct store *store; /* referenced */
+	Wire__DrainMode mode;
+	char note[NOTE_BYTES]; /* why it is not saved; "": it is */
+	struct store *store;   /* referenced */
 	struct event *event;
 	uint64_t deadline_nsec;
 	uint32_t n_closed, n_walks;
@@ -41,7 +46,7 @@ struct drain {
 static void drain_end(struct drain *drain, const Wire__StoreDrainReply *reply,
 		      const struct error *error)
 {
-	drain->on_done(drain->call, reply, error);
+	drain->on_done(drain->call, reply, error, drain->note);
 	if (drain->store)
 		store_unref(drain->store);
 	if (drain->event)
@@ -196,13 +201,22 @@ static void on_store(struct store *store, int result, const struct error *error,
 {
 	struct drain *drain = arg;
 
-	(void)note; /* only ProfileSet has one */
 	if (result < 0) {
 		drain_end(drain, NULL, error);
 		return;
 	}
+	(void)snprintf(drain->note, sizeof(drain->note), "%s", note);
 	store_ref(store);
 	drain->store = store;
+	if (drain->mode != WIRE__DRAIN_MODE__DRAIN_CLOSE)
+		log_notice("store %s: %s by user %u", store->name,
+			   drain->mode == WIRE__DRAIN_MODE__DRAIN_BEGIN ? "drained"
+									: "served again",
+			   drain->call->session->user->uid);
+	if (drain->mode == WIRE__DRAIN_MODE__DRAIN_END) {
+		drain_report(drain);
+		return;
+	}
 	drain->deadline_nsec = clock_nsec() + DRAIN_NSEC;
 	on_turn(-1, EV_TIMEOUT, drain);
 }
@@ -215,13 +229,13 @@ static void drain_freep(struct drain **drain)
 	free(*drain);
 }
 
-int session_drain(struct session *session, const char *name, int fd, struct call *call,
-		  drain_done_fn *on_done, struct error *error)
+int session_drain(struct session *session, const Wire__StoreDrain *request, int fd,
+		  struct call *call, drain_done_fn *on_done, struct error *error)
 {
 	struct service *service = session->service;
 	_cleanup_(drain_freep) struct drain *drain = NULL;
 	struct registry_question question = {
-		.name = name,
+		.name = request->name,
 		.fd = fd,
 		.peer = &session->peer,
 		.work_queue = session->user->work_queue,
@@ -233,7 +247,7 @@ int session_drain(struct session *session, const char *name, int fd, struct call
 	if (!config_is_admin(service->config, &session->peer))
 		return error_set_plain(
 			error, -EPERM,
-			"only administrators close the files of all clients (root, the "
+			"only administrators drain stores, and close the files of all clients (root, the "
 			"daemon's own user, members of admin_group in dsaiod.conf): ask one, or "
 			"close those of your programs with dsaio_file_drop()");
 	drain = calloc(1, sizeof(*drain));
@@ -244,8 +258,12 @@ int session_drain(struct session *session, const char *name, int fd, struct call
 		return error_set(error, -ENOMEM, "drain");
 	drain->call = call;
 	drain->on_done = on_done;
+	drain->mode = request->mode;
 	question.arg = drain;
-	r = registry_get(&service->registry, &question, error);
+	r = request->mode == WIRE__DRAIN_MODE__DRAIN_CLOSE
+		    ? registry_get(&service->registry, &question, error)
+		    : registry_set_drained(&service->registry, &question,
+					   request->mode == WIRE__DRAIN_MODE__DRAIN_BEGIN, error);
 	if (r == 0)
 		(void)TAKE_PTR(drain); /* it may be freed already */
 	return r;

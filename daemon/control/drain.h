@@ -1,6 +1,6 @@
 /*
  * Drains: an administrator wants a file system unmounted, and the daemon closes the idle files of all clients
- * there.
+ * there.  If the drain begins (DRAIN_BEGIN), the store refuses new files and ops first, until its end (DRAIN_END).
  *
  * A drain walks the files of all sessions that have a share of the store, some at each turn of the main thread, and
  * takes the idle ones.  It walks again, with a pause, until no file is on its way to its close, or DRAIN_NSEC are
@@ -18,15 +18,16 @@
 struct call;
 struct session;
 
-/* Once, with the reply, which is borrowed, or with an error and NULL.  It calls call_free(). */
+/* Once, with the reply, which is borrowed, and a note for people or "", or with an error and NULL.  It calls
+   call_free(). */
 typedef void drain_done_fn(struct call *call, const Wire__StoreDrainReply *reply,
-			   const struct error *error);
+			   const struct error *error, const char *note);
 
 /*
- * name, fd: as in struct registry_question.  Takes fd and later calls on_done, or returns an error: -EPERM (the
+ * The request's name, fd: as in struct registry_question.  Takes fd and later calls on_done, or returns an error: -EPERM (the
  * client is no administrator), -ENOMEM, or as registry_get(); fd is then the caller's.
  */
-int session_drain(struct session *session, const char *name, int fd, struct call *call,
-		  drain_done_fn *on_done, struct error *error);
+int session_drain(struct session *session, const Wire__StoreDrain *request, int fd,
+		  struct call *call, drain_done_fn *on_done, struct error *error);
 
 #endif

@@ -240,7 +240,8 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		.who = session->who,
 		.profile = profile_fill(&handle->profile, &store->profile),
 		.io_class = handle->io_class,
-		.weight = handle->weight,
+		.weight = session->weight ? session->weight : handle->weight,
+		.limiters = { &session->user->limit->limiter, &session->limiter },
 		.entries = entries,
 		.has_rings = has_rings,
 		.client_doorbell_fd = handle->doorbell_fd,
@@ -284,6 +285,13 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 	*ret_asked = config.profile;
 	*ret_n_fds = n_fds;
 	return 0;
+}
+
+void handles_set_weight(struct session *session, uint32_t weight)
+{
+	session->weight = weight;
+	LIST_EACH(struct session_channel, c, &session->handles.channel_list, session_node)
+		sched_set_weight(&c->channel->admit.queue, weight);
 }
 
 void handles_close_all(struct session *session, bool drain)

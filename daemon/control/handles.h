@@ -70,6 +70,9 @@ struct handles {
 /* No channel, no share is left. */
 void handles_deinit(struct handles *handles);
 
+/* Sets the weight of all channels, also of those that are opened later. */
+void handles_set_weight(struct session *session, uint32_t weight);
+
 /* Closes all handles.  With drain the ops that were read complete, else those that have not started are
    cancelled. */
 void handles_close_all(struct session *session, bool drain);

@@ -39,6 +39,7 @@ static const struct {
 	[WIRE__REQUEST__BODY_RECOVERED] = { "recovered", 0, 0 },
 	[WIRE__REQUEST__BODY_RELOAD] = { "reload", 0, 0 },
 	[WIRE__REQUEST__BODY_CLIENT_KILL] = { "client_kill", 0, 0 },
+	[WIRE__REQUEST__BODY_LIMIT_SET] = { "limit_set", 0, 0 },
 };
 
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
@@ -201,6 +202,40 @@ static int submit_check(const Wire__Submit *submit, struct error *error)
 	return 0;
 }
 
+static int limit_set_check(const Wire__LimitSet *set, struct error *error)
+{
+	if ((set->store[0] != 0) + (set->has_uid != 0) + (set->client != 0) != 1)
+		return error_set_plain(
+			error, -EINVAL,
+			"limit_set: must name a store, a user or a client, and one alone");
+	if (set->weight && !set->client)
+		return error_set_plain(error, -EINVAL, "limit_set: only a client has a weight");
+	if (set->weight > SCHED_WEIGHT_MAX)
+		return error_set_plain(error, -EINVAL,
+				       "limit_set: weight %" PRIu32 ": must be from 1 to %u",
+				       set->weight, SCHED_WEIGHT_MAX);
+	if (!set->limit && !set->weight)
+		return error_set_plain(error, -EINVAL, "limit_set: neither a limit nor a weight");
+	if (set->limit && (set->limit->bytes_per_sec > RATE_LIMIT_MAX ||
+			   set->limit->ops_per_sec > RATE_LIMIT_MAX))
+		return error_set_plain(error, -EINVAL,
+				       "limit_set: %" PRIu64 " bytes/s, %" PRIu64
+				       " ops/s: each must be at most %" PRIu64,
+				       set->limit->bytes_per_sec, set->limit->ops_per_sec,
+				       RATE_LIMIT_MAX);
+	return 0;
+}
+
+static int store_drain_check(const Wire__StoreDrain *drain, struct error *error)
+{
+	if ((unsigned)drain->mode > WIRE__DRAIN_MODE__DRAIN_END)
+		return error_set_plain(
+			error, -EINVAL,
+			"store_drain: mode %d: must be 0 (close), 1 (begin) or 2 (end)",
+			(int)drain->mode);
+	return 0;
+}
+
 /* A request of a later protocol version is an unknown field. */
 static int unknown_refuse(const Wire__Request *request, struct error *error)
 {
@@ -236,6 +271,10 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 		return device_import_check(request->device_import, n_fds, error);
 	case WIRE__REQUEST__BODY_FILE_GPU:
 		return file_gpu_check(request->file_gpu, error);
+	case WIRE__REQUEST__BODY_STORE_DRAIN:
+		return store_drain_check(request->store_drain, error);
+	case WIRE__REQUEST__BODY_LIMIT_SET:
+		return limit_set_check(request->limit_set, error);
 	case WIRE__REQUEST__BODY_SUBMIT:
 		return submit_check(request->submit, error);
 	default:

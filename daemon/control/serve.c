@@ -3,6 +3,7 @@
 #include "daemon/base/log.h"
 #include "daemon/config/changes.h"
 #include "daemon/control/drain.h"
+#include "daemon/control/limits.h"
 #include "daemon/control/reload.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
@@ -226,8 +227,21 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 	return r;
 }
 
+static void on_limited(struct call *call, int result, const struct error *error, const char *note)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	reply.seq = call->seq;
+	reply.text = (char *)(uintptr_t)note; /* only read */
+	if (result < 0)
+		reply_error(call->session, call->seq, error);
+	else
+		reply_send(call->session, &reply, NULL, 0);
+	call_free(call);
+}
+
 static void on_drained(struct call *call, const Wire__StoreDrainReply *drained,
-		       const struct error *error)
+		       const struct error *error, const char *note)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
 
@@ -235,6 +249,7 @@ static void on_drained(struct call *call, const Wire__StoreDrainReply *drained,
 		reply_error(call->session, call->seq, error);
 	} else {
 		reply.seq = call->seq;
+		reply.text = (char *)(uintptr_t)note; /* only read */
 		reply.body_case = WIRE__REPLY__BODY_STORE_DRAIN;
 		reply.store_drain = (Wire__StoreDrainReply *)(uintptr_t)drained; /* only read */
 		reply_send(call->session, &reply, NULL, 0);
@@ -245,8 +260,8 @@ static void on_drained(struct call *call, const Wire__StoreDrainReply *drained,
 static int serve_drain(struct session *session, const Wire__StoreDrain *drain, struct frame *frame,
 		       struct call *call, struct error *error)
 {
-	int r = session_drain(session, drain->name, frame->n_fds ? frame->fds[0] : -1, call,
-			      on_drained, error);
+	int r = session_drain(session, drain, frame->n_fds ? frame->fds[0] : -1, call, on_drained,
+			      error);
 
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
@@ -555,6 +570,8 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		return session_reload(session, call, on_reloaded, error);
 	case WIRE__REQUEST__BODY_STORE_DRAIN:
 		return serve_drain(session, request->store_drain, frame, call, error);
+	case WIRE__REQUEST__BODY_LIMIT_SET:
+		return session_limit_set(session, request->limit_set, call, on_limited, error);
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 		return serve_device_import(session, request->device_import, frame, call, error);
 	case WIRE__REQUEST__BODY_FILE_GPU:

@@ -65,6 +65,9 @@ struct session {
 	enum session_state state;
 	bool is_stopped; /* the daemon stops */
 	bool is_lost; /* the connection or the client is gone, or the session ends for another reason than a stop */
+	struct limiter limiter;
+	uint32_t
+		weight; /* of all its channels, as an administrator has set it; 0: of each handle */
 	struct quota quota;
 	struct charge session_charge; /* on the user's quota */
 

@@ -16,6 +16,8 @@
 
 /* Hung calls that status reports, the oldest first: a client can make one per worker thread. */
 #define HUNG_MAX 64u
+/* Users with a limit, and nothing else, that it reports: more than an administrator sets by hand. */
+#define LIMITED_USERS_MAX 256u
 /* Stores and clients of one page, packed: takes about 100 us (a guess).  One object may be larger;
    a handle, the largest, has at most one channel for each store. */
 #define PAGE_BYTES (16u << 10)
@@ -80,6 +82,21 @@ static Wire__Profile *profile_to_new_wire(const struct profile *profile)
 	if (wire)
 		profile_to_wire(profile, wire);
 	return wire;
+}
+
+/* NULL, and 0, if there is no limit. */
+static int limit_to_wire(const struct limiter *limiter, Wire__Limit **ret_wire)
+{
+	const struct rate_limit limit = limiter_get(limiter);
+
+	if (!rate_limit_is_set(&limit))
+		return 0;
+	*ret_wire = WIRE_NEW(Wire__Limit, wire__limit);
+	if (!*ret_wire)
+		return -ENOMEM;
+	(*ret_wire)->bytes_per_sec = limit.bytes_per_sec;
+	(*ret_wire)->ops_per_sec = limit.ops_per_sec;
+	return 0;
 }
 
 /* These functions fill in messages that already belong to the reply, so an error frees them with it. */
@@ -155,6 +172,7 @@ int store_to_wire(const struct store *store, const struct usage *usage, bool wit
 
 	wire->is_automatic = store->is_automatic;
 	wire->is_blocking = store_is_blocking(store);
+	wire->is_drained = lane_store_is_drained(&store->lane_store);
 	wire->clients = store->n_shares;
 	wire->store = store->id;
 	wire->number = store->key;
@@ -166,6 +184,7 @@ int store_to_wire(const struct store *store, const struct usage *usage, bool wit
 	wire->counters = counters_to_wire(&sum, with_histograms);
 	if (!wire->profile || !wire->counters ||
 	    classes_to_wire(store, with_histograms, wire) < 0 ||
+	    limit_to_wire(&store->lane_store.limiter, &wire->limit) < 0 ||
 	    text_to_wire(store->name, &wire->name) < 0 ||
 	    text_to_wire(store->path, &wire->path) < 0 ||
 	    text_to_wire(store->fs_type->name, &wire->fs_type) < 0 ||
@@ -236,10 +255,11 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 	wire->written_bytes = session->written_bytes + metrics_get(&sum.write_bytes);
 	wire->hung = hung_number((struct hung_number){ .client = session->id });
 	wire->connected_usec = (clock_nsec() - session->connected_nsec) / 1000;
+	wire->weight = session->weight;
 	wire->handles = calloc(
 		session->handles.handles.n_objects ? session->handles.handles.n_objects : 1,
 		sizeof(Wire__Handle *));
-	if (!wire->handles)
+	if (!wire->handles || limit_to_wire(&session->limiter, &wire->limit) < 0)
 		return -ENOMEM;
 	if (text_to_wire(session->library, &wire->library) < 0)
 		return -ENOMEM;
@@ -470,7 +490,7 @@ static int usage_to_wire(const struct service *service, const struct view *view,
 	bool has_rest = usage->has_rest;
 	Wire__User *one;
 
-	wire->users = calloc(USAGE_USERS_MAX + 1, sizeof(Wire__User *));
+	wire->users = calloc(USAGE_USERS_MAX + 1 + LIMITED_USERS_MAX, sizeof(Wire__User *));
 	if (!wire->users)
 		return -ENOMEM;
 	LIST_EACH(const struct usage_user, user, &usage->users, node) {
@@ -497,6 +517,38 @@ static int usage_to_wire(const struct service *service, const struct view *view,
 	if (!one)
 		return -ENOMEM;
 	one->is_rest = true;
+	return 0;
+}
+
+static Wire__User *find_user(const Wire__StatusReply *wire, uid_t uid)
+{
+	for (size_t i = 0; i < wire->n_users; i++)
+		if (wire->users[i]->uid == uid && !wire->users[i]->is_rest)
+			return wire->users[i];
+	return NULL;
+}
+
+/* The limits of users, also of those who have done nothing yet. */
+static int user_limits_to_wire(const struct service *service, const struct view *view,
+			       Wire__StatusReply *wire)
+{
+	static const struct usage_sum nothing;
+	unsigned n = 0;
+
+	LIST_EACH(const struct user_limit, limit, &service->users.limits, node) {
+		Wire__User *one;
+
+		if (!limiter_is_limited(&limit->limiter) || !may_see(view, limit->uid))
+			continue;
+		one = find_user(wire, limit->uid);
+		if (!one && n++ == LIMITED_USERS_MAX)
+			break;
+		if (!one)
+			one = usage_sum_to_wire(&nothing, false, wire);
+		if (!one || limit_to_wire(&limit->limiter, &one->limit) < 0)
+			return -ENOMEM;
+		one->uid = limit->uid;
+	}
 	return 0;
 }
 
@@ -617,7 +669,8 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 		return -ENOMEM;
 	if (!from->store && !from->client) {
 		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service, wire) < 0 ||
-		    usage_to_wire(service, &view, asked->with_histograms, wire) < 0)
+		    usage_to_wire(service, &view, asked->with_histograms, wire) < 0 ||
+		    user_limits_to_wire(service, &view, wire) < 0)
 			return -ENOMEM;
 		page.used = wire__status_reply__get_packed_size(wire);
 	}

@@ -12,6 +12,7 @@ static struct {
 	unsigned n;
 	int result;
 	uint32_t closed, closing, files, n_clients, client;
+	char note[1024];
 } drained;
 
 /* An idle file and one that is used. */
@@ -38,9 +39,10 @@ static struct file *file_of(uint32_t id)
 }
 
 static void on_done(struct call *call, const Wire__StoreDrainReply *reply,
-		    const struct error *error)
+		    const struct error *error, const char *note)
 {
 	drained.n++;
+	(void)snprintf(drained.note, sizeof(drained.note), "%s", note);
 	drained.result = error ? error->code : 0;
 	if (reply) {
 		drained.closed = reply->closed;
@@ -52,13 +54,21 @@ static void on_done(struct call *call, const Wire__StoreDrainReply *reply,
 	call_free(call);
 }
 
-static void drain(const char *name, int fd)
+static void drain_mode(const char *name, int fd, Wire__DrainMode mode)
 {
 	struct call *call = control_call(asking, 10, 'd');
+	Wire__StoreDrain request = WIRE__STORE_DRAIN__INIT;
 
+	request.name = (char *)(uintptr_t)name; /* only read */
+	request.mode = mode;
 	drained.n = 0;
-	ck_assert_msg(session_drain(asking, name, fd, call, on_done, &c.error) == 0, "%s",
+	ck_assert_msg(session_drain(asking, &request, fd, call, on_done, &c.error) == 0, "%s",
 		      c.error.text);
+}
+
+static void drain(const char *name, int fd)
+{
+	drain_mode(name, fd, WIRE__DRAIN_MODE__DRAIN_CLOSE);
 }
 
 TEST(idle_files_are_closed_and_used_ones_reported)
@@ -96,6 +106,35 @@ TEST(an_idle_file_with_a_reference_is_waited_for)
 	CONTROL_UNTIL(drained.n);
 	ck_assert_uint_eq(drained.closed, 1);
 	ck_assert_uint_eq(drained.files, 1);
+}
+
+TEST(a_drain_that_begins_lasts_until_its_end)
+{
+	const struct store *store;
+
+	fill();
+	store = file_of(ids[1])->store;
+	free(c.service.registry.saved.dir); /* as without a state_dir: nothing is written */
+	c.service.registry.saved.dir = NULL;
+	drain_mode(store->name, -1, WIRE__DRAIN_MODE__DRAIN_BEGIN);
+	ck_assert(lane_store_is_drained(&store->lane_store)); /* at once: the rest may take long */
+	CONTROL_UNTIL(drained.n);
+	ck_assert_uint_eq(drained.closed, 1);
+	ck_assert_uint_eq(drained.files, 1);
+	ck_assert_msg(
+		strstr(drained.note, "the drain is not saved: there is no state_dir") ||
+			strstr(drained.note, "the drain is not saved: its file system has no"),
+		"%s", drained.note);
+	drain(store->name, -1);
+	CONTROL_UNTIL(drained.n);
+	ck_assert(lane_store_is_drained(&store->lane_store));
+	file_board_set_idle(session->board, ids[1]);
+	drain_mode(store->name, -1, WIRE__DRAIN_MODE__DRAIN_END);
+	ck_assert_uint_eq(drained.n, 1);
+	ck_assert(!lane_store_is_drained(&store->lane_store));
+	ck_assert_uint_eq(drained.closed, 0);
+	ck_assert_str_eq(drained.note, "");
+	ck_assert_ptr_nonnull(file_of(ids[1]));
 }
 
 TEST(the_end_of_the_asking_client_ends_its_drain)

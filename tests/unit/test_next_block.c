@@ -332,4 +332,22 @@ TEST_TABLE(a_write_behind_the_end_of_the_file, growths)
 	teardown(op);
 }
 
+/* What a limit on ops counts. */
+TEST(the_first_block_of_an_op_is_known)
+{
+	struct op op = { .len = 8192, .head = 100, .tail = 50 };
+	struct next_block next = { .op = &op, .len = 4096 };
+
+	op.unaligned_left = OP_HEAD | OP_TAIL;
+	ck_assert(next_block_is_first(&op));
+	next.is_unaligned = true;
+	next_block_step_over(&next);
+	ck_assert(!next_block_is_first(&op));
+	op = (struct op){ .len = 8192 };
+	next.is_unaligned = false;
+	ck_assert(next_block_is_first(&op));
+	next_block_step_over(&next);
+	ck_assert(!next_block_is_first(&op));
+}
+
 TEST_MAIN

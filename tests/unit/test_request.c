@@ -16,6 +16,9 @@ static Wire__HandleOpen handle_open = WIRE__HANDLE_OPEN__INIT;
 static Wire__Profile profile = WIRE__PROFILE__INIT;
 static Wire__SlabNew slab_new = WIRE__SLAB_NEW__INIT;
 static Wire__Submit submit = WIRE__SUBMIT__INIT;
+static Wire__StoreDrain drain = WIRE__STORE_DRAIN__INIT;
+static Wire__LimitSet limit_set = WIRE__LIMIT_SET__INIT;
+static Wire__Limit limit = WIRE__LIMIT__INIT;
 static uint8_t zeroes[128];
 static Wire__DeviceImport device_import = WIRE__DEVICE_IMPORT__INIT;
 
@@ -116,7 +119,7 @@ static const struct {
 	{ WIRE__REQUEST__BODY_FILE_GET, NULL, 0, 0 },
 	{ WIRE__REQUEST__BODY_STORE_GET, NULL, 0, 1 },
 	{ WIRE__REQUEST__BODY_PROFILE_SET, NULL, 0, 1 },
-	{ WIRE__REQUEST__BODY_STORE_DRAIN, NULL, 0, 1 },
+	{ WIRE__REQUEST__BODY_STORE_DRAIN, &drain, 0, 1 },
 	{ WIRE__REQUEST__BODY_RELOAD, NULL, 0, 0 },
 	{ WIRE__REQUEST__BODY_SLAB_ADOPT, NULL, 1, 1 },
 	{ WIRE__REQUEST__BODY_RECOVERED, NULL, 0, 0 },
@@ -138,6 +141,62 @@ TEST_TABLE(the_number_of_descriptors_is_checked, descriptors)
 				      (strstr(error.text, came) && strstr(error.text, "expected")),
 			      "%s", error.text);
 	}
+}
+
+#define TOO_MUCH ((UINT64_C(1) << 50) + 1)
+
+static const struct {
+	const char *what, *store;
+	bool has_uid;
+	uint32_t client, weight;
+	bool has_limit;
+	uint64_t bytes_per_sec, ops_per_sec;
+	const char *why; /* NULL: fine */
+} limits[] = {
+	{ "a store", "t", false, 0, 0, true, 1, 0, NULL },
+	{ "a user, root", "", true, 0, 0, true, 0, 1, NULL },
+	{ "a client", "", false, 7, 0, true, TOO_MUCH - 1, TOO_MUCH - 1, NULL },
+	{ "no limit again", "t", false, 0, 0, true, 0, 0, NULL },
+	{ "a weight", "", false, 7, 16, false, 0, 0, NULL },
+	{ "both", "", false, 7, 1, true, 1, 1, NULL },
+	{ "nobody", "", false, 0, 0, true, 1, 1, "must name a store, a user or a client" },
+	{ "two", "t", true, 0, 0, true, 1, 1, "one alone" },
+	{ "two others", "", true, 7, 0, true, 1, 1, "one alone" },
+	{ "nothing", "t", false, 0, 0, false, 0, 0, "neither a limit nor a weight" },
+	{ "the weight of a store", "t", false, 0, 2, true, 1, 1, "only a client has a weight" },
+	{ "too heavy", "", false, 7, 17, false, 0, 0, "weight 17: must be from 1 to 16" },
+	{ "too many bytes", "t", false, 0, 0, true, TOO_MUCH, 0,
+	  "1125899906842625 bytes/s, 0 ops/s: each must be at most 1125899906842624" },
+	{ "too many ops", "t", false, 0, 0, true, 0, UINT64_MAX, "must be at most" },
+};
+
+TEST_TABLE(limits_are_checked, limits)
+{
+	int r;
+
+	limit_set.store = (char *)(uintptr_t)limits[_i].store;
+	limit_set.has_uid = limits[_i].has_uid;
+	limit_set.client = limits[_i].client;
+	limit_set.weight = limits[_i].weight;
+	limit_set.limit = limits[_i].has_limit ? &limit : NULL;
+	limit.bytes_per_sec = limits[_i].bytes_per_sec;
+	limit.ops_per_sec = limits[_i].ops_per_sec;
+	r = check(WIRE__REQUEST__BODY_LIMIT_SET, &limit_set, 0);
+	ck_assert_int_eq(r, limits[_i].why ? -EINVAL : 0);
+	if (limits[_i].why)
+		ck_assert_msg(strstr(error.text, limits[_i].why), "%s: %s", limits[_i].what,
+			      error.text);
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_LIMIT_SET, &limit_set, 1), -EINVAL);
+}
+
+TEST(a_drain_has_one_of_three_modes)
+{
+	for (int mode = -1; mode <= 3; mode++) {
+		drain.mode = (Wire__DrainMode)mode;
+		ck_assert_int_eq(check(WIRE__REQUEST__BODY_STORE_DRAIN, &drain, 0),
+				 mode < 0 || mode > 2 ? -EINVAL : 0);
+	}
+	ck_assert_msg(strstr(error.text, "mode 3: must be 0"), "%s", error.text);
 }
 
 /* C1: versions. */

@@ -1,5 +1,6 @@
 /*
- * dsaioctl drain: closes the idle files of all clients on a store, so that it can be unmounted.
+ * dsaioctl drain: takes a store out of service, or closes the idle files of all clients there, so that it can be
+ * unmounted.  dsaioctl undrain: the store is served again.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
@@ -12,25 +13,46 @@
 #include <stdio.h>
 
 static const char help[] =
-	"dsaioctl drain - close what clients only have cached on a store\n"
+	"dsaioctl drain - take a store out of service, for example to unmount it\n"
 	"\n"
-	"    dsaioctl drain /nvme && umount /nvme\n"
+	"    dsaioctl drain /nvme && umount /nvme  no new op starts there, until dsaioctl undrain\n"
 	"    dsaioctl drain nvme0                  the store of that name\n"
+	"    dsaioctl drain --once /nvme && umount /nvme    only closes what is cached\n"
 	"    dsaioctl drain /nvme --json | jq '.clients[] | select(.files > 0)'\n"
 	"\n"
+	"New files and new ops of the store end with an error that says so (ENOMEDIUM); ops that the\n"
+	"daemon has taken end as ever, and fsync goes on.  It survives a restart of the daemon (a\n"
+	"failure is reported).  dsaioctl undrain has the store served again.\n"
 	"A file that a program has closed stays open in the daemon for 10 to 20 s, so that opening it\n"
 	"again costs nothing, and keeps its file system from being unmounted.  This closes such\n"
 	"files of all clients on the store at once, and waits up to 10 s for that.  Files in use stay:\n"
 	"the table has the clients that still have files or channels there.  Only FILES keep the file\n"
-	"system busy; a client with CHANNELS alone does not.  The store is served as before: a file\n"
-	"that is opened afterwards is open again.\n"
+	"system busy; a client with CHANNELS alone does not.\n"
 	"A STORE with a '/' is a path, any other a name.  For administrators.\n"
 	"\n"
+	"    --once         the store is served as before: what is opened afterwards is open again\n"
 	"    --json         the same as JSON; clients are the rows of the table\n"
 	"    --socket PATH  the daemon's socket\n"
 	"\n"
 	"exit status: 0 no client has a file open there, 1 some have, or failed, 2 wrong usage,\n"
 	"3 no daemon answers\n";
+
+static const char undrain_help[] =
+	"dsaioctl undrain - serve a store again that was drained\n"
+	"\n"
+	"    mount /nvme && dsaioctl undrain /nvme\n"
+	"    dsaioctl undrain nvme0                the store of that name\n"
+	"\n"
+	"Mount the file system first: a path names the store of what is mounted there.\n"
+	"A STORE with a '/' is a path, any other a name.  For administrators.\n"
+	"\n"
+	"    --json         the same as JSON; clients have files or channels there\n"
+	"    --socket PATH  the daemon's socket\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+
+static bool is_once;
+static const struct flag flags[] = { { "once", FLAG_BOOL, &is_once, 0, 0 } };
 
 static int print_drained(const struct ctl *ctl, const Wire__StoreDrainReply *drained)
 {
@@ -52,8 +74,9 @@ static int print_drained(const struct ctl *ctl, const Wire__StoreDrainReply *dra
 		table_add(&table, "%" PRIu32, holder->files);
 		table_add(&table, "%" PRIu32, holder->channels);
 	}
-	if (ctl_print_line(ctl, "store %s (%s): %" PRIu32 " idle file%s closed", drained->store,
-			   drained->path, drained->closed, plural(drained->closed)) != CTL_OK)
+	if (ctl_print_line(ctl, "store %s (%s): %s%" PRIu32 " idle file%s closed", drained->store,
+			   drained->path, is_once ? "" : "takes no new op; ", drained->closed,
+			   plural(drained->closed)) != CTL_OK)
 		return CTL_FAILED;
 	if (table.n_cells)
 		r = table_print(&table, stdout);
@@ -63,21 +86,50 @@ static int print_drained(const struct ctl *ctl, const Wire__StoreDrainReply *dra
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
+/* Sends the request, and says if the change is not saved. */
+static int ask(struct ctl *ctl, struct dsaio_client **client, Wire__DrainMode mode,
+	       Wire__Reply **ret_reply)
+{
+	int r;
+
+	if (ctl->n_args != 1)
+		return ctl_usage(ctl,
+				 "name one store or path: dsaioctl %s STORE: see dsaioctl %s "
+				 "--help",
+				 ctl->command, ctl->command);
+	if (ctl->is_private)
+		return ctl_usage(ctl, "--private: a daemon for this command alone has no files of "
+				      "others: leave it out");
+	ctl->is_of_all = true;
+	r = ask_store_drain(ctl, client, ctl->args[0], mode, ret_reply);
+	if (r == CTL_OK && (*ret_reply)->text[0])
+		ctl_note(ctl, "%s", (*ret_reply)->text);
+	return r;
+}
+
+static int undrain_run(struct ctl *ctl)
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int r = ask(ctl, &client, WIRE__DRAIN_MODE__DRAIN_END, &reply);
+
+	if (r != CTL_OK)
+		return r;
+	if (ctl->is_json)
+		return ctl_print_json(ctl, show_json(&reply->store_drain->base));
+	return ctl_print_line(ctl, "store %s (%s): is served again", reply->store_drain->store,
+			      reply->store_drain->path);
+}
+
 static int drain_run(struct ctl *ctl)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	const Wire__StoreDrainReply *drained;
-	int r;
+	int r = ask(ctl, &client,
+		    is_once ? WIRE__DRAIN_MODE__DRAIN_CLOSE : WIRE__DRAIN_MODE__DRAIN_BEGIN,
+		    &reply);
 
-	if (ctl->n_args != 1)
-		return ctl_usage(ctl, "name one store or path: dsaioctl drain STORE: see dsaioctl "
-				      "drain --help");
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no files of "
-				      "others: leave it out");
-	ctl->is_of_all = true;
-	r = ask_store_drain(ctl, &client, ctl->args[0], &reply);
 	if (r != CTL_OK)
 		return r;
 	drained = reply->store_drain;
@@ -94,5 +146,9 @@ static int drain_run(struct ctl *ctl)
 	return CTL_FAILED;
 }
 
-const struct command command_drain = { "drain", drain_run,   "close what clients only have cached",
-				       help,	{ NULL, 0 }, NULL };
+const struct command command_drain = { "drain", drain_run,	   "take a store out of service",
+				       help,	FLAG_TABLE(flags), NULL };
+const struct command command_undrain = {
+	"undrain",    undrain_run, "serve a store again that was drained",
+	undrain_help, { NULL, 0 }, NULL
+};

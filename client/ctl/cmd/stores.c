@@ -25,10 +25,10 @@ static const char help[] =
 	"dsaioctl profile set, or set and not saved.  AUTO is a store that no configuration names.\n"
 	"BLOCK SIZE is what one request to the device has: the profile's block size, or less where\n"
 	"the device takes less at once.\n"
-	"USERS are those it serves, CLIENTS how many have files or channels there.  OPEN are ops\n"
-	"taken and not ended, IN FLIGHT their bytes at the device, WINDOW how many of those the store\n"
-	"lets be while several clients are active, P50 and P99 the times that half and 99% of the ops\n"
-	"did not pass.\n"
+	"DRAINED stores refuse new files and ops, until dsaioctl undrain.  USERS are those it serves,\n"
+	"CLIENTS how many have files or channels there.  OPEN are ops taken and not ended, IN FLIGHT\n"
+	"their bytes at the device, WINDOW how many of those the store lets be while several clients\n"
+	"are active, P50 and P99 the times that half and 99% of the ops did not pass.\n"
 	"A PATH that is on no store yet gets an automatic one, where the daemon makes such.  After\n"
 	"one that belongs to none the others are still shown.\n"
 	"\n"
@@ -45,7 +45,8 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 		{ "ASKED FOR", false }, { "STORE", false },   { "PATH", false },
 		{ "TYPE", false },	{ "ENGINE", false },  { "LANE DEPTH", true },
 		{ "BLOCK SIZE", true }, { "PROFILE", false }, { "FROM", false },
-		{ "AUTO", false },	{ "CLIENTS", true },  { "USERS", false },
+		{ "AUTO", false },	{ "DRAINED", false }, { "CLIENTS", true },
+		{ "USERS", false },
 	};
 	static const struct table_column counter_columns[] = { { "STORE", false },
 							       { "IN FLIGHT", true },
@@ -76,6 +77,7 @@ static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_
 		show_profile(&about, store->profile);
 		table_add(&about, "%s", store->profile_source);
 		table_add(&about, "%s", store->is_automatic ? "yes" : "no");
+		table_add(&about, "%s", store->is_drained ? "yes" : "no");
 		table_add(&about, "%" PRIu32, store->clients);
 		table_add(&about, "%s", store->allowed[0] ? store->allowed : "everybody");
 		table_add(&counters, "%s", store->name);

@@ -231,14 +231,26 @@ int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *s
 	return call_on_store(ctl, client, store, &set.name, &request, ret_reply);
 }
 
+int ask_limit_set(struct ctl *ctl, struct dsaio_client **client, Wire__LimitSet *set,
+		  Wire__Reply **ret_reply)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	int r = connect_once(ctl, ".", client);
+
+	request.body_case = WIRE__REQUEST__BODY_LIMIT_SET;
+	request.limit_set = set;
+	return r == CTL_OK ? call(ctl, *client, "limit", &request, -1, ret_reply) : r;
+}
+
 int ask_store_drain(struct ctl *ctl, struct dsaio_client **client, const char *store,
-		    Wire__Reply **ret_reply)
+		    Wire__DrainMode mode, Wire__Reply **ret_reply)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__StoreDrain drain = WIRE__STORE_DRAIN__INIT;
 
 	request.body_case = WIRE__REQUEST__BODY_STORE_DRAIN;
 	request.store_drain = &drain;
+	drain.mode = mode;
 	return call_on_store(ctl, client, store, &drain.name, &request, ret_reply);
 }
 

@@ -26,9 +26,12 @@ int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *s
 /* Reads the daemon's configuration again. */
 int ask_reload(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply);
 
-/* Closes the idle files of all clients there. */
+/* Closes the idle files of all clients there, or begins or ends a drain. */
 int ask_store_drain(struct ctl *ctl, struct dsaio_client **client, const char *store,
-		    Wire__Reply **ret_reply);
+		    Wire__DrainMode mode, Wire__Reply **ret_reply);
+
+int ask_limit_set(struct ctl *ctl, struct dsaio_client **client, Wire__LimitSet *set,
+		  Wire__Reply **ret_reply);
 
 /* Ends a client.  The reply's text names it. */
 int ask_client_kill(struct ctl *ctl, struct dsaio_client **client, uint32_t number,
