@@ -85,7 +85,7 @@ LIBSYSTEMD  = $(if $(filter no,$(SYSTEMD)),,-lsystemd)
 WITHOUT     = $(if $(LIBSYSTEMD),,-DDSAIO_WITHOUT_SYSTEMD)
 DAEMON_LIBS = -levent_core -laio -lprotobuf-c $(LIBSYSTEMD)
 LIB_LIBS    = -lprotobuf-c
-CTL_LIBS    = $(LIB_LIBS) -ljson-c -lm
+CTL_LIBS    = $(LIB_LIBS) -ljson-c -levent_extra -levent_core -lm
 CHECK_LIBS  = -lcheck -lsubunit -lrt -lm
 
 say = $(if $(strip $(V)),,@printf '  %-6s %s\n' $1 $2;)
@@ -114,7 +114,7 @@ help: ## print this
 PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev \
 	      protobuf-c-compiler check libjson-c-dev libnvme-dev $(if $(LIBSYSTEMD),libsystemd-dev)
 # The tests make file systems, look at system calls and compare with fio.
-PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib procps
+PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib python3-prometheus-client procps
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin gcovr \
 	      man-db mandoc systemd-container btrfs-progs abigail-tools mypy \
 	      zsh fish twine lintian $(PACKAGES_DEB)
@@ -271,7 +271,7 @@ $(WHEEL)/dsaiod: $(filter-out $(call obj,$(SYSTEMD_SRC)),$(DAEMON_OBJ)) $(BARE_O
 		 $(BUILD)/client/python/wheel/arc4random.o
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) -s -o $@ $^ $(call static,$(DAEMON_LIBS))
-$(WHEEL)/dsaioctl: $(CTL_OBJ) $(BUILD)/libdsaio-client.a
+$(WHEEL)/dsaioctl: $(CTL_OBJ) $(BUILD)/libdsaio-client.a $(BUILD)/client/python/wheel/arc4random.o
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) -s -o $@ $^ $(call static,$(CTL_LIBS))
 $(WHEEL)/$(SONAME): $(LIB_OBJ) $(PROTO_OBJ) client/lib/libdsaio-client.map
@@ -448,7 +448,10 @@ install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -d $(DESTDIR)$(docdir)/dsaiod.service.d
 	$(INSTALL) -m 644 systemd/dsaiod.service.d/*.conf $(DESTDIR)$(docdir)/dsaiod.service.d/
 	sed 's|@sbindir@|$(sbindir)|g; s|@bindir@|$(bindir)|g' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
-	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc $(DESTDIR)$(unitdir)/dsaiod.service
+	sed 's|@bindir@|$(bindir)|g' systemd/dsaiod-metrics.service.in >$(DESTDIR)$(unitdir)/dsaiod-metrics.service
+	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc $(DESTDIR)$(unitdir)/dsaiod.service \
+		$(DESTDIR)$(unitdir)/dsaiod-metrics.service
+	$(INSTALL) -m 644 systemd/grafana.json $(DESTDIR)$(docdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
 	$(INSTALL) -m 644 systemd/dsaiod.tmpfiles $(DESTDIR)$(tmpfilesdir)/dsaiod.conf
@@ -463,10 +466,11 @@ install: all ## install to $(DESTDIR)$(prefix)
 uninstall: ## remove the installed files; it names what stays: changed configuration, saved profiles, user
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ] && \
 	   [ "$$(systemctl show -P FragmentPath dsaiod.socket)" = "$(unitdir)/dsaiod.socket" ]; then \
-		systemctl disable --now dsaiod.socket dsaiod.service; fi
+		systemctl disable --now dsaiod.socket dsaiod.service dsaiod-metrics.service; fi
 	rm -f $(addprefix $(DESTDIR),$(sbindir)/dsaiod $(bindir)/dsaioctl $(libdir)/$(SONAME) \
 		$(libdir)/libdsaio-client.so $(libdir)/pkgconfig/libdsaio-client.pc \
 		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \
+		$(unitdir)/dsaiod-metrics.service \
 		$(sysusersdir)/dsaiod.conf $(tmpfilesdir)/dsaiod.conf \
 		$(foreach file,$(COMPLETIONS),$(lastword $(subst :, ,$(file)))) \
 		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page)))) $(MAN_ALIASES)

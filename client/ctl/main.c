@@ -19,12 +19,10 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_status, &command_stores,     &command_clients,
-	&command_pool,	 &command_profile,    &command_limit,
-	&command_drain,	 &command_undrain,    &command_reload,
-	&command_doctor, &command_kill,	      &command_trace,
-	&command_cp,	 &command_cat,	      &command_put,
-	&command_bench,	 &command_completion, NULL
+	&command_status,  &command_stores,  &command_clients, &command_pool,	   &command_wear,
+	&command_metrics, &command_profile, &command_limit,   &command_drain,	   &command_undrain,
+	&command_reload,  &command_doctor,  &command_kill,    &command_trace,	   &command_cp,
+	&command_cat,	  &command_put,	    &command_bench,   &command_completion, NULL
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
 
@@ -64,6 +62,8 @@ static void print_help(void)
 		"\n"
 		"    dsaioctl status                              its stores, clients and speed\n"
 		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
+		"    dsaioctl wear                                bytes written by stores and users\n"
+		"    dsaioctl metrics --listen localhost:9469     all of it, for Prometheus\n"
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
 		"    dsaioctl limit --user alice --bandwidth 1G   and by whom how much\n"
 		"    dsaioctl drain /nvme && umount /nvme         no new op, no file keeps it busy\n"

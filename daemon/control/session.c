@@ -155,6 +155,15 @@ void session_sum(const struct session *session, struct metrics *sum)
 		metrics_sum(sum, &c->channel->metrics);
 }
 
+uint64_t session_open_bytes(const struct session *session)
+{
+	uint64_t bytes = 0;
+
+	LIST_EACH(const struct session_channel, c, &session->handles.channel_list, session_node)
+		bytes += metrics_get(&c->channel->metrics.write_bytes);
+	return bytes;
+}
+
 /* ---- begin and end ---- */
 
 int session_hello(struct session *session, const char *name, const char *library, int pidfd,

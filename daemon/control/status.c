@@ -242,9 +242,6 @@ static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
 /* Fills in all fields except the handles, for which it makes room. */
 static int client_to_wire(const struct session *session, Wire__Client *wire)
 {
-	struct metrics sum = { 0 };
-
-	session_sum(session, &sum);
 	wire->client = session->id;
 	wire->uid = session->user->uid;
 	wire->pid = (uint32_t)session->peer.pid;
@@ -252,7 +249,7 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 	wire->device_bytes = session->quota.used[QUOTA_GPU_BYTES];
 	wire->slabs = (uint32_t)session->quota.used[QUOTA_SLABS];
 	wire->files = (uint32_t)session->quota.used[QUOTA_FILES];
-	wire->written_bytes = session->written_bytes + metrics_get(&sum.write_bytes);
+	wire->written_bytes = session->written_bytes + session_open_bytes(session);
 	wire->hung = hung_number((struct hung_number){ .client = session->id });
 	wire->connected_usec = (clock_nsec() - session->connected_nsec) / 1000;
 	wire->weight = session->weight;

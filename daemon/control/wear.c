@@ -94,13 +94,12 @@ struct writing {
 
 static uint64_t user_bytes(const struct service *service, const struct usage_user *user)
 {
-	struct metrics sum = { 0 };
+	uint64_t bytes = user->earlier_bytes + metrics_get(&user->ended.write_bytes);
 
 	LIST_EACH(const struct session, session, &service->sessions, node)
 		if (session->usage == user)
-			session_sum(session, &sum);
-	return user->earlier_bytes + metrics_get(&user->ended.write_bytes) +
-	       metrics_get(&sum.write_bytes);
+			bytes += session_open_bytes(session);
+	return bytes;
 }
 
 static uint64_t store_bytes(const struct store *store)

@@ -87,7 +87,7 @@ without_a_daemon_it_says_what_to_do() {
 no_daemon_ends_with_3() {
 	local command
 	: >"$dir/file"
-	for command in status stores "stores $dir" clients pool "profile show" "profile set t block_size=1M" "profile reset t" \
+	for command in status stores "stores $dir" clients pool wear metrics "profile show" "profile set t block_size=1M" "profile reset t" \
 		"cp $dir/file $dir/copy" "cat $dir/file" "put $dir/copy" "bench io --folder $dir --io_size 1M" \
 		"bench sweep --nvme_dir $dir --log_dir $dir/log" "bench tune --nvme_dir $dir --log_dir $dir/log" \
 		"bench latency --nvme_path $dir"; do

@@ -128,6 +128,7 @@ static void check_status(const struct daemon *daemon, const struct fuse *fs)
 	static const char *const whats[] = { "read", "fsync", "check", "close" };
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	const Wire__StatusReply *status;
+	uint32_t n_of_stores = 0;
 
 	daemon_status(daemon, &answer);
 	status = answer.reply->status;
@@ -145,6 +146,12 @@ static void check_status(const struct daemon *daemon, const struct fuse *fs)
 			  hung->mount);
 		CHECK_MSG(strstr(hung->text, "abort"), "%s", hung->text);
 	}
+	for (size_t i = 0; i < status->n_users; i++)
+		CHECK_EQ(status->users[i]->hung,
+			 status->users[i]->uid == CLIENT ? ARRAY_SIZE(whats) : 0);
+	for (size_t i = 0; i < status->n_stores; i++)
+		n_of_stores += status->stores[i]->hung;
+	CHECK(n_of_stores >= 2); /* the read and the fsync */
 }
 
 TEST(e4_hung, "E4 a FUSE file system that never answers: others go on, it is named, abort frees it")

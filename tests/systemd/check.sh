@@ -185,17 +185,13 @@ wait_up() {
 verify() {
 	local said
 	said=$(inside systemd-analyze verify --man="$(command -v man >/dev/null && echo yes || echo no)" \
-		dsaiod.service dsaiod.socket 2>&1)
+		dsaiod.service dsaiod.socket dsaiod-metrics.service 2>&1)
 	echo "$said"
 	[ -z "$said" ]
 }
 
-unit_file() {
-	echo "$root$(ctl show -P FragmentPath dsaiod.service)"
-}
-
 exposure() {
-	systemd-analyze security --offline=true --no-pager --threshold=25 "$(unit_file)" |
+	systemd-analyze security --offline=true --no-pager --threshold="$2" "$root$(ctl show -P FragmentPath "$1")" |
 		tail -n 1
 	return "${PIPESTATUS[0]}"
 }
@@ -277,6 +273,19 @@ wait_journal() {
 	done
 	echo "the journal has no \"$text\": $(inside journalctl -u dsaiod --no-pager -n 10 "$@")"
 	return 1
+}
+
+# By HTTP on this host: of a user of its own, who sees the stores and itself.
+metrics_are_answered() {
+	inside bash -c 'exec 3<>/dev/tcp/localhost/9469 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 && cat <&3' >"$work/metrics" &&
+		grep -q '^dsaio_store_writes_total{store="check"}' "$work/metrics" &&
+		grep -q '^dsaio_user_clients{.*user="dsaiod-metrics"} 0' "$work/metrics" && ! grep -q 'user="root"' "$work/metrics" &&
+		grep -q '^# EOF' "$work/metrics" || { cat "$work/metrics"; return 1; }
+}
+
+metrics_service_works() {
+	ctl start dsaiod-metrics && wait_journal "answering at" -u dsaiod-metrics &&
+		metrics_are_answered && ctl restart dsaiod && metrics_are_answered && ctl stop dsaiod-metrics
 }
 
 reload_applies() {
@@ -453,7 +462,8 @@ fi
 echo "# $mode: a systemd has booted"
 
 check "the units verify clean" verify
-check "the exposure of the service is at most 2.5" exposure
+check "the exposure of the service is at most 2.5" exposure dsaiod.service 25
+check "that of dsaiod-metrics is at most 1.5" exposure dsaiod-metrics.service 15
 check "LimitMEMLOCK=infinity" says infinity ctl show -P LimitMEMLOCK dsaiod
 check "start" ctl start dsaiod
 check "active" ctl is-active --quiet dsaiod
@@ -490,6 +500,7 @@ check "served again after SIGKILL" client_works /srv/store/killed
 check "the journal says that the daemon before was killed" wait_journal "did not stop in order"
 check "status reports a daemon that an upgrade left" upgrade_is_reported
 
+check "dsaiod-metrics answers, also after a restart of the daemon" metrics_service_works
 check "the drop-in for GPU-less hosts" with_drop_in no-gpu.conf
 check "the drop-in with CAP_IPC_LOCK" with_drop_in lock.conf
 check "with a watchdog of two seconds" with_unit WatchdogSec=2

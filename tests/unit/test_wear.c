@@ -154,6 +154,15 @@ TEST(damaged_lines_are_left_out)
 	ck_assert_uint_eq(usage_store_bytes(usage, "uuid-a"), 1);
 }
 
+TEST(a_file_that_cannot_be_opened_is_reported)
+{
+	wear_deinit(&wear);
+	ck_assert_int_eq(mkdir(state, 0700), 0);
+	ck_assert_int_eq(symlink(path, path), 0);
+	start(state);
+	ck_assert_uint_eq(c.service.usage.n_users, 1);
+}
+
 TEST(a_file_that_cannot_be_read_is_reported)
 {
 	wear_deinit(&wear);

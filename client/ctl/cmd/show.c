@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -200,6 +201,17 @@ static uint32_t index_of(uint32_t id)
 void show_handle(struct table *table, const Wire__Client *client, const Wire__Handle *handle)
 {
 	table_add(table, "%" PRIu32 "/%" PRIu32, client->client, index_of(handle->handle));
+}
+
+const char *show_user(char *text, const Wire__User *user)
+{
+	const struct passwd *passwd = user->is_rest ? NULL : getpwuid(user->uid);
+
+	if (user->is_rest || passwd)
+		(void)snprintf(text, SHOW_USER_BYTES, "%s", passwd ? passwd->pw_name : "others");
+	else
+		(void)snprintf(text, SHOW_USER_BYTES, "%" PRIu32, user->uid);
+	return text;
 }
 
 /* ---- JSON ---- */

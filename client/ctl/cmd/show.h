@@ -20,6 +20,10 @@ struct json_object;
 #define SHOW_ENUM_BYTES 32
 const char *show_enum(char *text, const ProtobufCEnumDescriptor *kind, int value);
 
+/* The name of its uid, else the number; of the rest: "others". */
+#define SHOW_USER_BYTES 64
+const char *show_user(char *text, const Wire__User *user);
+
 /* Prints a status as tables.  Returns CTL_OK or CTL_FAILED (reported). */
 typedef int show_status_fn(const struct ctl *ctl, const Wire__StatusReply *status);
 

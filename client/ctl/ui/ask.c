@@ -129,7 +129,9 @@ static bool page_is_later(const Wire__StatusPage *page, const Wire__StatusPage *
 	return page->client ? page->handle > asked->handle : page->store > asked->store;
 }
 
-int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
+/* has_clients: also the pages that have only clients.  Else with histograms. */
+static int ask_pages(struct ctl *ctl, struct dsaio_client **client, bool has_clients,
+		     Wire__Reply **ret_reply)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Status status = WIRE__STATUS__INIT;
@@ -141,10 +143,11 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 		return r;
 	request.body_case = WIRE__REQUEST__BODY_STATUS;
 	request.status = &status;
+	status.with_histograms = !has_clients;
 	r = call(ctl, *client, "status", &request, -1, &all);
 	if (r != CTL_OK)
 		return r;
-	while (all->status->next) {
+	while (all->status->next && (has_clients || !all->status->next->client)) {
 		_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 		Wire__StatusPage *next = all->status->next;
 
@@ -164,11 +167,38 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 		all->status->next = reply->status->next;
 		reply->status->next = NULL;
 	}
-	status_drop_own(all->status);
-	if (all->status->n_clients < all->status->n_all_clients)
-		ctl_note(ctl, "showing %zu of %" PRIu32 " clients", all->status->n_clients,
-			 all->status->n_all_clients);
 	*ret_reply = TAKE_PTR(all);
+	return CTL_OK;
+}
+
+int ask_metrics(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
+{
+	Wire__StatusReply *all;
+	int r = ask_pages(ctl, client, false, ret_reply);
+
+	if (r != CTL_OK)
+		return r;
+	all = (*ret_reply)->status;
+	/* The connection that asks is no client, as in ask_status(). */
+	all->n_all_clients += (all->others ? all->others->clients : 0) - 1;
+	for (size_t i = 0; i < all->n_users; i++)
+		if (!all->users[i]->is_rest && all->users[i]->uid == geteuid())
+			all->users[i]->clients--;
+	return CTL_OK;
+}
+
+int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
+{
+	Wire__StatusReply *all;
+	int r = ask_pages(ctl, client, true, ret_reply);
+
+	if (r != CTL_OK)
+		return r;
+	all = (*ret_reply)->status;
+	status_drop_own(all);
+	if (all->n_clients < all->n_all_clients)
+		ctl_note(ctl, "showing %zu of %" PRIu32 " clients", all->n_clients,
+			 all->n_all_clients);
 	return CTL_OK;
 }
 

@@ -15,6 +15,9 @@
 /* All pages of the status, as one reply, without the client that asks. */
 int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply);
 
+/* All stores and users, with histograms, and no clients.  n_all_clients is of all users. */
+int ask_metrics(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply);
+
 /* store: a store's name, or, with a '/' in it (or "." or ".."), a path on it. */
 int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 	      Wire__Reply **ret_reply);

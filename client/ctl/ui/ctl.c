@@ -36,7 +36,8 @@ static void say_error(const struct ctl *ctl, const char *message, const char *fo
 	if (vasprintf(&text, format, copy) < 0)
 		text = NULL;
 	va_end(copy);
-	say(ctl, text ? text : message);
+	if (!ctl->is_silent)
+		say(ctl, text ? text : message);
 	if (ctl->errors) {
 		(void)json_object_array_add(ctl->errors,
 					    json_object_new_string(text ? text : message));

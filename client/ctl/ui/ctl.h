@@ -32,6 +32,7 @@ struct ctl {
 	const struct command *const *commands; /* all, up to NULL */
 	const struct flag_table *flags;	       /* of all commands */
 	bool is_json, is_private;
+	bool is_silent;		  /* messages go to errors alone */
 	bool only_looks;	  /* does not let the library start a daemon */
 	bool is_through_restarts; /* goes on with the next daemon */
 	bool is_of_all;		  /* about other clients: --private would be of no use */

@@ -43,7 +43,7 @@ BYTES_MAX = 3_000_000
 # Debian's packages that are linked into the programs, and their licences (SPDX).
 PARTS = {
     "libaio": ("libaio-dev", "LGPL-2.1-or-later", "dsaiod"),
-    "libevent": ("libevent-dev", "BSD-3-Clause AND BSD-2-Clause AND ISC", "dsaiod"),
+    "libevent": ("libevent-dev", "BSD-3-Clause AND BSD-2-Clause AND ISC", "dsaiod and dsaioctl"),
     "protobuf-c": ("libprotobuf-c-dev", "BSD-2-Clause", "dsaiod, dsaioctl and " + LIBRARY),
     "json-c": ("libjson-c-dev", "MIT", "dsaioctl"),
 }
