@@ -59,7 +59,7 @@ static void print_help(void)
 	(void)puts(
 		"dsaioctl - look at dsaiod, tune it, move files through it, measure it\n"
 		"\n"
-		"    dsaioctl status                              its stores, clients and speed\n"
+		"    dsaioctl status                              who uses the disks, are they healthy\n"
 		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
 		"    dsaioctl drain /nvme && umount /nvme         no cached file keeps it busy\n"
