@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_status, &command_stores, &command_clients, &command_pool,	 &command_profile,
-	&command_drain,	 &command_reload, &command_doctor,  &command_trace,	 &command_cp,
-	&command_cat,	 &command_put,	  &command_bench,   &command_completion, NULL
+	&command_status, &command_top,	   &command_stores,	&command_clients,
+	&command_pool,	 &command_profile, &command_drain,	&command_reload,
+	&command_doctor, &command_trace,   &command_cp,		&command_cat,
+	&command_put,	 &command_bench,   &command_completion, NULL
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
 
@@ -60,6 +61,7 @@ static void print_help(void)
 		"dsaioctl - look at dsaiod, tune it, move files through it, measure it\n"
 		"\n"
 		"    dsaioctl status                              who uses the disks, are they healthy\n"
+		"    dsaioctl top                                 the same live\n"
 		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
 		"    dsaioctl drain /nvme && umount /nvme         no cached file keeps it busy\n"
@@ -82,7 +84,7 @@ static void print_help(void)
 		"\n"
 		"dsaioctl COMMAND --help has more.  Options of all commands, before or after its name\n"
 		"(a command's own options stand after it):\n"
-		"    --json         print JSON, for programs (cat has no room for it)\n"
+		"    --json         print JSON, for programs (not of cat and top)\n"
 		"    --socket PATH  the daemon's socket (else $DSAIO_SOCKET, else the system's\n"
 		"                   /run/dsaiod/dsaiod.sock, else the user's own, whose daemon cp,\n"
 		"                   cat, put and bench start where there is none)\n"

@@ -18,9 +18,9 @@ struct command {
 	const struct command *const *parts;
 };
 
-extern const struct command command_status, command_stores, command_clients, command_pool,
-	command_profile, command_drain, command_reload, command_doctor, command_trace, command_cp,
-	command_cat, command_put, command_bench, command_bench_io, command_bench_sweep,
+extern const struct command command_status, command_top, command_stores, command_clients,
+	command_pool, command_profile, command_drain, command_reload, command_doctor, command_trace,
+	command_cp, command_cat, command_put, command_bench, command_bench_io, command_bench_sweep,
 	command_bench_tune, command_bench_latency, command_bench_report, command_completion;
 
 #endif

@@ -131,6 +131,12 @@ const char *overview_limits(char *line, const Wire__Limit *limit, uint32_t weigh
 	return line;
 }
 
+const char *overview_text(char *line, size_t width, const char *text)
+{
+	(void)snprintf(line, OVERVIEW_LINE_BYTES, "%s", text);
+	return fit(line, width);
+}
+
 const char *overview_user(char *line, uint32_t uid)
 {
 	const struct passwd *user = getpwuid(uid);

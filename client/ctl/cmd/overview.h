@@ -42,6 +42,9 @@ const char *overview_client_line(char *line, size_t width, bool has_limits,
 				 const struct overview_client *row);
 bool overview_has_limits(const Wire__StatusReply *status);
 
+/* Any text as such a line. */
+const char *overview_text(char *line, size_t width, const char *text);
+
 /* "weight 4, limit 1 GiB/s, 500 IOPS"; "": neither. */
 const char *overview_limits(char *line, const Wire__Limit *limit, uint32_t weight);
 /* The name, or the number of a user without one. */
