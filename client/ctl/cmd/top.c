@@ -159,7 +159,7 @@ static void act(struct top *top, const char *what, Wire__Request *request, const
 		(void)snprintf(top->note, sizeof(top->note), "%.500s", top->message);
 	else
 		(void)snprintf(top->note, sizeof(top->note), "%s: %s%s%s", what, done,
-			       reply->text[0] ? ", but " : "", reply->text);
+			       reply->text[0] ? "; " : "", reply->text);
 }
 
 /* ---- questions ---- */
