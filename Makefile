@@ -85,7 +85,7 @@ LIBSYSTEMD  = $(if $(filter no,$(SYSTEMD)),,-lsystemd)
 WITHOUT     = $(if $(LIBSYSTEMD),,-DDSAIO_WITHOUT_SYSTEMD)
 DAEMON_LIBS = -levent_core -laio -lprotobuf-c $(LIBSYSTEMD)
 LIB_LIBS    = -lprotobuf-c
-CTL_LIBS    = $(LIB_LIBS) -ljson-c -levent_extra -levent_core -lm
+CTL_LIBS    = $(LIB_LIBS) -ljson-c -levent_extra -levent_core -lncursesw -ltinfo -lm
 CHECK_LIBS  = -lcheck -lsubunit -lrt -lm
 
 say = $(if $(strip $(V)),,@printf '  %-6s %s\n' $1 $2;)
@@ -112,9 +112,9 @@ help: ## print this
 		read -r target what; do printf '  %-15s %s\n' "$$target" "$$what"; done
 
 PACKAGES    = gcc libc6-dev pkg-config libaio-dev libevent-dev libprotobuf-c-dev \
-	      protobuf-c-compiler check libjson-c-dev libnvme-dev $(if $(LIBSYSTEMD),libsystemd-dev)
+	      protobuf-c-compiler check libjson-c-dev libnvme-dev libncurses-dev $(if $(LIBSYSTEMD),libsystemd-dev)
 # The tests make file systems, look at system calls and compare with fio.
-PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib python3-prometheus-client procps
+PACKAGES_CHECK = e2fsprogs xfsprogs strace fio python3 python3-matplotlib python3-prometheus-client procps tmux
 PACKAGES_CI = clang clang-tidy clang-format-14 libclang-rt-14-dev g++ cppcheck valgrind spin gcovr \
 	      man-db mandoc systemd-container btrfs-progs abigail-tools mypy \
 	      zsh fish twine lintian $(PACKAGES_DEB)

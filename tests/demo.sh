@@ -61,6 +61,6 @@ if ! DSAIO_SOCKET=$dir/s.sock "$BUILD/tests/demo" "$dir/store"; then
 	fail "failed; see above"
 fi
 echo
-echo "what the daemon counted (dsaioctl status):"
+echo "what the daemon counted (dsaioctl stores):"
 echo
-"$BUILD/dsaioctl" status --socket "$dir/s.sock" | sed -n '/^CLIENT/q; s/^./  &/; p'
+"$BUILD/dsaioctl" stores --socket "$dir/s.sock" | sed 's/^./  &/'

@@ -19,10 +19,29 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_status,  &command_stores,  &command_clients, &command_pool,	   &command_wear,
-	&command_metrics, &command_profile, &command_limit,   &command_drain,	   &command_undrain,
-	&command_reload,  &command_doctor,  &command_kill,    &command_trace,	   &command_cp,
-	&command_cat,	  &command_put,	    &command_bench,   &command_completion, NULL
+	/* clang-format off */
+	&command_status,
+	&command_top,
+	&command_stores,
+	&command_clients,
+	&command_pool,
+	&command_wear,
+	&command_metrics,
+	&command_profile,
+	&command_limit,
+	&command_drain,
+	&command_undrain,
+	&command_reload,
+	&command_doctor,
+	&command_kill,
+	&command_trace,
+	&command_cp,
+	&command_cat,
+	&command_put,
+	&command_bench,
+	&command_completion,
+	NULL
+	/* clang-format on */
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
 
@@ -60,7 +79,8 @@ static void print_help(void)
 	(void)puts(
 		"dsaioctl - look at dsaiod, tune it, move files through it, measure it\n"
 		"\n"
-		"    dsaioctl status                              its stores, clients and speed\n"
+		"    dsaioctl status                              who uses the disks, are they healthy\n"
+		"    dsaioctl top                                 the same live\n"
 		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
 		"    dsaioctl wear                                bytes written by stores and users\n"
 		"    dsaioctl metrics --listen localhost:9469     all of it, for Prometheus\n"
@@ -87,7 +107,7 @@ static void print_help(void)
 		"\n"
 		"dsaioctl COMMAND --help has more.  Options of all commands, before or after its name\n"
 		"(a command's own options stand after it):\n"
-		"    --json         print JSON, for programs (cat has no room for it)\n"
+		"    --json         print JSON, for programs (not of cat and top)\n"
 		"    --socket PATH  the daemon's socket (else $DSAIO_SOCKET, else the system's\n"
 		"                   /run/dsaiod/dsaiod.sock, else the user's own, whose daemon cp,\n"
 		"                   cat, put and bench start where there is none)\n"

@@ -46,7 +46,7 @@ class Counters:
         self._read, self._written = self._look()
 
     def _look(self):
-        command = [os.path.join(BUILD, "dsaioctl"), "status", "--json"]
+        command = [os.path.join(BUILD, "dsaioctl"), "stores", "--json"]
         output = subprocess.run(
             command, env=dict(os.environ, DSAIO_SOCKET=self._daemon.socket), stdout=subprocess.PIPE, check=True
         ).stdout

@@ -43,8 +43,8 @@ two_file_systems_get_two_stores() {
 	return "$rc"
 }
 
-status_serves_the_current_directory() {
-	(cd "$store" && expect 0 "$ctl" status --private && says "$dir/out" "$store") && nothing_is_left
+stores_are_the_current_directory() {
+	(cd "$store" && expect 0 "$ctl" stores --private && says "$dir/out" "$store") && nothing_is_left
 }
 
 measures_in_several_processes() {
@@ -106,7 +106,7 @@ sigkill_cleans_up() { ends_by KILL; }
 # Background jobs of a script have SIGINT ignored; with job control they do not.
 set -m
 for t in copies_without_a_running_daemon two_file_systems_get_two_stores \
-	status_serves_the_current_directory measures_in_several_processes an_error_cleans_up \
+	stores_are_the_current_directory measures_in_several_processes an_error_cleans_up \
 	a_daemon_that_does_not_start_is_reported a_limit_of_descriptors_is_named a_daemon_in_the_path_is_not_used ctrl_c_cleans_up \
 	sigterm_cleans_up sigkill_cleans_up; do
 	run_test $t

@@ -88,7 +88,7 @@ for name, (digest, size) in rows.items():
     data = wheel.read(name)
     wanted = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     assert (digest, int(size)) == ("sha256=" + wanted, len(data)), name
-for part in "LICENSE NOTICE libaio/copyright libaio/LGPL-2.1 libevent/copyright protobuf-c/copyright json-c/copyright".split():
+for part in "LICENSE NOTICE libaio/copyright libaio/LGPL-2.1 libevent/copyright protobuf-c/copyright json-c/copyright ncurses/copyright".split():
     assert wheel.read(record.replace("RECORD", "licenses/" + part)), part
 END
 }

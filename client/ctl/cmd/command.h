@@ -18,11 +18,30 @@ struct command {
 	const struct command *const *parts;
 };
 
-extern const struct command command_status, command_stores, command_clients, command_pool,
-	command_wear, command_metrics, command_profile, command_limit, command_drain,
-	command_undrain, command_reload;
-command_doctor, command_kill, command_trace, command_cp, command_cat, command_put, command_bench,
-	command_bench_io, command_bench_sweep, command_bench_tune, command_bench_latency,
-	command_bench_report, command_completion;
+extern const struct command command_status;
+extern const struct command command_top;
+extern const struct command command_stores;
+extern const struct command command_clients;
+extern const struct command command_pool;
+extern const struct command command_wear;
+extern const struct command command_metrics;
+extern const struct command command_profile;
+extern const struct command command_limit;
+extern const struct command command_drain;
+extern const struct command command_undrain;
+extern const struct command command_reload;
+extern const struct command command_doctor;
+extern const struct command command_kill;
+extern const struct command command_trace;
+extern const struct command command_cp;
+extern const struct command command_cat;
+extern const struct command command_put;
+extern const struct command command_bench;
+extern const struct command command_completion;
+extern const struct command command_bench_io;
+extern const struct command command_bench_sweep;
+extern const struct command command_bench_tune;
+extern const struct command command_bench_latency;
+extern const struct command command_bench_report;
 
 #endif

@@ -347,6 +347,19 @@ struct json_object *show_stores_json(Wire__Store **stores, size_t n)
 
 /* ---- commands ---- */
 
+int show_no_arguments(const struct ctl *ctl)
+{
+	return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help", ctl->args[0],
+			 ctl->command);
+}
+
+void show_note_left_out(const struct ctl *ctl, const Wire__StatusReply *status)
+{
+	if (status->n_clients < status->n_all_clients)
+		ctl_note(ctl, "showing %zu of %" PRIu32 " clients", status->n_clients,
+			 status->n_all_clients);
+}
+
 int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const *names)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
@@ -354,11 +367,11 @@ int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const
 	int r;
 
 	if (ctl->n_args > 0)
-		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help",
-				 ctl->args[0], ctl->command);
+		return show_no_arguments(ctl);
 	r = ask_status(ctl, &client, &reply);
 	if (r != CTL_OK)
 		return r;
+	show_note_left_out(ctl, reply->status);
 	return ctl->is_json ? ctl_print_json(ctl, show_status_json(reply->status, names))
 			    : print_tables(ctl, reply->status);
 }

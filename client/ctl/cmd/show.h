@@ -31,6 +31,12 @@ typedef int show_status_fn(const struct ctl *ctl, const Wire__StatusReply *statu
    JSON (as show_status_json()). */
 int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const *names);
 
+/* The message of a command that takes none.  Returns CTL_USAGE. */
+int show_no_arguments(const struct ctl *ctl);
+
+/* The same as show_left_out() on standard error. */
+void show_note_left_out(const struct ctl *ctl, const Wire__StatusReply *status);
+
 /* The store of that id, or NULL. */
 const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id);
 

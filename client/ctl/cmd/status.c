@@ -1,198 +1,62 @@
 /*
- * dsaioctl status: the daemon's stores, clients and speed.
+ * dsaioctl status: who uses the disks, and are they healthy.
  *
- * Sends one Status request and prints its reply as tables, or all of it as JSON.  The commands stores,
- * clients and pool show more of each.
+ * Two replies to Status, some time apart, give the rates.  The commands stores, clients and pool show what does not
+ * fit here.
  */
 #include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/overview.h"
 #include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/plural.h"
 
-#include <errno.h>
 #include <inttypes.h>
+#include <json-c/json.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WIDTH 80u /* where standard output is no terminal, or a narrower one */
+#define INTERVAL_MAX_MSEC 60000u
 
 static const char help[] =
-	"dsaioctl status - the daemon's stores, clients and speed\n"
+	"dsaioctl status - who uses the disks, and are they healthy\n"
 	"\n"
 	"    dsaioctl status\n"
-	"    dsaioctl status --socket /run/user/1000/dsaiod/dsaiod.sock\n"
-	"    dsaioctl status --json | jq '.stores[].counters.latency_p99_nsec'\n"
+	"    dsaioctl status --interval 5000               rates over five seconds\n"
+	"    dsaioctl status --json | jq '.problems[]'\n"
+	"    dsaioctl status --json | jq '.stores[].rates.read_bytes_per_sec'\n"
 	"\n"
-	"Calls that were not answered stand first, with what frees them.  A row of the last\n"
-	"table is a handle's part on one store.  BLOCK SIZE is what one request to the device has:\n"
-	"the profile's block size, or less where the device takes less at once.  OPEN are ops taken\n"
-	"and not ended, P50 and P99 the times from then to the end that half and 99% of them did\n"
-	"not pass.  Clients of other users are shown to administrators; to others they are one line.\n"
-	"QUEUE, DEVICE and DELIVERY are shares of the time that a client's ops took: waiting for\n"
-	"their turn, with a block in flight, and on the way between program and daemon.\n"
+	"The first line is the verdict: healthy, or what is wrong, such as calls that have not\n"
+	"returned (with what frees them below), ops that failed meanwhile, a pool that cannot be\n"
+	"locked, a store that is drained, a daemon whose program was replaced.  Then come a row for\n"
+	"each store, and one for each client, the busiest first.\n"
+	"READ/s, WRITE/s (bytes, K is 1024) and IOPS are of the interval.  P99 is the time that 99%\n"
+	"of the ops did not pass from when the daemon took them: a store's of the interval, a\n"
+	"client's since it began to use its slowest store.  A '-' is not known, or no op has ended.\n"
+	"OPEN are ops taken and not ended, ERR those that ended with an error so far, HUNG calls\n"
+	"that have not returned.  LIMIT is what an administrator has set: bytes or ops per second,\n"
+	"or a weight (w4); '+': there is more.  Clients of other users are shown to administrators;\n"
+	"to others they are one line.\n"
+	"dsaioctl top shows the same live; stores, clients and pool show more of each.\n"
 	"\n"
+	"    --interval N   milliseconds between the two looks that rates come from: 500; 0: one\n"
+	"                   look, and no rates\n"
 	"    --json         all numbers, in bytes and nanoseconds\n"
 	"    --socket PATH  the daemon's socket\n"
 	"    --private      a daemon for this command alone, with a store on this directory\n"
 	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"exit status: 0 done (healthy or not), 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
-/* ---- tables ---- */
-
-static int print_stores(const Wire__StatusReply *status)
-{
-	static const struct table_column about_columns[] = {
-		{ "STORE", false },	{ "PATH", false },	{ "TYPE", false },
-		{ "ENGINE", false },	{ "LANE DEPTH", true }, { "IN FLIGHT", true },
-		{ "BLOCK SIZE", true }, { "PROFILE", false },
-	};
-	static const struct table_column counter_columns[] = { { "STORE", false },
-							       SHOW_COUNTER_COLUMNS };
-	_cleanup_(table_deinit) struct table about, counters;
-	char text[UNITS_TEXT_BYTES];
-	int r;
-
-	table_init(&about, about_columns, sizeof(about_columns) / sizeof(about_columns[0]));
-	table_init(&counters, counter_columns, 1 + SHOW_N_COUNTER_COLUMNS);
-	for (size_t i = 0; i < status->n_stores; i++) {
-		const Wire__Store *store = status->stores[i];
-
-		table_add(&about, "%s", store->name);
-		table_add(&about, "%s", store->path);
-		table_add(&about, "%s", store->fs_type);
-		table_add(&about, "%s", store->is_blocking ? "threads" : store->engine);
-		table_add(&about, "%" PRIu32, store->lane_depth);
-		table_add(&about, "%s",
-			  units_format_size(text, store->counters ? store->counters->bytes_in_flight
-								  : 0));
-		table_add(&about, "%s", units_format_size(text, store->block_bytes));
-		show_profile(&about, store->profile);
-		table_add(&counters, "%s", store->name);
-		show_counters(&counters, store->counters);
-	}
-	r = table_print(&about, stdout);
-	for (size_t i = 0; i < status->n_stores; i++)
-		if (status->stores[i]->is_drained)
-			(void)printf("store %s is drained: until dsaioctl undrain %s it refuses new "
-				     "files and ops\n",
-				     status->stores[i]->name, status->stores[i]->name);
-	(void)putchar('\n');
-	return r < 0 ? r : table_print(&counters, stdout);
-}
-
-static void add_handle(struct table *table, const Wire__StatusReply *status,
-		       const Wire__Client *client, const Wire__Handle *handle,
-		       const Wire__Channel *channel)
-{
-	const Wire__Store *store = channel ? show_find_store(status, channel->store) : NULL;
-	char class[SHOW_ENUM_BYTES];
-
-	show_handle(table, client, handle);
-	table_add(table, "%s", store ? store->name : "-");
-	table_add(table, "%s %" PRIu32,
-		  show_enum(class, &wire__class__descriptor, (int)handle->io_class),
-		  handle->weight);
-	show_profile(table, handle->profile);
-	show_counters(table, channel ? channel->counters : NULL);
-}
-
-static int print_clients(const Wire__StatusReply *status)
-{
-	static const struct table_column client_columns[] = {
-		{ "CLIENT", true }, { "NAME", false },	 { "PID", true },
-		{ "UID", true },    { "POOL", true },	 { "SLABS", true },
-		{ "FILES", true },  { "HANDLES", true }, SHOW_TIME_COLUMNS
-	};
-	static const struct table_column handle_columns[] = { { "HANDLE", true },
-							      { "STORE", false },
-							      { "CLASS", false },
-							      { "PROFILE", false },
-							      SHOW_COUNTER_COLUMNS };
-	_cleanup_(table_deinit) struct table clients, handles;
-	char text[UNITS_TEXT_BYTES];
-	bool has_handles = false;
-	int r;
-
-	table_init(&clients, client_columns, sizeof(client_columns) / sizeof(client_columns[0]));
-	table_init(&handles, handle_columns, 4 + SHOW_N_COUNTER_COLUMNS);
-	for (size_t i = 0; i < status->n_clients; i++) {
-		const Wire__Client *client = status->clients[i];
-		Wire__Counters sum;
-
-		table_add(&clients, "%" PRIu32, client->client);
-		table_add(&clients, "%s", client->name);
-		table_add(&clients, "%" PRIu32, client->pid);
-		table_add(&clients, "%" PRIu32, client->uid);
-		table_add(&clients, "%s", units_format_size(text, client->pool_bytes));
-		table_add(&clients, "%" PRIu32, client->slabs);
-		table_add(&clients, "%" PRIu32, client->files);
-		table_add(&clients, "%zu", client->n_handles);
-		sum = show_sum(client);
-		show_times(&clients, &sum);
-		for (size_t k = 0; k < client->n_handles; k++) {
-			const Wire__Handle *handle = client->handles[k];
-
-			has_handles = true;
-			for (size_t c = 0; c < handle->n_channels; c++)
-				add_handle(&handles, status, client, handle, handle->channels[c]);
-			if (handle->n_channels == 0)
-				add_handle(&handles, status, client, handle, NULL);
-		}
-	}
-	r = status->n_clients ? table_print(&clients, stdout) : 0;
-	show_device_bytes(status);
-	show_others(status);
-	if (r < 0 || !has_handles)
-		return r;
-	(void)putchar('\n');
-	return table_print(&handles, stdout);
-}
-
-/* How GPU memory reaches files. */
-static const char *path_text(Wire__GpuPath path)
-{
-	switch (path) {
-	case WIRE__GPU_PATH__GPU_AUTO:
-		return "GPU memory is used directly where cuFile takes the file, else copied";
-	case WIRE__GPU_PATH__GPU_DIRECT:
-		return "GPU memory goes through cuFile, or the op fails";
-	default:
-		return "GPU memory is copied through pinned memory";
-	}
-}
-
-static int print_gpus(const Wire__Gpus *gpus)
-{
-	static const struct table_column columns[] = { { "GPU", false },
-						       { "NAME", false },
-						       { "MEMORY", true } };
-	_cleanup_(table_deinit) struct table table = { .n_cells = 0 };
-	char text[UNITS_TEXT_BYTES];
-	int r;
-
-	if (!gpus)
-		return 0;
-	if (gpus->problem[0])
-		(void)printf("GPUs cannot be used: %s\n", gpus->problem);
-	else if (gpus->call[0])
-		(void)printf("the GPU driver has not answered yet: %s\n", gpus->call);
-	if (gpus->n_gpus) {
-		table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-		for (size_t i = 0; i < gpus->n_gpus; i++) {
-			table_add(&table, "%s", gpus->gpus[i]->uuid);
-			table_add(&table, "%s", gpus->gpus[i]->name);
-			table_add(&table, "%s",
-				  units_format_size(text, gpus->gpus[i]->memory_bytes));
-		}
-		r = table_print(&table, stdout);
-		if (r < 0)
-			return r;
-		(void)printf("CUDA %" PRIu32 ".%" PRIu32 "%s%s\n", gpus->cuda_version / 1000,
-			     gpus->cuda_version % 1000 / 10, gpus->cufile[0] ? ", " : "",
-			     gpus->cufile);
-	}
-	(void)printf("%s: %s\n", path_text(gpus->path), gpus->why);
-	(void)putchar('\n');
-	return 0;
-}
+static uint32_t interval_msec = 500;
+static const struct flag flags[] = {
+	{ "interval", FLAG_COUNT, &interval_msec, 0, INTERVAL_MAX_MSEC },
+};
 
 /* An upgrade leaves the daemon running.  A program that was linked without a build id shows none. */
 static void print_program(const struct ctl *ctl, const Wire__StatusReply *status)
@@ -204,6 +68,10 @@ static void print_program(const struct ctl *ctl, const Wire__StatusReply *status
 		(void)printf(" (build %s)", status->daemon_build);
 	(void)printf(", pid %" PRIu32 ", up %s\n", status->pid,
 		     units_format_nsec(up, status->uptime_usec * 1000));
+	if (status->crashes)
+		(void)printf("daemons before it crashed %" PRIu64
+			     " time%s: dsaioctl trace --last-crash shows the last ops\n",
+			     status->crashes, plural(status->crashes));
 	if (status->is_replaced)
 		(void)printf("its program was replaced after its start");
 	else if (strcmp(status->daemon_build, ctl->build) != 0)
@@ -216,39 +84,114 @@ static void print_program(const struct ctl *ctl, const Wire__StatusReply *status
 		     status->pid);
 }
 
-static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
+static size_t line_width(void)
 {
-	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
-	const Wire__Pool *pool = status->pool;
-	int r;
+	struct winsize size;
 
-	print_program(ctl, status);
-	if (pool) {
-		(void)printf("pool: %s of %s used, %s", units_format_size(used, pool->used_bytes),
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col < WIDTH)
+		return WIDTH;
+	return size.ws_col < OVERVIEW_LINE_BYTES ? size.ws_col : OVERVIEW_LINE_BYTES - 1;
+}
+
+static void print_verdict(const struct ctl *ctl, const Wire__StatusReply *before,
+			  const Wire__StatusReply *now)
+{
+	struct json_object *problems = overview_problems(before, now);
+	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], line[OVERVIEW_LINE_BYTES];
+	const Wire__Pool *pool = now->pool;
+
+	(void)puts(overview_verdict(line, problems)); /* ctl_flush() looks */
+	(void)json_object_put(problems);
+	print_program(ctl, now);
+	if (pool)
+		(void)printf("pool: %s of %s used, %s%s%s\n",
+			     units_format_size(used, pool->used_bytes),
 			     units_format_size(size, pool->size_bytes),
-			     pool->is_locked ? "locked" : "cannot all be locked");
-		(void)printf("%s%s\n", pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
+			     pool->is_locked ? "locked" : "cannot all be locked",
+			     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
+	(void)putchar('\n');
+}
+
+static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
+			const Wire__StatusReply *now)
+{
+	_cleanup_(freep) struct overview_client *clients = calloc(now->n_clients + 1,
+								  sizeof(*clients));
+	const bool has_limits = overview_has_limits(now);
+	const size_t width = line_width();
+	char line[OVERVIEW_LINE_BYTES];
+
+	print_verdict(ctl, before, now);
+	if (!clients || show_hung(now, stdout) == -ENOMEM)
+		return ctl_fail(ctl, "out of memory");
+	(void)puts(overview_store_line(line, width, NULL, NULL));
+	for (size_t i = 0; i < now->n_stores; i++) {
+		const struct rates rates = rates_of_store(before, now, now->stores[i]);
+
+		(void)puts(overview_store_line(line, width, now->stores[i], &rates));
 	}
 	(void)putchar('\n');
-	r = show_hung(status, stdout);
-	if (r == 0)
-		r = print_gpus(status->gpus);
-	if (r == 0)
-		r = print_stores(status);
-	if (r == 0) {
-		(void)putchar('\n');
-		r = print_clients(status);
-	}
-	if (r == -ENOMEM)
-		return ctl_fail(ctl, "out of memory");
+	overview_clients(before, now, OVERVIEW_BANDWIDTH, clients);
+	if (now->n_clients)
+		(void)puts(overview_client_line(line, width, has_limits, NULL));
+	for (size_t i = 0; i < now->n_clients; i++)
+		(void)puts(overview_client_line(line, width, has_limits, &clients[i]));
+	show_others(now);
 	return ctl_flush(ctl);
+}
+
+/* The fields of the reply, and: problems, and rates of each store and client. */
+static struct json_object *status_json(const Wire__StatusReply *before,
+				       const Wire__StatusReply *now)
+{
+	struct json_object *object = show_status_json(now, NULL);
+	struct json_object *stores = json_object_object_get(object, "stores");
+	struct json_object *clients = json_object_object_get(object, "clients");
+
+	for (size_t i = 0; i < now->n_stores; i++) {
+		const struct rates rates = rates_of_store(before, now, now->stores[i]);
+
+		json_object_object_add(json_object_array_get_idx(stores, i), "rates",
+				       rates_json(&rates));
+	}
+	for (size_t i = 0; i < now->n_clients; i++) {
+		const struct rates rates = rates_of_client(before, now, now->clients[i]);
+
+		json_object_object_add(json_object_array_get_idx(clients, i), "rates",
+				       rates_json(&rates));
+	}
+	json_object_object_add(object, "problems", overview_problems(before, now));
+	return object;
 }
 
 static int status_run(struct ctl *ctl)
 {
-	return show_status(ctl, print_tables, NULL);
+	const struct timespec interval = { .tv_sec = interval_msec / 1000,
+					   .tv_nsec = interval_msec % 1000 * 1000000L };
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *first = NULL, *second = NULL;
+	const Wire__StatusReply *before = NULL, *now;
+	int r;
+
+	if (ctl->n_args > 0)
+		return show_no_arguments(ctl);
+	ctl->wants_histograms = true;
+	r = ask_status(ctl, &client, &first);
+	if (r == CTL_OK && interval_msec) {
+		(void)nanosleep(&interval,
+				NULL); /* the rates are of the time that the replies say */
+		before = first->status;
+		r = ask_status(ctl, &client, &second);
+	}
+	if (r != CTL_OK)
+		return r;
+	now = second ? second->status : first->status;
+	show_note_left_out(ctl, now);
+	return ctl->is_json ? ctl_print_json(ctl, status_json(before, now))
+			    : print_tables(ctl, before, now);
 }
 
 const struct command command_status = {
-	"status", status_run, "the daemon's stores, clients and speed", help, { NULL, 0 }, NULL
+	"status", status_run,	     "who uses the disks, and are they healthy",
+	help,	  FLAG_TABLE(flags), NULL
 };

@@ -3,10 +3,10 @@
 #include "client/ctl/ui/stop.h"
 #include "client/lib/api/client.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +41,24 @@ static int connect_for_path(struct ctl *ctl, const char *path, struct dsaio_clie
 static int call(const struct ctl *ctl, struct dsaio_client *client, const char *what,
 		Wire__Request *request, int fd, Wire__Reply **ret_reply)
 {
-	if (conn_call(client_conn(client), what, request, &fd, fd >= 0, ret_reply, NULL) < 0)
+	struct dsaio_conn *conn = client_conn(client);
+	int r;
+
+	if (ctl->timeout_nsec && fd < 0)
+		r = conn_call_for(conn, what, request, NULL, 0, clock_nsec() + ctl->timeout_nsec,
+				  ret_reply, NULL);
+	else
+		r = conn_call(conn, what, request, &fd, fd >= 0, ret_reply, NULL);
+	if (r < 0)
 		/* After a signal the command itself shut the connection down (stop.h). */
 		return ctl_fail(ctl, "%s", stop_signal() ? "interrupted" : dsaio_error());
 	return CTL_OK;
+}
+
+int ask_request(struct ctl *ctl, struct dsaio_client *client, const char *what,
+		Wire__Request *request, Wire__Reply **ret_reply)
+{
+	return call(ctl, client, what, request, -1, ret_reply);
 }
 
 /*
@@ -143,7 +157,7 @@ static int ask_pages(struct ctl *ctl, struct dsaio_client **client, bool has_cli
 		return r;
 	request.body_case = WIRE__REQUEST__BODY_STATUS;
 	request.status = &status;
-	status.with_histograms = !has_clients;
+	status.with_histograms = ctl->wants_histograms || !has_clients;
 	r = call(ctl, *client, "status", &request, -1, &all);
 	if (r != CTL_OK)
 		return r;
@@ -189,17 +203,11 @@ int ask_metrics(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret
 
 int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
 {
-	Wire__StatusReply *all;
 	int r = ask_pages(ctl, client, true, ret_reply);
 
-	if (r != CTL_OK)
-		return r;
-	all = (*ret_reply)->status;
-	status_drop_own(all);
-	if (all->n_clients < all->n_all_clients)
-		ctl_note(ctl, "showing %zu of %" PRIu32 " clients", all->n_clients,
-			 all->n_all_clients);
-	return CTL_OK;
+	if (r == CTL_OK)
+		status_drop_own((*ret_reply)->status);
+	return r;
 }
 
 /*

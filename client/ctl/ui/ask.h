@@ -22,6 +22,10 @@ int ask_metrics(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret
 int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 	      Wire__Reply **ret_reply);
 
+/* Another request; what: its object, for messages.  The client is connected. */
+int ask_request(struct ctl *ctl, struct dsaio_client *client, const char *what,
+		Wire__Request *request, Wire__Reply **ret_reply);
+
 /* Sets the fields of its profile that are there; NULL: resets it.  The reply is the store as it is then. */
 int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
 		    Wire__Profile *profile, Wire__Reply **ret_reply);

@@ -21,7 +21,9 @@ static void say(const struct ctl *ctl, const char *raw)
 	const char *message = escaped ? escaped : "out of memory";
 
 	/* A failure of standard error cannot be reported. */
-	if (ctl->command)
+	if (ctl->message)
+		(void)snprintf(ctl->message, CTL_MESSAGE_BYTES, "%s", message);
+	else if (ctl->command)
 		(void)fprintf(stderr, "dsaioctl: %s: %s\n", ctl->command, message);
 	else
 		(void)fprintf(stderr, "dsaioctl: %s\n", message);
@@ -137,13 +139,15 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 	/* After -ENOMEM a daemon is started, which does no harm. */
 	if (ctl->only_looks)
 		(void)setenv("DSAIO_AUTOSTART", "0", 1);
-	stop_wait_begin(ctl->command);
+	if (!ctl->message)
+		stop_wait_begin(ctl->command);
 	options.socket_path = ctl->socket_path;
 	/* Else what it measures or shows is of one daemon. */
 	if (!ctl->is_through_restarts || ctl->is_private)
 		options.flags = DSAIO_NO_RECONNECT;
 	r = dsaio_connect(&options, ret_client);
-	stop_wait_end();
+	if (!ctl->message)
+		stop_wait_end();
 	named = getenv("DSAIO_SOCKET");
 	is_absent = r == -ENOENT || r == -ECONNREFUSED;
 	if (is_absent && ctl->only_looks && !ctl->socket_path && !(named && *named))

@@ -18,12 +18,15 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct command;
 struct flag_table;
 struct json_object;
 
 enum { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
+
+#define CTL_MESSAGE_BYTES 1024u
 
 struct ctl {
 	const char *command;		       /* its name, for messages; NULL: none yet */
@@ -35,8 +38,11 @@ struct ctl {
 	bool is_silent;		  /* messages go to errors alone */
 	bool only_looks;	  /* does not let the library start a daemon */
 	bool is_through_restarts; /* goes on with the next daemon */
+	bool wants_histograms;	  /* in the status */
 	bool is_of_all;		  /* about other clients: --private would be of no use */
-	char **args;		  /* after the command's name, without options */
+	char *message; /* borrowed, of CTL_MESSAGE_BYTES: the last message goes there; NULL: is printed */
+	uint64_t timeout_nsec; /* for the answer to a request; 0: none */
+	char **args;	       /* after the command's name, without options */
 	int n_args;
 	struct json_object
 		*errors; /* borrowed; an array that messages are added to.  NULL: print them */

@@ -46,6 +46,7 @@ PARTS = {
     "libevent": ("libevent-dev", "BSD-3-Clause AND BSD-2-Clause AND ISC", "dsaiod and dsaioctl"),
     "protobuf-c": ("libprotobuf-c-dev", "BSD-2-Clause", "dsaiod, dsaioctl and " + LIBRARY),
     "json-c": ("libjson-c-dev", "MIT", "dsaioctl"),
+    "ncurses": ("libncurses-dev", "X11-distribute-modifications-variant", "dsaioctl"),
 }
 
 METADATA = """\

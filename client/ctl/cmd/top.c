@@ -1,0 +1,584 @@
+/*
+ * dsaioctl top: the stores and clients live, and what an administrator does to a client.
+ *
+ * One loop draws the screen, waits for a key up to the next look, and asks the daemon for its status.  An
+ * answer is awaited for at most TIMEOUT_NSEC, so that a stopped daemon does not stop the keys.  A connection that has
+ * ended is closed, and each further look connects anew.  A question to the user, such as for a weight, is a state of
+ * the loop, so the screen stays live behind it.
+ *
+ * Errors of requests are no messages of their own: ctl->message takes them, for the last line of the screen.
+ */
+#include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/overview.h"
+#include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/units.h"
+#include "client/lib/api/client.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+#include "proto/util/plural.h"
+#include "proto/util/size.h"
+
+#include <ctype.h>
+#include <curses.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TIMEOUT_NSEC 1000000000u
+#define INTERVAL_MAX_MSEC 60000u
+#define ESCAPE_MSEC 50 /* after an escape, the rest of a key's code comes within this time */
+#define ANSWER_BYTES 64u
+#define KEY_ESCAPE 27
+#define WEIGHT_MAX 16u
+
+static const char help[] =
+	"dsaioctl top - who uses the disks, live\n"
+	"\n"
+	"    dsaioctl top\n"
+	"    dsaioctl top --interval 5000                  a look each five seconds\n"
+	"    ssh -t host dsaioctl top\n"
+	"\n"
+	"The columns are those of dsaioctl status.  Keys:\n"
+	"\n"
+	"    b i p e        sort clients by bandwidth, IOPS, P99 or errors\n"
+	"    /              show only clients whose user, command or store has a text\n"
+	"    up, down       select a client; the line below the clients has more of it\n"
+	"    w              set the weight of its channels\n"
+	"    l              limit it (100M 500: bytes and ops per second; 0: none), its\n"
+	"                   user (user 100M), or a store (nvme0 2G)\n"
+	"    k              kill it: its session ends, and it does not reconnect\n"
+	"    ?              these keys\n"
+	"    q              quit\n"
+	"\n"
+	"Setting and killing is for administrators; others see their own clients.  If the daemon\n"
+	"ends, top waits for the next one.\n"
+	"\n"
+	"    --interval N   milliseconds between looks: 1000, and 100 at least\n"
+	"    --socket PATH  the daemon's socket\n"
+	"\n"
+	"exit status: 0 quit, 1 failed, 2 wrong usage, 3 no daemon answers at first\n";
+
+static uint32_t interval_msec = 1000;
+static const struct flag flags[] = {
+	{ "interval", FLAG_COUNT, &interval_msec, 100, INTERVAL_MAX_MSEC },
+};
+
+struct top {
+	struct ctl *ctl;
+	struct dsaio_client *client;	 /* NULL: not connected */
+	Wire__Reply *before, *now;	 /* the last two looks; NULL: none of this daemon */
+	struct overview_client *clients; /* of now: those that the filter leaves, sorted */
+	size_t n_clients;
+	enum overview_key key;
+	char filter[ANSWER_BYTES];
+	uint32_t selected;		 /* a client's number; 0: none */
+	size_t first;			 /* the row of clients at the top */
+	size_t n_rows;			 /* of them that the screen had */
+	char message[CTL_MESSAGE_BYTES]; /* of the last request that failed */
+	char note[OVERVIEW_LINE_BYTES];	 /* the last line */
+	/* A question is open: takes the answer at its end.  NULL: none is. */
+	void (*on_answer)(struct top *top);
+	char question[OVERVIEW_LINE_BYTES], answer[ANSWER_BYTES];
+	uint32_t target; /* the client that it is about */
+	bool is_help, is_over;
+};
+
+static const Wire__StatusReply *status_of(const Wire__Reply *reply)
+{
+	return reply ? reply->status : NULL;
+}
+
+/* ---- the daemon ---- */
+
+/* The selected client's place; of none, or one that has gone, the first. */
+static size_t selected_place(const struct top *top)
+{
+	for (size_t i = 0; i < top->n_clients; i++)
+		if (top->clients[i].client->client == top->selected)
+			return i;
+	return 0;
+}
+
+static const Wire__Client *selected_client(const struct top *top)
+{
+	return top->n_clients ? top->clients[selected_place(top)].client : NULL;
+}
+
+/* The rows anew, from the looks. */
+static void arrange(struct top *top)
+{
+	const Wire__StatusReply *now = status_of(top->now);
+	struct overview_client *clients = now ? calloc(now->n_clients + 1, sizeof(*clients)) : NULL;
+
+	free(top->clients);
+	top->clients = clients;
+	top->n_clients = 0;
+	if (!clients)
+		return;
+	overview_clients(status_of(top->before), now, top->key, clients);
+	top->n_clients = overview_filter(now, top->filter, clients, now->n_clients);
+}
+
+static void forget(struct top *top)
+{
+	wire_replyp(&top->before);
+	wire_replyp(&top->now);
+	top->before = top->now = NULL;
+}
+
+/* Returns as ask_status(). */
+static int look(struct top *top)
+{
+	Wire__Reply *reply = NULL;
+	int r = ask_status(top->ctl, &top->client, &reply);
+
+	if (r == CTL_OK) {
+		wire_replyp(&top->before);
+		top->before = top->now;
+		top->now = reply;
+		top->message[0] = '\0';
+	} else if (!top->client || conn_is_gone(client_conn(top->client))) {
+		client_disconnectp(&top->client);
+		top->client = NULL;
+		forget(top);
+	}
+	arrange(top);
+	return r;
+}
+
+/* Sends the request, and notes its result. */
+static void act(struct top *top, const char *what, Wire__Request *request, const char *done)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+
+	if (!top->client || ask_request(top->ctl, top->client, what, request, &reply) != CTL_OK)
+		(void)snprintf(top->note, sizeof(top->note), "%.500s", top->message);
+	else
+		(void)snprintf(top->note, sizeof(top->note), "%s: %s%s%s", what, done,
+			       reply->text[0] ? "; " : "", reply->text);
+}
+
+/* ---- questions ---- */
+
+static void ask_user(struct top *top, const char *question, void (*on_answer)(struct top *top))
+{
+	(void)snprintf(top->question, sizeof(top->question), "%s", question);
+	top->answer[0] = '\0';
+	top->on_answer = on_answer;
+}
+
+static void on_filter(struct top *top)
+{
+	(void)strcpy(top->filter, top->answer);
+}
+
+static void client_name(const struct top *top, char text[ANSWER_BYTES])
+{
+	(void)snprintf(text, ANSWER_BYTES, "client %" PRIu32, top->target);
+}
+
+static void on_weight(struct top *top)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
+	char what[ANSWER_BYTES], done[ANSWER_BYTES];
+	uint64_t weight;
+
+	if (size_parse(top->answer, &weight) < 0 || weight < 1 || weight > WEIGHT_MAX) {
+		(void)snprintf(top->note, sizeof(top->note),
+			       "%s: a weight is a number from 1 to %u", top->answer, WEIGHT_MAX);
+		return;
+	}
+	set.client = top->target;
+	set.weight = (uint32_t)weight;
+	request.body_case = WIRE__REQUEST__BODY_LIMIT_SET;
+	request.limit_set = &set;
+	client_name(top, what);
+	(void)snprintf(done, sizeof(done), "weight %" PRIu64, weight);
+	act(top, what, &request, done);
+}
+
+/* "100M 500": bytes and ops per second.  false: it is not that. */
+static bool parse_limit(char *text, Wire__Limit *limit)
+{
+	char *rest = NULL, *bytes = strtok_r(text, " ", &rest);
+	const char *ops = strtok_r(NULL, " ", &rest);
+
+	return bytes && size_parse(bytes, &limit->bytes_per_sec) == 0 &&
+	       (!ops || size_parse(ops, &limit->ops_per_sec) == 0) && !strtok_r(NULL, " ", &rest);
+}
+
+/* "100M", "user 100M", or a store's name in place of "user". */
+static void on_limit(struct top *top)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
+	Wire__Limit limit = WIRE__LIMIT__INIT;
+	char text[ANSWER_BYTES], what[ANSWER_BYTES], done[OVERVIEW_LINE_BYTES];
+	const Wire__Client *client;
+	char *name = NULL, *numbers = text;
+
+	(void)strcpy(text, top->answer);
+	if (!isdigit((unsigned char)text[0])) {
+		numbers += strcspn(text, " ");
+		if (*numbers)
+			*numbers++ = '\0';
+		name = text;
+	}
+	if (!parse_limit(numbers, &limit)) {
+		(void)snprintf(top->note, sizeof(top->note),
+			       "%s: write bytes, or bytes and ops, as in: 100M 500", top->answer);
+		return;
+	}
+	set.limit = &limit;
+	client = selected_client(top);
+	if (!name) {
+		set.client = top->target;
+		client_name(top, what);
+	} else if (strcmp(name, "user") == 0 && client && client->client == top->target) {
+		set.has_uid = true;
+		set.uid = client->uid;
+		(void)snprintf(what, sizeof(what), "user %s", overview_user(done, client->uid));
+	} else {
+		set.store = name;
+		(void)snprintf(what, sizeof(what), "store %s", name);
+	}
+	request.body_case = WIRE__REQUEST__BODY_LIMIT_SET;
+	request.limit_set = &set;
+	(void)overview_limits(done, &limit, 0);
+	act(top, what, &request, done[0] ? done : "no limit");
+}
+
+static void on_kill(struct top *top)
+{
+	Wire__Request request = WIRE__REQUEST__INIT;
+	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
+	char what[ANSWER_BYTES];
+
+	if (strcmp(top->answer, "yes") != 0) {
+		(void)snprintf(top->note, sizeof(top->note), "nothing was killed");
+		return;
+	}
+	kill.client = top->target;
+	kill.reason = (char *)"by dsaioctl top";
+	request.body_case = WIRE__REQUEST__BODY_CLIENT_KILL;
+	request.client_kill = &kill;
+	client_name(top, what);
+	act(top, what, &request, "killed");
+}
+
+/* ---- keys ---- */
+
+static void on_answer_key(struct top *top, int key)
+{
+	void (*on_answer)(struct top * top) = top->on_answer;
+	const size_t n = strlen(top->answer);
+
+	if (key == KEY_ESCAPE) {
+		top->on_answer = NULL;
+	} else if (key == '\n' || key == '\r' || key == KEY_ENTER) {
+		top->on_answer = NULL;
+		on_answer(top);
+		arrange(top);
+	} else if ((key == KEY_BACKSPACE || key == '\b' || key == 0x7f) && n) {
+		top->answer[n - 1] = '\0';
+	} else if (key >= ' ' && key <= '~' && n + 1 < ANSWER_BYTES) {
+		top->answer[n] = (char)key;
+		top->answer[n + 1] = '\0';
+	}
+}
+
+static void select_by(struct top *top, long step)
+{
+	const long place = (long)selected_place(top) + step, last = (long)top->n_clients - 1;
+
+	if (last >= 0)
+		top->selected = top->clients[place < 0	    ? 0
+					     : place > last ? last
+							    : place]
+					.client->client;
+}
+
+/* A question about the selected client, which stays the same one if rows move. */
+static void ask_about_client(struct top *top, int key)
+{
+	const Wire__Client *client = selected_client(top);
+	char question[OVERVIEW_LINE_BYTES];
+
+	if (!client)
+		return;
+	top->selected = top->target = client->client;
+	if (key == 'w')
+		(void)snprintf(question, sizeof(question),
+			       "weight of client %" PRIu32 " (1 to %u): ", client->client,
+			       WEIGHT_MAX);
+	else if (key == 'l')
+		(void)snprintf(question, sizeof(question),
+			       "limit client %" PRIu32 " ('user', or a store's name, first): ",
+			       client->client);
+	else
+		(void)snprintf(question, sizeof(question),
+			       "kill client %" PRIu32 ", process %" PRIu32 ", %.20s? (yes): ",
+			       client->client, client->pid, client->name);
+	ask_user(top, question, key == 'w' ? on_weight : key == 'l' ? on_limit : on_kill);
+}
+
+static void on_key(struct top *top, int key)
+{
+	static const char sort_keys[] = "bipe"; /* in the order of enum overview_key */
+	const char *sort = key > 0 && key < 0x7f ? strchr(sort_keys, key) : NULL;
+
+	if (key == ERR || key == KEY_RESIZE)
+		return;
+	if (top->on_answer) {
+		on_answer_key(top, key);
+		return;
+	}
+	top->note[0] = '\0';
+	top->is_help = key == '?' && !top->is_help;
+	if (sort) {
+		top->key = (enum overview_key)(sort - sort_keys);
+		arrange(top);
+	} else if (key == 'q') {
+		top->is_over = true;
+	} else if (key == '/') {
+		ask_user(top, "show only clients whose user, command or store has: ", on_filter);
+	} else if (key == KEY_UP || key == KEY_DOWN) {
+		select_by(top, key == KEY_UP ? -1 : 1);
+	} else if (key == KEY_PPAGE || key == KEY_NPAGE) {
+		select_by(top, (long)top->n_rows * (key == KEY_PPAGE ? -1 : 1));
+	} else if (key == 'w' || key == 'l' || key == 'k') {
+		ask_about_client(top, key);
+	}
+}
+
+/* ---- the screen ---- */
+
+/* As wide as the screen, and of printable ASCII: the terminal executes nothing of it. */
+static void draw_line(int row, chtype attributes, const char *text)
+{
+	char line[OVERVIEW_LINE_BYTES];
+
+	(void)overview_text(line, (size_t)COLS, text);
+	(void)move(row, 0);
+	(void)attrset((int)attributes);
+	(void)addnstr(line, COLS); /* fails where the screen is too small */
+	if (attributes & A_REVERSE)
+		(void)hline(' ' | attributes, COLS);
+	(void)attrset(A_NORMAL);
+}
+
+static void draw_head(const struct top *top)
+{
+	static const char *const sorts[] = { "bandwidth", "IOPS", "P99", "errors" };
+	const Wire__StatusReply *now = status_of(top->now);
+	char line[OVERVIEW_LINE_BYTES], used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
+	char verdict[OVERVIEW_LINE_BYTES];
+	struct json_object *problems;
+
+	if (!now) {
+		(void)snprintf(line, sizeof(line), "no daemon: %.400s", top->message);
+		draw_line(0, A_BOLD, line);
+		return;
+	}
+	problems = overview_problems(status_of(top->before), now);
+	(void)overview_verdict(verdict, problems);
+	(void)snprintf(line, sizeof(line), "%.200s%s%.250s", top->message,
+		       top->message[0] ? "; before that: " : "", verdict);
+	draw_line(0, json_object_array_length(problems) || top->message[0] ? A_BOLD : A_NORMAL,
+		  line);
+	(void)json_object_put(problems);
+	(void)snprintf(line, sizeof(line), "up %s, pool %s of %s, %" PRIu32 " clients, by %s%s%s",
+		       units_format_nsec(verdict, now->uptime_usec * 1000),
+		       units_format_size(used, now->pool ? now->pool->used_bytes : 0),
+		       units_format_size(size, now->pool ? now->pool->size_bytes : 0),
+		       now->n_all_clients + (now->others ? now->others->clients : 0),
+		       sorts[top->key], top->filter[0] ? ", only: " : "", top->filter);
+	draw_line(1, A_NORMAL, line);
+}
+
+/* Returns the row behind them. */
+static int draw_stores(const struct top *top, int row, size_t n_max)
+{
+	const Wire__StatusReply *now = status_of(top->now);
+	char line[OVERVIEW_LINE_BYTES];
+
+	draw_line(row++, A_REVERSE, overview_store_line(line, sizeof(line) - 1, NULL, NULL));
+	for (size_t i = 0; i < now->n_stores && i < n_max; i++) {
+		const struct rates rates = rates_of_store(status_of(top->before), now,
+							  now->stores[i]);
+
+		if (i == n_max - 1 && now->n_stores > n_max)
+			(void)snprintf(line, sizeof(line), "and %zu more stores",
+				       now->n_stores - i);
+		else
+			(void)overview_store_line(line, sizeof(line) - 1, now->stores[i], &rates);
+		draw_line(row++, A_NORMAL, line);
+	}
+	return row;
+}
+
+static void draw_clients(struct top *top, int row, int end)
+{
+	const bool has_limits = overview_has_limits(status_of(top->now));
+	const size_t place = selected_place(top);
+	char line[OVERVIEW_LINE_BYTES];
+
+	draw_line(row++, A_REVERSE, overview_client_line(line, sizeof(line) - 1, has_limits, NULL));
+	top->n_rows = end > row ? (size_t)(end - row) : 1;
+	if (place < top->first)
+		top->first = place;
+	if (place >= top->first + top->n_rows)
+		top->first = place - top->n_rows + 1;
+	for (size_t i = top->first; i < top->n_clients && row < end; i++)
+		draw_line(
+			row++, i == place ? A_STANDOUT | A_BOLD : A_NORMAL,
+			overview_client_line(line, sizeof(line) - 1, has_limits, &top->clients[i]));
+}
+
+/* More of the selected client. */
+static void draw_client(const struct top *top, int row)
+{
+	const Wire__Client *client = selected_client(top);
+	char line[OVERVIEW_LINE_BYTES], user[OVERVIEW_LINE_BYTES], limits[OVERVIEW_LINE_BYTES];
+	char pool[UNITS_TEXT_BYTES];
+
+	if (!client)
+		return;
+	(void)overview_limits(limits, client->limit, client->weight);
+	(void)snprintf(line, sizeof(line),
+		       "client %" PRIu32 ": %.30s, %.64s: %.100s%spool %s, %" PRIu32
+		       " file%s, %zu handle%s",
+		       client->client, overview_user(user, client->uid), client->name, limits,
+		       limits[0] ? ", " : "", units_format_size(pool, client->pool_bytes),
+		       client->files, plural(client->files), client->n_handles,
+		       plural(client->n_handles));
+	draw_line(row, A_NORMAL, line);
+}
+
+static void draw_help(void)
+{
+	const char *line = strstr(help, "    b i p e");
+	int row = 0;
+
+	draw_line(row++, A_REVERSE, "keys");
+	while (*line) {
+		char text[OVERVIEW_LINE_BYTES];
+		const size_t n = strcspn(line, "\n");
+
+		(void)snprintf(text, sizeof(text), "%.*s", (int)n, line);
+		draw_line(row++, A_NORMAL, text);
+		line += n + (line[n] == '\n');
+		if (strncmp(line, "Setting", 7) == 0)
+			break;
+	}
+}
+
+static void draw(struct top *top)
+{
+	const Wire__StatusReply *now = status_of(top->now);
+	char line[OVERVIEW_LINE_BYTES];
+	int row;
+
+	(void)erase();
+	if (top->is_help) {
+		draw_help();
+	} else {
+		draw_head(top);
+		if (now) {
+			row = draw_stores(top, 2, LINES > 16 ? (size_t)(LINES - 10) / 2 : 2);
+			draw_clients(top, row + 1, LINES - 2);
+			draw_client(top, LINES - 2);
+		}
+	}
+	(void)curs_set(top->on_answer != NULL); /* not every terminal hides it */
+	if (top->on_answer) {
+		(void)snprintf(line, sizeof(line), "%.400s%s", top->question, top->answer);
+		draw_line(LINES - 1, A_BOLD, line);
+	} else {
+		draw_line(LINES - 1, A_BOLD,
+			  top->note[0] ? top->note
+				       : "q quit  ? help  b/i/p/e sort  / filter  arrows select  "
+					 "w weight  l limit  k kill");
+	}
+	(void)refresh();
+}
+
+/* ---- the loop ---- */
+
+static void run(struct top *top)
+{
+	const uint64_t interval_nsec = interval_msec * UINT64_C(1000000);
+	uint64_t next = clock_nsec() + interval_nsec, now;
+
+	while (!top->is_over && !stop_signal()) {
+		draw(top);
+		now = clock_nsec();
+		timeout(next > now ? (int)((next - now) / 1000000) + 1 : 0);
+		on_key(top, getch());
+		if (!isatty(STDIN_FILENO)) /* it has gone, and getch() waits no more */
+			return;
+		if (clock_nsec() < next)
+			continue;
+		(void)look(top); /* the screen has the reason of a failure */
+		next = clock_nsec() + interval_nsec;
+	}
+}
+
+static int run_on_screen(struct top *top)
+{
+	SCREEN *screen;
+
+	if (stop_catch(0) < 0)
+		return ctl_fail(top->ctl, "signals: %s", strerror(errno));
+	screen = newterm(NULL, stdout, stdin);
+	if (!screen)
+		return ctl_fail(top->ctl, "TERM=%s: no such terminal is known here: try TERM=xterm",
+				getenv("TERM") ? getenv("TERM") : "");
+	top->ctl->message = top->message;
+	(void)cbreak(); /* these do not fail on a screen */
+	(void)noecho();
+	(void)keypad(stdscr, true);
+	(void)set_escdelay(ESCAPE_MSEC);
+	run(top);
+	(void)endwin();
+	delscreen(screen);
+	top->ctl->message = NULL;
+	return CTL_OK;
+}
+
+static int top_run(struct ctl *ctl)
+{
+	struct top top = { .ctl = ctl };
+	int r;
+
+	if (ctl->n_args > 0)
+		return show_no_arguments(ctl);
+	if (ctl->is_json)
+		return ctl_usage(ctl,
+				 "--json: top is for a terminal: dsaioctl status --json has the "
+				 "same numbers");
+	if (ctl->is_private)
+		return ctl_usage(ctl, "--private: a daemon for this command alone has no clients: "
+				      "leave it out");
+	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+		return ctl_fail(ctl, "standard input and output must be a terminal (ssh -t makes "
+				     "one): dsaioctl status prints the same once");
+	ctl->is_of_all = ctl->wants_histograms = true;
+	r = look(&top);
+	if (r == CTL_OK) {
+		ctl->timeout_nsec = TIMEOUT_NSEC;
+		r = run_on_screen(&top);
+	}
+	forget(&top);
+	free(top.clients);
+	client_disconnectp(&top.client);
+	return r == CTL_OK && stop_signal() ? stop_status() : r;
+}
+
+const struct command command_top = { "top", top_run,	       "who uses the disks, live",
+				     help,  FLAG_TABLE(flags), NULL };
