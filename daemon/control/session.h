@@ -130,7 +130,7 @@ const char *session_title(const struct session *session);
 
 /* Adds the counters of its channels that have not ended. */
 void session_sum(const struct session *session, struct metrics *sum);
-/* What these have written. */
+/* The bytes that these have written. */
 uint64_t session_open_bytes(const struct session *session);
 
 /* Queues one reply and sends what the socket takes.  Takes fds: the daemon's own, or those of

@@ -439,7 +439,7 @@ static int users_to_wire(const struct service *service, const struct view *view,
 	return 0;
 }
 
-/* What users have done, also by channels that have not ended. */
+/* Counters of users, also by channels that have not ended. */
 struct usage_sum {
 	struct metrics counters;
 	uint64_t earlier_bytes, pool_bytes;

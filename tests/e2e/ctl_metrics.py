@@ -5,7 +5,7 @@
     ctl_metrics.py fetch URL STATUS TEXT [PATH] [--body | --put | --headers]
                                                   a request has that answer, and its body that text
 
-What is wrong is printed.
+Mistakes are printed.
 """
 
 import json

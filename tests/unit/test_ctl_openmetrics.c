@@ -94,7 +94,7 @@ TEST(buckets_are_sums_and_end_with_all)
 	    "dsaio_store_latency_seconds_sum{store=\"t\"} 1.000000001\n");
 }
 
-/* Of a program that is no daemon of ours. */
+/* As another program may answer. */
 TEST(what_lacks_counters_and_a_pool_is_left_out)
 {
 	_cleanup_(freep) char *text = NULL;

@@ -1,5 +1,5 @@
 /*
- * What status says of users, clients and stores.  Counters are set here: nothing moves on these channels.
+ * Users, clients and stores in status.  Counters are set here: nothing moves on these channels.
  */
 #include "daemon/control/status.h"
 #include "proto/wire.h"

@@ -80,24 +80,23 @@ static void on_metrics(struct evhttp_request *request, void *arg)
 	struct evbuffer *body = evhttp_request_get_output_buffer(request);
 	_cleanup_(freep) char *text = NULL;
 	static bool has_failed; /* and nothing has worked since */
-	bool is_there;
 
 	ctl.errors = errors;
-	ctl.is_silent = has_failed; /* a line for the first failure */
-	ctl.is_of_all = true;	    /* --private is no advice for a scraper */
-	is_there = metrics_text(&ctl, &text) == CTL_OK;
-	has_failed = !is_there;
+	ctl.is_silent = has_failed;	 /* a line for the first failure */
+	ctl.is_of_all = true;		 /* --private is no advice for a scraper */
+	(void)metrics_text(&ctl, &text); /* its message is in errors */
+	has_failed = !text;
 	/* Without memory for these, the answer lacks them. */
 	(void)evhttp_add_header(headers, "Connection", "close");
 	(void)evhttp_add_header(headers, "Content-Type",
-				is_there ? CONTENT_TYPE : "text/plain; charset=utf-8");
-	if (is_there)
+				text ? CONTENT_TYPE : "text/plain; charset=utf-8");
+	if (text)
 		(void)evbuffer_add(body, text, strlen(text));
 	for (size_t i = 0; i < json_object_array_length(errors); i++)
 		(void)evbuffer_add_printf(
 			body, "%s\n", json_object_get_string(json_object_array_get_idx(errors, i)));
-	evhttp_send_reply(request, is_there ? HTTP_OK : HTTP_SERVUNAVAIL,
-			  is_there ? "OK" : "no daemon answers", NULL);
+	evhttp_send_reply(request, text ? HTTP_OK : HTTP_SERVUNAVAIL,
+			  text ? "OK" : "no daemon answers", NULL);
 }
 
 /* Splits "ADDRESS:PORT", where an address with colons is in brackets. */

@@ -63,7 +63,7 @@ static const struct family user_families[] = {
 	  "Bytes written since wear is counted, kept over restarts." },
 };
 
-/* Of stores, classes and users. */
+/* They belong to stores, classes and users. */
 static const struct family counter_families[] = {
 	{ "reads", "reads", "", true, 0, "Reads that ended." },
 	{ "writes", "writes", "", true, 0, "Writes that ended." },
