@@ -20,7 +20,7 @@ host_and_daemon_are_checked() {
 			"  store t: engine: " "  store t: space: " " 0 failures"
 }
 
-# Of the store's device, or of the one below its partition.
+# The store's device, or the one that has its partition.
 the_disk_below_the_store_is_checked() {
 	local disk
 	disk=$(lsblk -nso NAME,TYPE -r "$(df --output=source "$store" | tail -n 1)" 2>/dev/null | awk '$2 == "disk" { print $1; exit }')

@@ -1,5 +1,5 @@
 /*
- * What dsaioctl doctor reads of others: the log page of a drive, and the output of systemctl.
+ * Foreign bytes that dsaioctl doctor reads: the log page of a drive, and the output of systemctl.
  */
 #include "client/ctl/doctor/doctor.h"
 #include "tests/fuzz/fuzz.h"

@@ -434,7 +434,7 @@ disabled_leaves_no_socket() {
 			env -u DSAIO_SOCKET -u XDG_RUNTIME_DIR HOME=/tmp dsaioctl put /srv/store/own </dev/null
 }
 
-# What the load's restarts have left, of a user and a process.
+# The load's restarts were such events, for a process of another user.
 fields_are_in_the_journal() {
 	says '"DSAIO_CLIENT_UID":"65534"' inside journalctl -u dsaiod -o json DSAIO_EVENT=recovered &&
 		says '"DSAIO_CLIENT_PID":"' inside journalctl -u dsaiod -o json DSAIO_EVENT=recovered &&

@@ -244,8 +244,9 @@ static const struct {
 	{ SERVICE_UNIT "inactive\n", "unit dsaiod.service", "OK", "loaded, inactive", "" },
 	{ SOCKET_UNIT "inactive\n", "unit dsaiod.socket", "WARN", "loaded, inactive",
 	  "systemctl enable --now dsaiod.socket" },
-	{ "LoadState=not-found\nActiveState=inactive\nId=dsaiod.service\n", "unit dsaiod.service",
-	  "WARN", "not-found, inactive", "systemctl enable" },
+	{ "LoadState=not-found\nActiveState=inactive\nNRestarts=0\nId=dsaiod.service\n",
+	  "unit dsaiod.service", "WARN", "not-found, inactive, restarts by itself: 0",
+	  "systemctl enable" },
 };
 
 TEST_TABLE(units_in_all_states, units)

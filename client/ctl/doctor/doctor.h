@@ -2,8 +2,8 @@
  * The checks of dsaioctl doctor.  Each looks at one thing of the host or the daemon and adds findings: a level,
  * what was looked at, its value, and for a level above OK the command or change that mends it.
  *
- * Files of /proc, /sys and /dev are read below a root, which tests replace.  What cannot be read is no finding,
- * except where the text says so.
+ * Files of /proc, /sys and /dev are read below a root, which tests replace.  A file that cannot be read is no
+ * finding, except where the text says so.
  */
 #ifndef DSAIO_CLIENT_CTL_DOCTOR_DOCTOR_H
 #define DSAIO_CLIENT_CTL_DOCTOR_DOCTOR_H
