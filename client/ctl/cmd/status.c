@@ -71,9 +71,10 @@ static int print_stores(const Wire__StatusReply *status)
 	r = table_print(&about, stdout);
 	for (size_t i = 0; i < status->n_stores; i++)
 		if (status->stores[i]->is_drained)
-			(void)printf("store %s is drained: until dsaioctl undrain %s it refuses new "
-				     "files and ops\n",
-				     status->stores[i]->name, status->stores[i]->name);
+			(void)printf(
+				"store %s is drained: until dsaioctl undrain %s it refuses new "
+				"files and ops\n",
+				status->stores[i]->name, status->stores[i]->name);
 	(void)putchar('\n');
 	return r < 0 ? r : table_print(&counters, stdout);
 }
