@@ -20,9 +20,8 @@ struct command {
 
 extern const struct command command_status, command_stores, command_clients, command_pool,
 	command_wear, command_metrics, command_profile, command_limit, command_drain,
-	command_undrain, command_reload;
-command_doctor, command_kill, command_trace, command_cp, command_cat, command_put, command_bench,
-	command_bench_io, command_bench_sweep, command_bench_tune, command_bench_latency,
-	command_bench_report, command_completion;
+	command_undrain, command_reload, command_doctor, command_kill, command_trace, command_cp,
+	command_cat, command_put, command_bench, command_bench_io, command_bench_sweep,
+	command_bench_tune, command_bench_latency, command_bench_report, command_completion;
 
 #endif
