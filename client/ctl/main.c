@@ -85,7 +85,7 @@ static void print_help(void)
 		"    dsaioctl wear                                bytes written by stores and users\n"
 		"    dsaioctl metrics --listen localhost:9469     all of it, for Prometheus\n"
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
-		"    dsaioctl limit --user alice --bandwidth 1G   and by whom how much\n"
+		"    dsaioctl limit --user alice --bandwidth 1G   at most so much by her\n"
 		"    dsaioctl drain /nvme && umount /nvme         no new op, no file keeps it busy\n"
 		"    dsaioctl reload                              read the configuration again\n"
 		"    dsaioctl doctor                              what is wrong here, and what mends it\n"

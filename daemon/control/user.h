@@ -33,7 +33,7 @@
 
 struct user;
 
-/* Of a user that exists, or has a limit. */
+/* The limit of a user that exists, or that has one. */
 struct user_limit {
 	struct list_node node;
 	uid_t uid;

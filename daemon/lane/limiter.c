@@ -9,7 +9,7 @@ static void rate_set(struct limiter_rate *rate, uint64_t per_sec)
 	if (atomic_load_explicit(&rate->per_sec, memory_order_relaxed) == per_sec)
 		return;
 	atomic_store_explicit(&rate->per_sec, per_sec, memory_order_relaxed);
-	/* release: whoever moves this on sees the new limit, see take() */
+	/* release: a lane that moves this on sees the new limit, see take() */
 	atomic_store_explicit(&rate->next_nsec, 0, memory_order_release);
 }
 

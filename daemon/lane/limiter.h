@@ -40,7 +40,7 @@ struct limiter {
 	_Atomic bool is_limited; /* alone, so that without a limit a block costs one load */
 };
 
-/* What one buyer has.  All zeroes: nothing. */
+/* The part of one buyer.  All zeroes: nothing. */
 struct limiter_part {
 	uint64_t per_sec; /* the limit at which it was bought; another one makes it void */
 	uint64_t left;

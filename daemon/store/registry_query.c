@@ -14,7 +14,7 @@
 
 enum change { CHANGE_NOTHING, CHANGE_PROFILE, CHANGE_LIMIT, CHANGE_DRAINED };
 
-/* What a query changes, and the value. */
+/* A change, and its value. */
 struct new_value {
 	enum change change;
 	bool is_set; /* else the profile is reset, there is no limit, or the store is served again */

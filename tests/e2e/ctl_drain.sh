@@ -20,7 +20,7 @@ a_client_with_a_file_in_use_is_named() {
 	[ $rc = 0 ] && expect 0 "$ctl" drain --once t
 }
 
-# A program that writes there: its next op fails, and it is told why.
+# The next op of a program that writes there fails, and its message says why.
 a_drained_store_refuses_files_and_ops() {
 	local rc
 	begin_put "$ctl" put "$store/g" || { why="put has ended"; return 1; }

@@ -74,15 +74,15 @@ static void drain_path(const struct daemon *daemon, const char *path, struct ans
 	raw_drain(&raw, "", fd, ret_answer);
 }
 
-/* Runs dsaioctl drain on the scene's directory; *ret_said: the output and the errors. */
-static int ctl_drain(const struct scene *scene, const char *options, const char **ret_said)
+/* Runs dsaioctl drain, or undrain, with its options on the scene's directory; *ret_said: the output and the errors. */
+static int ctl_drain(const struct scene *scene, const char *command, const char **ret_said)
 {
 	const char *build = getenv("BUILD"), *out = test_text("%s/said", test_dir());
 	_cleanup_(fclosep) FILE *file = NULL;
 	static char said[4096];
 	int status = system(test_text(
-		"%s/dsaioctl --socket %s drain %s %s >%s 2>&1", build && *build ? build : "build",
-		scene->rig.daemon->socket_path, scene->store.path, options, out));
+		"%s/dsaioctl --socket %s %s %s >%s 2>&1", build && *build ? build : "build",
+		scene->rig.daemon->socket_path, command, scene->store.path, out));
 	size_t n;
 
 	file = fopen(out, "re");
@@ -129,19 +129,27 @@ static const struct {
 TEST_TABLE(drained, kinds, "after a drain a file system is unmounted: a store")
 {
 	_cleanup_(scene_deinit) struct scene scene;
+	struct dsaio_file *file;
 	const char *said;
 
 	scene_init(&scene, kinds[row].is_automatic);
 	check_busy(&scene);
-	CHECK_EQ(ctl_drain(&scene, "", &said), 0);
+	CHECK_EQ(ctl_drain(&scene, "drain --once", &said), 0);
 	CHECK_MSG(strstr(said, "1 idle file closed") && strstr(said, "CHANNELS"), "%s", said);
 
 	/* It is served as before. */
 	scene_use(&scene);
 	check_busy(&scene);
-	CHECK_EQ(ctl_drain(&scene, "--json", &said), 0);
+	CHECK_EQ(ctl_drain(&scene, "drain --json", &said), 0);
 	CHECK_MSG(strstr(said, "\"closed\": 1") && strstr(said, "\"files\": 0"), "%s", said);
-	CHECK_SYS(umount(scene.store.path));
+
+	/* Now it is not. */
+	CHECK_FAILS(dsaio_open(scene.rig.client, scene.path, O_RDONLY, NULL, &file), -ENOMEDIUM,
+		    "is drained");
+	while (umount(scene.store.path) < 0) { /* the refused descriptor is being closed */
+		CHECK_EQ(errno, EBUSY);
+		(void)poll(NULL, 0, 10);
+	}
 }
 
 TEST(in_use, "a drain says which clients have files open, and leaves these alone")
@@ -170,12 +178,19 @@ TEST(in_use, "a drain says which clients have files open, and leaves these alone
 	CHECK_EQ(drained->clients[0]->channels, 1);
 	check_file(&scene.rig, file, scene.memory, SEED);
 	check_busy(&scene);
-	CHECK_EQ(ctl_drain(&scene, "", &said), 1);
+	CHECK_EQ(ctl_drain(&scene, "drain --once", &said), 1);
 	CHECK_MSG(strstr(said, test_text("%d", getpid())) && strstr(said, "0 idle files closed") &&
 			  strstr(said, "1 file of clients there is still open: close them"),
 		  "%s", said);
+	check_file(&scene.rig, file, scene.memory, SEED);
+	CHECK_EQ(ctl_drain(&scene, "drain", &said), 1);
+	CHECK_FAILS(dsaio_pread(scene.rig.handle, file, scene.memory, BLOCK, 0), -ENOMEDIUM,
+		    "its store is drained");
+	CHECK_CALL(dsaio_fsync(scene.rig.handle, file, 0));
+	CHECK_EQ(ctl_drain(&scene, "undrain", &said), 0);
+	check_file(&scene.rig, file, scene.memory, SEED);
 	dsaio_file_close(file);
-	CHECK_EQ(ctl_drain(&scene, "", &said), 0);
+	CHECK_EQ(ctl_drain(&scene, "drain", &said), 0);
 	CHECK_SYS(umount(scene.store.path));
 }
 

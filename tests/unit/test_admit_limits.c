@@ -216,7 +216,7 @@ TEST(a_limited_store_wakes_its_lane)
 }
 END_TEST
 
-/* Of a block that the kernel returned. */
+/* The kernel returned it. */
 TEST(a_block_that_starts_again_is_charged_once)
 {
 	reach_limit(&(struct rate_limit){ .bytes_per_sec = 1 });

@@ -124,7 +124,7 @@ TEST(a_new_limit_forgives_debts)
 }
 END_TEST
 
-/* What was bought with another limit is void: the lane finds that when it asks. */
+/* A share that was bought with another limit is void: the lane finds that when it asks. */
 TEST(a_charge_of_the_old_limit_leaves_no_debt)
 {
 	limit(1, 0);

@@ -332,7 +332,7 @@ TEST_TABLE(a_write_behind_the_end_of_the_file, growths)
 	teardown(op);
 }
 
-/* What a limit on ops counts. */
+/* A limit on ops counts it. */
 TEST(the_first_block_of_an_op_is_known)
 {
 	struct op op = { .len = 8192, .head = 100, .tail = 50 };

@@ -26,8 +26,8 @@ static const char help[] =
 	"    dsaioctl limit --json | jq '.limits[] | select(.kind == \"user\")'\n"
 	"\n"
 	"A limit holds at once, for reads and writes together, whatever else is free; what is not\n"
-	"named stays.  A large op is not split: it starts, and those after it wait for what it took.\n"
-	"A pause of the client is made up for by a burst of 50 ms.  Of several limits each holds.\n"
+	"named stays.  A large op is not split: it starts, and those after it wait the longer.\n"
+	"A pause of the client is made up for by a burst of 50 ms.  All limits hold.\n"
 	"Limits of stores and users are saved across restarts of the daemon (a failure is reported).\n"
 	"Where the store is what everybody waits for, a weight is better than a limit: a client of\n"
 	"weight 8 moves 8 times the bytes of one of weight 1, and all of them if it is alone.\n"
@@ -205,7 +205,7 @@ static int find_user(const struct ctl *ctl, uint32_t *ret_uid)
 	return CTL_OK;
 }
 
-/* What is limited now, and has the name that the request has: its limit, or NULL. */
+/* The present limit of the object that the request names, or NULL. */
 static const Wire__Limit *limit_now(const Wire__StatusReply *status, const Wire__LimitSet *set)
 {
 	for (size_t i = 0; set->has_uid && i < status->n_users; i++)
@@ -221,25 +221,26 @@ static const Wire__Limit *limit_now(const Wire__StatusReply *status, const Wire_
 }
 
 /* Sends the change.  The values that are not named stay as they are. */
-static int send_limit(struct ctl *ctl, struct dsaio_client **client, Wire__LimitSet *set)
+static int send_limit(struct ctl *ctl, struct dsaio_client **client, const Wire__LimitSet *named)
 {
 	_cleanup_(wire_replyp) Wire__Reply *status = NULL, *reply = NULL;
+	Wire__LimitSet set = *named;
 	Wire__Limit limit = WIRE__LIMIT__INIT;
 	const Wire__Limit *now;
 	int r = ask_status(ctl, client, &status);
 
 	if (r != CTL_OK)
 		return r;
-	now = limit_now(status->status, set);
+	now = limit_now(status->status, named);
 	if (now)
 		limit = *now;
 	if (bandwidth_arg || iops_arg)
-		set->limit = &limit;
+		set.limit = &limit;
 	r = read_value(ctl, "bandwidth", bandwidth_arg, true, &limit.bytes_per_sec);
 	if (r == CTL_OK)
 		r = read_value(ctl, "iops", iops_arg, false, &limit.ops_per_sec);
 	if (r == CTL_OK)
-		r = ask_limit_set(ctl, client, set, &reply);
+		r = ask_limit_set(ctl, client, &set, &reply);
 	if (r == CTL_OK && reply->text[0])
 		ctl_note(ctl, "%s", reply->text);
 	return r;
