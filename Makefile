@@ -298,6 +298,8 @@ deb: ## build Debian packages: build/deb/*.deb
 	@$(MAKE) --no-print-directory dist
 	@grep -q "^dsaiod ($(VERSION)) " systemd/debian/changelog || \
 		{ echo "systemd/debian/changelog: its newest version is not $(VERSION): add an entry"; exit 1; }
+	@for p in $(filter-out gcc libc6-dev check,$(PACKAGES)); do grep -qx " $$p," systemd/debian/control || \
+		{ echo "systemd/debian/control: Build-Depends lacks $$p"; exit 1; }; done
 	@rm -rf $(BUILD)/deb && mkdir $(BUILD)/deb && tar -C $(BUILD)/deb -xf $(DIST)
 	@cd $(BUILD)/deb/dsaiod-$(VERSION) && cp -r systemd/debian . && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u CFLAGS \
 		DEB_BUILD_OPTIONS="$${DEB_BUILD_OPTIONS-parallel=$$(nproc)}" dpkg-buildpackage -b -us -uc >../log 2>&1 || \

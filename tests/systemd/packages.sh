@@ -81,7 +81,7 @@ load_ended() {
 }
 
 removed() {
-	client_works /srv/store/removed && ended inside dpkg -r "${package_names[@]}" &&
+	client_works /srv/store/removed && ctl start dsaiod-metrics.service && ended inside dpkg -r "${package_names[@]}" &&
 		inside test -e /etc/dsaiod/dsaiod.conf -a -d /var/lib/dsaiod
 }
 
