@@ -12,6 +12,7 @@
 #include "client/ctl/bench/files.h"
 #include "client/ctl/bench/histogram.h"
 #include "client/ctl/bench/mix_job.h"
+#include "client/ctl/bench/results.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/progress.h"
@@ -38,6 +39,8 @@ static const char help[] =
 	"\n"
 	"    dsaioctl bench mix job.fio --dir /nvme\n"
 	"    dsaioctl bench mix job.fio --dir . --private --json | jq .fairness\n"
+	"    dsaioctl bench mix job.fio --dir /nvme --json > mix.json\n"
+	"    dsaioctl bench report mix.json -o mix.html           the same as a picture\n"
 	"\n"
 	"The job file has a section for each client, in fio's words:\n"
 	"    [global]        of the sections behind it\n"
@@ -64,7 +67,7 @@ static const char help[] =
 	"is printed as -.\n"
 	"\n"
 	"    --dir DIR      where the test files lie: they have no names, and are gone at the end\n"
-	"    --json         all numbers, in bytes and nanoseconds\n"
+	"    --json         all numbers, in bytes and nanoseconds, for bench report, too\n"
 	"    --socket PATH  the daemon's socket\n"
 	"    --private      a daemon for this command alone\n"
 	"\n"
@@ -436,6 +439,8 @@ static struct json_object *mix_json(const struct mix *mix)
 		json_add_float(one, "kept", kept(mix, i));
 		json_object_array_add(array, one);
 	}
+	json_add_text(object, "format", BENCH_FORMAT);
+	json_add_text(object, "kind", "mix");
 	json_object_object_add(object, "clients", array);
 	json_add_float(object, "fairness", fairness(mix));
 	return object;
