@@ -531,8 +531,8 @@ static int mix_run(struct ctl *ctl)
 	r = read_job(ctl, &mix->job);
 	if (r != CTL_OK)
 		return r;
-	places = calloc(mix->job.n, sizeof(*places));
-	folders = calloc(mix->job.n, sizeof(*folders));
+	places = calloc(MIX_CLIENTS_MAX, sizeof(*places));
+	folders = calloc(MIX_CLIENTS_MAX, sizeof(*folders));
 	r = places && folders ? find_places(mix, places) : ctl_fail(ctl, "out of memory");
 	if (r == CTL_OK)
 		r = look_for_daemon(ctl);
