@@ -449,6 +449,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 		>$(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc
 	$(INSTALL) -d $(DESTDIR)$(docdir)/dsaiod.service.d
 	$(INSTALL) -m 644 systemd/dsaiod.service.d/*.conf $(DESTDIR)$(docdir)/dsaiod.service.d/
+	$(INSTALL) -m 644 systemd/mix.fio $(DESTDIR)$(docdir)/
 	sed 's|@sbindir@|$(sbindir)|g; s|@bindir@|$(bindir)|g' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
 	sed 's|@bindir@|$(bindir)|g' systemd/dsaiod-metrics.service.in >$(DESTDIR)$(unitdir)/dsaiod-metrics.service
 	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc $(DESTDIR)$(unitdir)/dsaiod.service \

@@ -3,9 +3,9 @@
 #include "daemon/base/memory_limit.h"
 #include "daemon/config/keys.h"
 #include "daemon/config/limits.h"
-#include "daemon/config/parser.h"
 #include "proto/dirs.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/parser.h"
 #include "proto/util/socket.h"
 
 #include <assert.h>
@@ -299,7 +299,7 @@ static int lines_read(struct reading *reading, struct error *error)
 	while (reading->config->n_mistakes < CONFIG_MISTAKES_MAX) {
 		struct error why;
 
-		switch (parser_next(&reading->parser, &why)) {
+		switch (parser_next(&reading->parser, why.text, sizeof(why.text))) {
 		case PARSER_SECTION:
 			section_begin(reading);
 			break;

@@ -5,7 +5,7 @@
  * config_check(), which computes what depends on other keys and judges all of it.  A mistake is
  * reported with file, line, key, value and what is allowed.
  *
- * parser.c has the file's syntax, keys.c what each key sets, limits.c the limits that depend on
+ * proto/util/parser.c has the syntax, keys.c what each key sets, limits.c the limits that depend on
  * others, and config.c what a file may say where.
  */
 #ifndef DSAIO_DAEMON_CONFIG_CONFIG_H

@@ -324,7 +324,8 @@ void session_end_for(struct session *session, const char *object, const char *wh
 
 void session_kill(struct session *session, const struct error *why)
 {
-	log_notice("%s: %s: disconnected", session_title(session), why->text);
+	log_event(NULL, LOG_FIELDS(.event = "killed", .who = &session->who, .error = -why->code),
+		  "%s: %s: disconnected", session_title(session), why->text);
 	session->service->say_end(session, why);
 	session_end(session, false);
 }

@@ -4,10 +4,10 @@
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
 #include "daemon/base/state_file.h"
-#include "daemon/config/parser.h"
 #include "daemon/control/session.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
+#include "proto/util/parser.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -66,11 +66,11 @@ void wear_read(FILE *file, const char *path, struct usage *usage)
 {
 	struct parser parser = { .file = file };
 	char section[16] = "";
-	struct error error;
+	char why[ERROR_TEXT_BYTES];
 	bool is_damaged = false;
 	int item;
 
-	while ((item = parser_next(&parser, &error)) != PARSER_END && item != -EIO) {
+	while ((item = parser_next(&parser, why, sizeof(why))) != PARSER_END && item != -EIO) {
 		if (item == PARSER_SECTION)
 			(void)snprintf(section, sizeof(section), "%s", parser.name);
 		else if (item != PARSER_KEY || !read_key(usage, section, parser.name, parser.value))

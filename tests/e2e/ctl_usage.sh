@@ -87,10 +87,11 @@ without_a_daemon_it_says_what_to_do() {
 no_daemon_ends_with_3() {
 	local command
 	: >"$dir/file"
+	echo "[a]" >"$dir/job.fio"
 	for command in status stores "stores $dir" clients pool wear metrics "profile show" "profile set t block_size=1M" "profile reset t" \
 		"cp $dir/file $dir/copy" "cat $dir/file" "put $dir/copy" "bench io --folder $dir --io_size 1M" \
 		"bench sweep --nvme_dir $dir --log_dir $dir/log" "bench tune --nvme_dir $dir --log_dir $dir/log" \
-		"bench latency --nvme_path $dir"; do
+		"bench latency --nvme_path $dir" "bench mix $dir/job.fio --dir $dir"; do
 		# shellcheck disable=SC2086 # command and what follows
 		expect 3 "$ctl" $command --socket "$dir/nobody.sock" || return 1
 		# shellcheck disable=SC2086

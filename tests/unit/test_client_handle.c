@@ -83,6 +83,7 @@ TEST(a_daemon_that_is_gone_is_not_asked)
 	struct dsaio_handle *handle;
 
 	atomic_store(&conn.n_gone, 1);
+	conn.is_ended = true; /* it is no socket */
 	ck_assert_int_eq(dsaio_handle_open(&client, NULL, &handle), -ENOTCONN);
 	ck_assert_ptr_nonnull(strstr(dsaio_error(), "gone away"));
 }

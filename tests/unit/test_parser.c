@@ -1,4 +1,4 @@
-#include "daemon/config/parser.h"
+#include "proto/util/parser.h"
 
 #include "proto/util/cleanup.h"
 #include "tests/unit/suite.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 
 static struct parser parser;
-static struct error error;
+static char why[480];
 static FILE *file;
 
 static void parse(const char *text, size_t len)
@@ -47,11 +47,11 @@ static const struct {
 TEST_TABLE(a_line_is_cut_into_key_and_value, lines)
 {
 	parse(lines[_i].text, strlen(lines[_i].text));
-	ck_assert_int_eq(parser_next(&parser, &error), PARSER_KEY);
+	ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), PARSER_KEY);
 	ck_assert_str_eq(parser.name, lines[_i].key);
 	ck_assert_str_eq(parser.value, lines[_i].value);
-	ck_assert_int_eq(parser_next(&parser, &error), PARSER_END);
-	ck_assert_int_eq(parser_next(&parser, &error), PARSER_END);
+	ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), PARSER_END);
+	ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), PARSER_END);
 }
 
 TEST(sections_keys_and_mistakes_come_with_their_lines)
@@ -76,13 +76,13 @@ TEST(sections_keys_and_mistakes_come_with_their_lines)
 
 	parse(text, strlen(text));
 	for (int i = 0; i < N_ROWS(want); i++) {
-		ck_assert_int_eq(parser_next(&parser, &error), want[i].item);
+		ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), want[i].item);
 		ck_assert_uint_eq(parser.line, want[i].line);
 		if (want[i].item > 0)
 			ck_assert_str_eq(parser.name, want[i].name);
 		else if (want[i].name)
-			ck_assert_msg(strncmp(error.text, want[i].name, strlen(want[i].name)) == 0,
-				      "%s", error.text);
+			ck_assert_msg(strncmp(why, want[i].name, strlen(want[i].name)) == 0, "%s",
+				      why);
 	}
 }
 
@@ -96,14 +96,14 @@ TEST(a_line_has_at_most_so_many_bytes)
 		(void)strcpy(text + len, "\na=b");
 		parse(text, len + 4);
 		if (len == PARSER_LINE_BYTES) {
-			ck_assert_int_eq(parser_next(&parser, &error), PARSER_KEY);
+			ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), PARSER_KEY);
 			ck_assert_uint_eq(strlen(parser.value), len - 2);
 		} else {
-			ck_assert_int_eq(parser_next(&parser, &error), -EINVAL);
-			ck_assert_msg(strstr(error.text, "more than 1000 bytes"), "%s", error.text);
+			ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), -EINVAL);
+			ck_assert_msg(strstr(why, "more than 1000 bytes"), "%s", why);
 		}
 		/* It is not cut in two. */
-		ck_assert_int_eq(parser_next(&parser, &error), PARSER_KEY);
+		ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), PARSER_KEY);
 		ck_assert_uint_eq(parser.line, 2);
 		ck_assert_str_eq(parser.name, "a");
 		fclosep(&file);
@@ -116,9 +116,9 @@ TEST(a_zero_byte_is_a_mistake_in_its_own_line_alone)
 	static const char text[] = "a\0b = c\nd = e\n";
 
 	parse(text, sizeof(text) - 1);
-	ck_assert_int_eq(parser_next(&parser, &error), -EINVAL);
+	ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), -EINVAL);
 	ck_assert_uint_eq(parser.line, 1);
-	ck_assert_int_eq(parser_next(&parser, &error), PARSER_KEY);
+	ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), PARSER_KEY);
 	ck_assert_uint_eq(parser.line, 2);
 	ck_assert_str_eq(parser.name, "d");
 }
@@ -128,8 +128,8 @@ TEST(a_file_without_line_ends_is_not_read_for_ever)
 	file = fopen("/dev/zero", "re");
 	ck_assert_ptr_nonnull(file);
 	parser = (struct parser){ .file = file };
-	ck_assert_int_eq(parser_next(&parser, &error), -EINVAL);
-	ck_assert_int_eq(parser_next(&parser, &error), PARSER_END);
+	ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), -EINVAL);
+	ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), PARSER_END);
 }
 
 TEST(a_file_that_cannot_be_read_is_an_error)
@@ -137,8 +137,8 @@ TEST(a_file_that_cannot_be_read_is_an_error)
 	file = fopen("/", "re");
 	ck_assert_ptr_nonnull(file);
 	parser = (struct parser){ .file = file };
-	ck_assert_int_eq(parser_next(&parser, &error), -EIO);
-	ck_assert_int_eq(parser_next(&parser, &error), PARSER_END);
+	ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), -EIO);
+	ck_assert_int_eq(parser_next(&parser, why, sizeof(why)), PARSER_END);
 }
 
 FIXTURE(NULL, teardown)

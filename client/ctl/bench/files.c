@@ -26,17 +26,24 @@ int bench_files_fd(const struct bench_files *files, unsigned i, enum bench_op op
 	return files->fds[i][op];
 }
 
+static uint64_t bytes_of(const struct bench_place *place, uint64_t io_size)
+{
+	return place->file_bytes ? place->file_bytes : io_size;
+}
+
 static int check_space(const struct ctl *ctl, const struct bench_place *places, unsigned n_places,
-		       uint64_t bytes_each)
+		       uint64_t io_size, unsigned n_files)
 {
 	for (unsigned i = 0; i < n_places; i++) {
 		char needed_text[UNITS_TEXT_BYTES], free_text[UNITS_TEXT_BYTES];
-		uint64_t needed = 0, free_bytes;
+		uint64_t needed = 0, each, free_bytes;
 		struct statvfs fs;
 
 		for (unsigned k = 0; k < n_places; k++)
 			if (places[k].file_system == places[i].file_system &&
-			    __builtin_add_overflow(needed, bytes_each, &needed))
+			    (__builtin_mul_overflow(bytes_of(&places[k], io_size), n_files,
+						    &each) ||
+			     __builtin_add_overflow(needed, each, &needed)))
 				needed = UINT64_MAX;
 		if (statvfs(places[i].folder, &fs) < 0)
 			return ctl_fail(ctl, "%s: %s", places[i].folder, strerror(errno));
@@ -124,12 +131,9 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 		     struct bench_files **ret_files)
 {
 	_cleanup_(freep) uint8_t *piece = aligned_alloc(4096, PIECE_BYTES);
-	struct filling filling = { .ctl = ctl,
-				   .io_size = io_size,
-				   .keep = keep,
-				   .progress = progress,
-				   .data = data,
-				   .piece = piece };
+	struct filling filling = {
+		.ctl = ctl, .keep = keep, .progress = progress, .data = data, .piece = piece
+	};
 	struct bench_files *files = malloc(sizeof(*files) + n_places * sizeof(files->fds[0]));
 	const bool wanted[] = { [BENCH_READ] = reads, [BENCH_WRITE] = writes };
 	int r;
@@ -140,10 +144,12 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 	}
 	files->n_places = n_places;
 	memset(files->fds, -1, n_places * sizeof(files->fds[0]));
-	r = check_space(ctl, places, n_places, io_size * (reads && writes ? 2u : 1u));
+	r = check_space(ctl, places, n_places, io_size, reads && writes ? 2 : 1);
 	for (unsigned i = 0; i < 2 * n_places && r == CTL_OK; i++)
-		if (wanted[i % 2])
+		if (wanted[i % 2]) {
+			filling.io_size = bytes_of(&places[i / 2], io_size);
 			r = make_file(&filling, places[i / 2].folder, &files->fds[i / 2][i % 2]);
+		}
 	if (r != CTL_OK) {
 		bench_files_free(files);
 		return r;

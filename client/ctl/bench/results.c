@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FORMAT "dsaioctl bench 1"
 #define JSON_BYTES_MAX (256u << 20) /* of a file that is read: 10,000 points have 10 MB */
 #define ROWS_KEY "rows_file"
 #define KEY_BYTES 80u /* "write", and five numbers */
@@ -31,7 +30,7 @@ int bench_results_init(struct bench_results *results, const char *kind)
 	*results = (struct bench_results){ json_object_new_object(), NULL };
 	if (!results->root)
 		return -ENOMEM;
-	json_add_text(results->root, "format", FORMAT);
+	json_add_text(results->root, "format", BENCH_FORMAT);
 	json_add_text(results->root, "kind", kind);
 	json_add_bool(results->root, "is_complete", false);
 	json_object_object_add(results->root, "points", json_object_new_array());
@@ -229,7 +228,7 @@ int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_r
 		return r;
 	results.root = json_object_from_fd(fd);
 	if (!json_object_is_type(results.root, json_type_object) ||
-	    strcmp(json_text(results.root, "format"), FORMAT) != 0 ||
+	    strcmp(json_text(results.root, "format"), BENCH_FORMAT) != 0 ||
 	    !bench_results_name(bench_results_kind(&results)) ||
 	    !json_object_is_type(points(&results), json_type_array)) {
 		(void)json_object_put(results.root);

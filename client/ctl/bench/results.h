@@ -43,6 +43,7 @@
 
 struct json_object;
 
+#define BENCH_FORMAT "dsaioctl bench 1"
 #define BENCH_ROWS_NAME "rows.jsonl"
 #define BENCH_RESULTS_KINDS 3u
 

@@ -9,9 +9,13 @@
 
 #include <stddef.h>
 
-static const struct command *const parts[] = { &command_bench_io,     &command_bench_sweep,
-					       &command_bench_tune,   &command_bench_latency,
-					       &command_bench_report, NULL };
+static const struct command *const parts[] = { &command_bench_io,
+					       &command_bench_sweep,
+					       &command_bench_tune,
+					       &command_bench_latency,
+					       &command_bench_mix,
+					       &command_bench_report,
+					       NULL };
 
 static const char help[] =
 	"dsaioctl bench - measure the way to a store\n"
@@ -25,11 +29,13 @@ static const char help[] =
 	"                                 the best of them, in a fifth of the time, and set it\n"
 	"    dsaioctl bench latency --dir /nvme\n"
 	"                                 how long single transfers take, as DS-AIO-Benchmark\n"
+	"    dsaioctl bench mix job.fio --dir /nvme\n"
+	"                                 what clients of different kinds get, alone and together\n"
 	"    dsaioctl bench report _aio_bench_logs\n"
 	"                                 results as a page with pictures\n"
 	"\n"
-	"Each is a guest: its transfers are of the class background, so that it is safe beside\n"
-	"programs at work that use the daemon.  Points that others on the device disturbed are\n"
+	"Each but mix is a guest: its transfers are of the class background, so that it is safe\n"
+	"beside programs at work that use the daemon.  Points that others on the device disturbed are\n"
 	"marked.\n"
 	"dsaioctl bench NAME --help, and dsaioctl-bench(1), tell more.\n"
 	"\n"

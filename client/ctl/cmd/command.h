@@ -42,6 +42,7 @@ extern const struct command command_bench_io;
 extern const struct command command_bench_sweep;
 extern const struct command command_bench_tune;
 extern const struct command command_bench_latency;
+extern const struct command command_bench_mix;
 extern const struct command command_bench_report;
 
 #endif

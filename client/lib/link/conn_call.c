@@ -448,6 +448,11 @@ static int pending_await(struct dsaio_conn *conn, struct conn_pending *call)
 void conn_why_gone(struct dsaio_conn *conn, char text[CONN_TEXT_BYTES])
 {
 	(void)pthread_mutex_lock(&conn->lock);
+	if (!conn->is_ended && conn_was_gone(conn)) { /* the last words may not have been read */
+		conn_calls_receive(conn);
+		if (!conn->is_on_purpose) /* that it hung up is no reason */
+			conn->end_text[0] = '\0';
+	}
 	if (*conn->end_text && (conn->is_on_purpose || atomic_load(&conn->is_lost)))
 		(void)strcpy(text, conn->end_text);
 	else

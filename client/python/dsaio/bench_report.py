@@ -27,7 +27,7 @@ import tempfile
 from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence, Tuple
 
 FORMAT = "dsaioctl bench 1"
-FILES = {"sweep": "results.json", "tune": "tune.json", "latency": "latency.json"}
+FILES = {"sweep": "results.json", "tune": "tune.json", "latency": "latency.json", "mix": "mix.json"}
 ROWS = "rows.jsonl"
 PAGE = "report.html"
 FILE_BYTES_MAX = 256 << 20  # 10,000 points have 10 MB
@@ -189,8 +189,8 @@ class Run:
 
     @property
     def has_profiles(self) -> bool:
-        """False for latencies: they are of several sizes, and their profile is no point of a space."""
-        return self.kind != "latency"
+        """False for latencies and mixes: they are of several sizes, and their profile is no point of a space."""
+        return self.kind not in ("latency", "mix")
 
     def goal(self, name: str) -> Optional[Dict[str, Any]]:
         """What bench tune found for that goal; None: it has no ranks."""
@@ -577,6 +577,36 @@ def latencies(pictures: Pictures, run: Run) -> str:
     return "".join(out)
 
 
+def mixes(pictures: Pictures, run: Run) -> str:
+    clients = [members(one) for one in items(run.results.get("clients"))]
+    if run.kind != "mix" or not clients:
+        return ""
+    out = []
+    for key, title, show in (
+        ("bytes_per_sec", "Bandwidth of each client, alone and together", lambda v: f"{size(v)}/s"),
+        ("p99_nsec", "Latency that 99% of its ops did not pass", duration),
+    ):
+        figure, (ax,) = pictures.axes(7, 0.7 + 0.5 * len(clients))
+        largest = 0.0
+        for i, when in enumerate(("alone", "together")):
+            values = [number(members(one.get(when)).get(key)) for one in clients]
+            largest = max(largest, *values)
+            places = [k + (i - 0.5) * 0.38 for k in range(len(clients))]
+            drawn = ax.barh(places, values, 0.36, color=COLOURS[i], label=when)
+            ax.bar_label(drawn, [show(value) if value else "-" for value in values], padding=3, fontsize=8)
+        ax.set_yticks(range(len(clients)), [text(one.get("name")).replace("$", r"\$") for one in clients])
+        ax.invert_yaxis()
+        if largest > 0:
+            ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(lambda value, _, show=show: show(value))
+        ax.xaxis.set_minor_formatter(lambda value, _: "")
+        ax.margins(x=0.15)
+        pictures.legend(ax)
+        out.append(pictures.html(figure, title))
+    fairness = number(run.results.get("fairness"))
+    return f"<p>Fairness (Jain's index of the bandwidths kept): {fairness:.3f}</p>\n" + "".join(out)
+
+
 # ---- tables ----
 
 
@@ -744,7 +774,7 @@ def page(runs: Sequence[Run]) -> str:
         out.append(f'<article class="run">\n<h2>{html.escape(run.name)}</h2>\n{disturbance(run)}')
         if run.has_profiles:
             out += [heat_maps(pictures, run, op) for op in OPS] + [bars(pictures, run)]
-        out += [latencies(pictures, run), times(pictures, run), failures(run), "</article>\n"]
+        out += [mixes(pictures, run), latencies(pictures, run), times(pictures, run), failures(run), "</article>\n"]
     out += ["</div>\n", facts(runs), "</body>\n</html>\n"]
     return "".join(out)
 

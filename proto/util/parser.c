@@ -1,4 +1,4 @@
-#include "daemon/config/parser.h"
+#include "proto/util/parser.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -33,7 +33,7 @@ static void comment_cut(char *text)
 }
 
 /* The next line, without its end.  Returns 1, 0 at the end of the file, -EINVAL or -EIO. */
-static int line_read(struct parser *parser, struct error *error)
+static int line_read(struct parser *parser, char *why, size_t size)
 {
 	bool has_zero = false;
 	size_t n = 0;
@@ -46,26 +46,29 @@ static int line_read(struct parser *parser, struct error *error)
 		n++;
 	}
 	parser->is_over = c == EOF || n == ENDLESS_BYTES;
-	if (ferror(parser->file))
-		return error_set_plain(error, -EIO, "cannot be read: is it a file?");
+	if (ferror(parser->file)) {
+		(void)snprintf(why, size, "cannot be read: is it a file?");
+		return -EIO;
+	}
 	if (c == EOF && n == 0)
 		return 0;
 	parser->line++;
-	if (n > PARSER_LINE_BYTES || has_zero)
-		return error_set_plain(error, -EINVAL,
-				       "the line has more than %d bytes, or a zero byte",
-				       PARSER_LINE_BYTES);
+	if (n > PARSER_LINE_BYTES || has_zero) {
+		(void)snprintf(why, size, "the line has more than %d bytes, or a zero byte",
+			       PARSER_LINE_BYTES);
+		return -EINVAL;
+	}
 	parser->text[n] = 0;
 	return 1;
 }
 
-int parser_next(struct parser *parser, struct error *error)
+int parser_next(struct parser *parser, char *why, size_t size)
 {
 	static const char byte_order_mark[] = "\xef\xbb\xbf";
 
 	while (!parser->is_over) {
 		char *text = parser->text, *end;
-		int r = line_read(parser, error);
+		int r = line_read(parser, why, size);
 
 		if (r <= 0)
 			return r;
@@ -75,20 +78,23 @@ int parser_next(struct parser *parser, struct error *error)
 		if (!text[0] || strchr(";#", text[0]))
 			continue;
 		end = strpbrk(text, text[0] == '[' ? "]" : "=:");
-		if (!end)
-			return error_set_plain(error, -EINVAL,
-					       "%.*s: must be [SECTION], KEY = VALUE, or a comment "
-					       "that starts with # or ;",
-					       SHOWN_BYTES, text);
+		if (!end) {
+			(void)snprintf(why, size,
+				       "%.*s: must be [SECTION], KEY = VALUE, or a comment that "
+				       "starts with # or ;",
+				       SHOWN_BYTES, text);
+			return -EINVAL;
+		}
 		*end = 0;
 		if (text[0] == '[') {
 			end = blanks_cut(end + 1);
-			if (end[0] && !strchr(";#", end[0]))
-				return error_set_plain(
-					error, -EINVAL,
-					"[%.*s]%.*s: text after the section's name: put "
-					"it on a line of its own",
-					SHOWN_BYTES, text + 1, SHOWN_BYTES, end);
+			if (end[0] && !strchr(";#", end[0])) {
+				(void)snprintf(why, size,
+					       "[%.*s]%.*s: text after the section's name: put it "
+					       "on a line of its own",
+					       SHOWN_BYTES, text + 1, SHOWN_BYTES, end);
+				return -EINVAL;
+			}
 			parser->name = text + 1;
 			return PARSER_SECTION;
 		}

@@ -1,5 +1,5 @@
 /*
- * The syntax of a configuration file: sections, lines KEY = VALUE, and comments.  It knows no key.
+ * The syntax of a configuration file, and of a job file of bench mix: sections, lines KEY = VALUE, and comments.  It knows no key.
  *
  *     # a comment, as is a line that starts with ;
  *     [section]
@@ -7,12 +7,11 @@
  *
  * Blanks around keys and values do not count.  A value has no quotes and no escapes.
  */
-#ifndef DSAIO_DAEMON_CONFIG_PARSER_H
-#define DSAIO_DAEMON_CONFIG_PARSER_H
-
-#include "daemon/base/error.h"
+#ifndef DSAIO_PROTO_UTIL_PARSER_H
+#define DSAIO_PROTO_UTIL_PARSER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 /* The longest line, without its end: a guess.  A message repeats part of it. */
@@ -30,8 +29,9 @@ struct parser {
 
 /*
  * Reads up to the next section, key or mistake.  Returns an enum parser_item; or -EINVAL with a
- * message about this line, after which the caller may go on; or -EIO if the file cannot be read.
+ * message about this line in text (of size bytes), after which the caller may go on; or -EIO, with one, if the file
+ * cannot be read.
  */
-int parser_next(struct parser *parser, struct error *error);
+int parser_next(struct parser *parser, char *text, size_t size);
 
 #endif

@@ -1,0 +1,124 @@
+/*
+ * A job file of bench mix: what its lines mean, and what is refused, with the line.
+ */
+#include "client/ctl/bench/mix_job.h"
+
+#include "client/lib/dsaio.h"
+#include "tests/unit/suite.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct mix_job job;
+static char text[1024];
+
+static int read_text(const char *lines)
+{
+	FILE *file = fmemopen((void *)(uintptr_t)lines, strlen(lines), "r");
+	int r;
+
+	ck_assert_ptr_nonnull(file);
+	text[0] = '\0';
+	r = mix_job_read(file, &job, text, sizeof(text));
+	(void)fclose(file);
+	return r;
+}
+
+TEST(sections_are_clients_with_the_global_values_before_them)
+{
+	ck_assert_msg(
+		read_text(
+			"; fio\n[global]\nbs=64k\nruntime=0.3\n[a]\nrw=randrw\nrwmixread=70\nrate=1M\n"
+			"class=background\n[global]\niodepth=4\n[b]\n[c]\nsize = 1G ; large\nweight=3\n"
+			"runtime=300ms\nrate_iops=50\nrw=write\n") == 0,
+		"%s", text);
+	ck_assert_uint_eq(job.n, 3);
+	ck_assert_str_eq(job.clients[0].name, "a");
+	ck_assert_uint_eq(job.clients[0].block_size, 65536);
+	ck_assert_uint_eq(job.clients[0].depth, 1);
+	ck_assert_uint_eq(job.clients[0].runtime_nsec, 300000000);
+	ck_assert_uint_eq(job.clients[0].io_class, DSAIO_CLASS_BACKGROUND);
+	ck_assert_uint_eq(mix_read_percent(&job.clients[0]), 70);
+	ck_assert(mix_is_random(&job.clients[0]));
+	ck_assert_uint_eq(mix_interval_nsec(&job.clients[0]), 62500000); /* 16 a second */
+	ck_assert_str_eq(job.clients[1].name, "b");
+	ck_assert_uint_eq(job.clients[1].depth, 4);
+	ck_assert_uint_eq(job.clients[1].io_class, DSAIO_CLASS_NORMAL);
+	ck_assert_uint_eq(job.clients[1].weight, 1);
+	ck_assert_uint_eq(mix_read_percent(&job.clients[1]), 100);
+	ck_assert_uint_eq(mix_interval_nsec(&job.clients[1]), 0);
+	ck_assert(!mix_is_random(&job.clients[1]));
+	ck_assert_uint_eq(job.clients[2].size, 1u << 30);
+	ck_assert_uint_eq(job.clients[2].weight, 3);
+	ck_assert_uint_eq(job.clients[2].runtime_nsec, 300000000);
+	ck_assert_uint_eq(mix_read_percent(&job.clients[2]), 0);
+	ck_assert_uint_eq(mix_interval_nsec(&job.clients[2]), 20000000);
+}
+
+TEST(numjobs_makes_clients_with_numbers)
+{
+	ck_assert_int_eq(
+		read_text("[a name that is much longer than there is room for it]\nnumjobs=64\n"),
+		0);
+	ck_assert_uint_eq(job.n, 64);
+	ck_assert_str_eq(job.clients[0].name, "a name that is much longer than there is.1");
+	ck_assert_str_eq(job.clients[63].name, "a name that is much longer than there is.64");
+}
+
+TEST(the_stricter_of_two_rates_counts)
+{
+	ck_assert_int_eq(read_text("[a]\nrate=4M\nrate_iops=10\n[b]\nrate=4096\nrate_iops=10\n"),
+			 0);
+	ck_assert_uint_eq(mix_interval_nsec(&job.clients[0]), 100000000);
+	ck_assert_uint_eq(mix_interval_nsec(&job.clients[1]), 1000000000);
+}
+
+static const struct {
+	const char *lines, *why;
+} refused[] = {
+	{ "", "there is no client: begin one with a line [NAME]" },
+	{ "[global]\nrw=read\n", "there is no client" },
+	{ "rw=read\n[a]\n", "line 1: rw: stands before the first [SECTION]" },
+	{ "[a]\nioengine=libaio\n",
+	  "line 2: ioengine: no such key: a job has rw, bs, rwmixread, iodepth, size, "
+	  "rate, rate_iops, runtime, class, weight, numjobs" },
+	{ "[a]\n\nrw=trim\n",
+	  "line 3: rw=trim: must be one of read, write, randread, randwrite, rw, randrw" },
+	{ "[a]\nclass=idle\n", "class=idle: must be one of normal, demand, background" },
+	{ "[a]\nbs=4kb\n", "bs=4kb: is no number: write for example 4096, 64K or 1M" },
+	{ "[a]\nbs=\n", "bs=: is no number" },
+	{ "[a]\niodepth=0\n", "iodepth=0: must be from 1 to 256" },
+	{ "[a]\nweight=17\n", "weight=17: must be from 1 to 16" },
+	{ "[a]\nrwmixread=101\n", "rwmixread=101: must be from 0 to 100" },
+	{ "[a]\nrate=99999999999999999999\n", "must be from 0 to" },
+	{ "[a]\nruntime=0\n", "runtime=0: must be more than 0, and at most an hour" },
+	{ "[a]\nruntime=61m\n", "at most an hour" },
+	{ "[a]\nruntime=nan\n", "runtime=nan: is no time: write for example 5s or 300ms" },
+	{ "[a]\nruntime=-1\n", "is no time" },
+	{ "[a]\nruntime=5h\n", "is no time" },
+	{ "[a]\nbs=1000\n", "line 2: [a]: bs must be a multiple of 512" },
+	{ "[a]\nbs=8192\nsize=4096\n[b]\n",
+	  "line 4: [a]: bs must be a multiple of 512, at most size" },
+	{ "[a]\nbs=16M\niodepth=65\n", "bs * iodepth at most 1073741824" },
+	{ "[a]\nnumjobs=65\n", "numjobs=65: must be from 1 to 64" },
+	{ "[a]\nnumjobs=60\n[b]\nnumjobs=5\n", "[b]: there may be at most 64 clients" },
+	{ "[a]\ntext\n", "line 2: text: must be [SECTION], KEY = VALUE, or a comment" },
+};
+
+TEST_TABLE(a_mistake_is_refused_with_its_line, refused)
+{
+	ck_assert_int_eq(read_text(refused[_i].lines), -EINVAL);
+	ck_assert_msg(strstr(text, refused[_i].why), "%s", text);
+}
+
+TEST(a_directory_is_no_job)
+{
+	FILE *file = fopen("/", "re");
+
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(mix_job_read(file, &job, text, sizeof(text)), -EIO);
+	ck_assert_msg(strstr(text, "cannot be read"), "%s", text);
+	(void)fclose(file);
+}
+
+TEST_MAIN
