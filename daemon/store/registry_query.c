@@ -97,19 +97,13 @@ static void on_saved(void *arg, int result, const struct error *error)
 static void store_change(struct store *store, const struct new_value *value,
 			 const struct profile *profile)
 {
-	switch (value->change) {
-	case CHANGE_NOTHING:
-		break;
-	case CHANGE_PROFILE:
+	if (value->change == CHANGE_PROFILE) {
 		store->profile = value->is_set ? *profile : store->given_profile;
 		store->profile_source = value->is_set ? PROFILE_SET : store->given_source;
-		break;
-	case CHANGE_LIMIT:
+	} else if (value->change == CHANGE_LIMIT) {
 		limiter_set(&store->lane_store.limiter, &value->limit);
-		break;
-	case CHANGE_DRAINED:
+	} else {
 		lane_store_set_drained(&store->lane_store, value->is_set);
-		break;
 	}
 }
 
