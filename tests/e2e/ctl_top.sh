@@ -11,7 +11,7 @@ in_terminal() {
 	"${tmux[@]}" kill-server 2>/dev/null
 	n_terminals=$((n_terminals + 1))
 	tmux=(tmux -S "$dir/tmux$n_terminals" -f /dev/null) # the last server may still be ending
-	"${tmux[@]}" new-session -d -x 80 -y 24 "trap : INT; stty -g >$dir/before; $1; echo ended with \$?; stty -g >$dir/after; exec cat" \
+	"${tmux[@]}" new-session -d -x 80 -y 24 "trap : INT; stty -g >$dir/before; $1; rc=\$?; stty -g >$dir/after; echo ended with \$rc; exec cat" \
 		2>"$dir/err" || { why="tmux: $(cat "$dir/err")"; return 1; }
 }
 
