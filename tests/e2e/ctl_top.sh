@@ -11,7 +11,8 @@ in_terminal() {
 	"${tmux[@]}" kill-server 2>/dev/null
 	n_terminals=$((n_terminals + 1))
 	tmux=(tmux -S "$dir/tmux$n_terminals" -f /dev/null) # the last server may still be ending
-	"${tmux[@]}" new-session -d -x 80 -y 24 "trap : INT; stty -g >$dir/before; $1; echo ended with \$?; stty -g >$dir/after; exec cat" \
+	"${tmux[@]}" new-session -d -x 80 -y 24 \
+		"trap : INT; stty -g >$dir/before; $1; rc=\$?; stty -g >$dir/after; echo ended with \$rc; exec cat" \
 		2>"$dir/err" || { why="tmux: $(cat "$dir/err")"; return 1; }
 }
 
@@ -116,8 +117,10 @@ weights_and_limits_are_set() {
 	selected && keys w && shows "^weight of client $number \(1 to 16\): " && keys 99 Enter &&
 		shows "^99: a weight is a number from 1 to 16" && keys l && shows "^limit client $number" && keys nonsense Enter &&
 		shows "^nonsense: write bytes" || return 1
-	acts "client $number: weight 4" w 4 && shows "^client $number: .*: weight 4, pool" && acts "client $number: limit 100 MiB/s, limit 500 IOPS" l "100M 500" &&
-		acts "client $number: no limit" l 0 && acts "user [^ ]+: limit 2 GiB/s" l "user 2G" && acts "user [^ ]+: no limit" l "user 0" &&
+	acts "client $number: weight 4" w 4 && shows "^client $number: .*: weight 4, pool" &&
+		acts "client $number: limit 100 MiB/s, limit 500 IOPS" l "100M 500" &&
+		acts "client $number: no limit" l 0 &&
+		acts "user [^ ]+: limit 2 GiB/s" l "user 2G" && acts "user [^ ]+: no limit" l "user 0" &&
 		acts "store disk9: limit 3 GiB/s" l "disk9 3G" && acts "store disk9: no limit" l "disk9 0"
 }
 
