@@ -169,7 +169,7 @@ int bench_files_make_sized(struct ctl *ctl, const struct bench_place *place, con
 
 	if (!piece)
 		return ctl_fail(ctl, "out of memory");
-	r = check_space(ctl, place, 1, end_bytes);
+	r = check_space(ctl, place, 1, end_bytes, 1);
 	for (unsigned i = 0; i < n && r == CTL_OK; i++) {
 		filling.io_size = sizes[i];
 		r = make_file(&filling, place->folder, &ret_fds[i]);

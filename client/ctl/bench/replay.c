@@ -5,6 +5,7 @@
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static void stream_deinit(struct stream *stream)
 
 static int fail(struct stream *stream)
 {
-	return bench_process_fail(stream->process, "%s", dsaio_error());
+	(void)bench_process_fail(stream->process, "%s", dsaio_error()); /* -EIO */
+	return -EIO;
 }
 
 /* ---- before the start ---- */

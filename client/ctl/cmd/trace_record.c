@@ -297,7 +297,7 @@ static int follow(struct record *record, int *ret_status)
 
 /* ---- the file ---- */
 
-/* What the client's number stands for: a file, or a channel. */
+/* A client's number for a file or a channel. */
 struct number {
 	uint32_t daemon, client, number;
 	uint32_t index; /* in the file that is made */
@@ -335,7 +335,7 @@ static void grow_file(struct ops_file_file *file, bool *is_grown, const struct t
 
 	if (end > file->end && done->done)
 		file->end = end;
-	/* What the job has made itself need not be there at the start. */
+	/* Bytes that the job has written itself need not be there at the start. */
 	if (*is_grown || !done->done)
 		return;
 	*is_grown = op->extends;
