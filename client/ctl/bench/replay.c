@@ -94,8 +94,10 @@ static int prepare(struct stream *stream)
 	stream->dues = calloc(stream->n_ops, sizeof(*stream->dues));
 	stream->ends = calloc(stream->n_ops, sizeof(*stream->ends));
 	if (!stream->files || !stream->dues || !stream->ends ||
-	    ops_file_dues(stream->ops, stream->n_ops, stream->dues) < 0)
-		return bench_process_fail(stream->process, "out of memory");
+	    ops_file_dues(stream->ops, stream->n_ops, stream->dues) < 0) {
+		(void)bench_process_fail(stream->process, "out of memory"); /* -EIO */
+		return -EIO;
+	}
 	for (uint64_t i = 0; i < stream->n_ops; i++) {
 		if (i + 1 - stream->dues[i].n_before > depth)
 			depth = i + 1 - stream->dues[i].n_before;

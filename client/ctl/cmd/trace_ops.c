@@ -204,7 +204,8 @@ const char *trace_op_command(const struct trace_op *op, char *text)
 {
 	const double ticks = (double)sysconf(_SC_CLK_TCK);
 	/* The start of a process counts the host's sleep, too. */
-	const uint64_t slept_nsec = clock_nsec_of(CLOCK_BOOTTIME) - clock_nsec();
+	const uint64_t now_nsec = clock_nsec();
+	const uint64_t slept_nsec = clock_nsec_of(CLOCK_BOOTTIME) - now_nsec;
 	_cleanup_(fclosep) FILE *file = NULL;
 	struct process process;
 	char path[32];
