@@ -594,5 +594,7 @@ static int record_run(struct ctl *ctl)
 	return run(record, ctl->args, ctl->n_args);
 }
 
-const struct command command_trace_record = { "trace record", record_run,	 NULL,
-					      help,	      FLAG_TABLE(flags), NULL };
+const struct command command_trace_record = {
+	"trace record", record_run,	   "the ops of a job, into a file for bench replay",
+	help,		FLAG_TABLE(flags), NULL
+};
