@@ -90,6 +90,7 @@ static void print_help(void)
 		"    dsaioctl reload                              read the configuration again\n"
 		"    dsaioctl doctor                              what is wrong here, and what mends it\n"
 		"    dsaioctl kill 7 --reason \"wrong disk\"        ends a client, and says why\n"
+		"    dsaioctl trace --slower 10ms                 the last ops that took so long\n"
 		"    dsaioctl trace --last-crash                  the last ops of a daemon that crashed\n"
 		"    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
 		"    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"
@@ -225,7 +226,7 @@ int main(int argc, char **argv)
 	error_reconnect = "run the command again";
 	if (open_standard_fds() != CTL_OK)
 		return CTL_FAILED;
-	if ((!name || (has_parts && !second)) && i < argc)
+	if ((!name || (has_parts && !second && !command->run)) && i < argc)
 		return fail_option_first(argv[i]);
 	if (part)
 		command = part;
@@ -234,7 +235,7 @@ int main(int argc, char **argv)
 	ctl.command = command ? command->name : NULL;
 	if (name && !command)
 		return ctl_usage(&ctl, "%s: no such command: see dsaioctl --help", name);
-	if (has_parts && !part && second) {
+	if (has_parts && !part && second && !command->run) {
 		list_parts(command, text, sizeof(text));
 		return ctl_usage(&ctl, "%s: no such command: there are %s: see dsaioctl %s --help",
 				 second, text, name);
@@ -254,7 +255,7 @@ int main(int argc, char **argv)
 		return print_version();
 	if (!command)
 		return ctl_usage(&ctl, "which command? see dsaioctl --help");
-	if (has_parts && !part) {
+	if (has_parts && !part && !command->run) {
 		list_parts(command, text, sizeof(text));
 		return ctl_usage(&ctl, "which one? %s: see dsaioctl %s --help", text, name);
 	}

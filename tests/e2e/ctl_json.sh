@@ -39,7 +39,11 @@ trace_json() {
 	"$BUILD/dsaiod" --config /dev/null --socket "$shm/s.sock" --store "t=$store" 2>/dev/null &
 	pid=$!
 	await "$pid" "$ctl" status --socket "$shm/s.sock" >/dev/null 2>&1
-	expect 0 "$ctl" cp --socket "$shm/s.sock" "$store/a" "$store/b" && json trace 0 "$ctl" trace --socket "$shm/s.sock"
+	expect 0 "$ctl" cp --socket "$shm/s.sock" "$store/a" "$store/b" && json trace 0 "$ctl" trace --socket "$shm/s.sock" &&
+		json events 0 "$ctl" trace --events --socket "$shm/s.sock" &&
+		expect 0 env DSAIO_SOCKET="$shm/s.sock" "$ctl" trace record "$dir/job.ops" --json -- "$ctl" cp "$store/a" "$store/b" &&
+		sed -n '/^{/,$p' "$dir/out" >"$dir/record.json" &&
+		json replay 0 "$ctl" bench replay "$dir/job.ops" --dir "$store" --socket "$shm/s.sock"
 	rc=$?
 	kill "$pid"
 	wait "$pid"
@@ -67,7 +71,7 @@ fields_of_commands_are_in_the_page() {
 		json doctor 0 "$ctl" doctor &&
 		of_proto Hung && of_proto Others && of_proto Limit && of_proto Gpus && of_proto Gpu &&
 		page_has man/dsaioctl.1 status=status clients=clients pool=pool wear=wear stores=stores stores=found stores=show stores=set \
-			stores=reset limits=limits cp=cp put=put trace=trace doctor=doctor kill=kill version=version "an error=error" \
+			stores=reset limits=limits cp=cp put=put trace=trace trace=events "trace record=record" doctor=doctor kill=kill version=version "an error=error" \
 			hung=Hung others=Others \
 			limit=Limit gpus=Gpus gpu=Gpu
 }
@@ -90,7 +94,7 @@ fields_of_benches_are_in_the_page() {
 		json report 0 "$ctl" bench report "$dir/logs" || return 1
 	fi
 	page_has man/dsaioctl-bench.1 "bench io=io" "$bench=sweep" "$bench=tune" "$bench=latency" "$bench=gpu" \
-		"bench report=report" "bench mix=mix"
+		"bench report=report" "bench mix=mix" "bench replay=replay"
 }
 
 # A checker that finds nothing would pass with every page.

@@ -3,6 +3,7 @@
  * what it says after it was read.  If they are even, it has the length that its header names.
  */
 #include "client/ctl/cmd/trace_file.h"
+#include "client/ctl/cmd/trace_ops.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -32,6 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct trace_file file;
 	char text[256] = "", number[TRACE_NUMBER_BYTES];
 	uint64_t n_written;
+	struct trace_ops ops = { 0 };
 	size_t has_result = 0;
 	int r;
 
@@ -50,7 +52,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(*trace_opcode_text(&file.events[i], number));
 		(void)trace_file_real_nsec(&file, file.events[i].nsec);
 		has_result += trace_has_result(&file.events[i]);
+		assert(trace_ops_add(&ops, 0, &file.events[i]) == 0);
 	}
+	assert(trace_ops_end(&ops) == 0 && ops.n + ops.n_lost <= file.n_events);
+	trace_ops_deinit(&ops);
 	assert(has_result <= file.n_events);
 	trace_file_deinit(&file);
 	return 0;

@@ -9,13 +9,10 @@
 
 #include <stddef.h>
 
-static const struct command *const parts[] = { &command_bench_io,
-					       &command_bench_sweep,
-					       &command_bench_tune,
-					       &command_bench_latency,
-					       &command_bench_mix,
-					       &command_bench_report,
-					       NULL };
+static const struct command *const parts[] = { &command_bench_io,     &command_bench_sweep,
+					       &command_bench_tune,   &command_bench_latency,
+					       &command_bench_mix,    &command_bench_report,
+					       &command_bench_replay, NULL };
 
 static const char help[] =
 	"dsaioctl bench - measure the way to a store\n"
@@ -31,6 +28,9 @@ static const char help[] =
 	"                                 how long single transfers take, as DS-AIO-Benchmark\n"
 	"    dsaioctl bench mix job.fio --dir /nvme\n"
 	"                                 what clients of different kinds get, alone and together\n"
+	"    dsaioctl bench replay job.ops --dir /nvme\n"
+	"                                 the ops of a job again, which dsaioctl trace record\n"
+	"                                 has recorded\n"
 	"    dsaioctl bench report _aio_bench_logs\n"
 	"                                 results as a page with pictures\n"
 	"\n"

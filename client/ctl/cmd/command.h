@@ -13,8 +13,8 @@ struct command {
 	const char *line; /* in dsaioctl --help */
 	const char *help; /* the text of dsaioctl NAME --help */
 	struct flag_table flags;
-	/* The commands whose names begin with this one ("bench io"), up to NULL; run is NULL then.
-	   NULL: this is a command of one word. */
+	/* The commands whose names begin with this one ("bench io"), up to NULL; where it is none by
+	   itself, run is NULL.  NULL: this is a command of one word. */
 	const struct command *const *parts;
 };
 
@@ -33,6 +33,7 @@ extern const struct command command_reload;
 extern const struct command command_doctor;
 extern const struct command command_kill;
 extern const struct command command_trace;
+extern const struct command command_trace_record;
 extern const struct command command_cp;
 extern const struct command command_cat;
 extern const struct command command_put;
@@ -44,5 +45,6 @@ extern const struct command command_bench_tune;
 extern const struct command command_bench_latency;
 extern const struct command command_bench_mix;
 extern const struct command command_bench_report;
+extern const struct command command_bench_replay;
 
 #endif

@@ -1,9 +1,12 @@
 /*
- * dsaioctl trace: the last events of ops, as the flight recorder of each lane has them: of the daemon that serves,
- * or of one that crashed.  It reads the files beside the socket, and asks no daemon.
+ * dsaioctl trace: the last ops, or their events, as the flight recorder of each lane has them: of the daemon that
+ * serves, or of one that crashed.  It reads the files beside the socket, and asks no daemon.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/trace_file.h"
+#include "client/ctl/cmd/trace_files.h"
+#include "client/ctl/cmd/trace_ops.h"
+#include "client/ctl/cmd/trace_show.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
@@ -25,40 +28,60 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EVENTS_SHOWN 100u
+#define ROWS_SHOWN 100u
 
 static const char help[] =
-	"dsaioctl trace - the last events of ops: taken, started, ended\n"
+	"dsaioctl trace - the last ops: who, what, and how long each stage took\n"
 	"\n"
 	"    dsaioctl trace                          of the daemon that serves\n"
+	"    dsaioctl trace --user anna --slower 10ms\n"
+	"    dsaioctl trace --store nvme0 --op write --errors\n"
 	"    dsaioctl trace --last-crash             of the last one that crashed or was killed\n"
-	"    dsaioctl trace --last-crash --store nvme0 -n 1000\n"
-	"    dsaioctl trace --json | jq '.events[] | select(.error)'\n"
+	"    dsaioctl trace --last-crash --events --store nvme0 -n 1000\n"
+	"    dsaioctl trace --json | jq '.ops[] | select(.error)'\n"
+	"    dsaioctl trace record job.ops -- python3 train.py\n"
+	"                                            for dsaioctl bench replay, see\n"
+	"                                            dsaioctl trace record --help\n"
 	"\n"
-	"A row is one event, the newest last.  TIME is before now, before the crash, or, where no\n"
-	"signal handler could note that (kill -9), before the last event.  OP is the client's number\n"
-	"for the op, FILE the file's number in that client, RESULT the bytes, or an errno.\n"
-	"Events of blocks are those of one request to the device: started, done; at worker, for a\n"
-	"thread that may wait; returned, as it would have had to wait in the kernel; hung.\n"
-	"An op that is taken and not ended was open.  Each lane keeps its last 16384 events in\n"
-	"memory, beside the socket.  Only root and the daemon's user may read them.\n"
+	"A row is one op, the newest last.  TIME is when the store's thread took it: before now, before\n"
+	"the crash, or, where no signal handler could note that (kill -9), before the last event.\n"
+	"FILE is the file's number in that client, RESULT the bytes, or an errno; open: it has not\n"
+	"ended.  TOTAL is QUEUE, until its first block started; DEVICE, until its last one was done;\n"
+	"and DELIVERY, until its result was written.  An op that needed no block has only TOTAL.\n"
+	"With --events a row is one event: of an op (taken, ended), or of a block, which is one\n"
+	"request to the device: started, done; at worker, for a thread that may wait; returned, as it\n"
+	"would have had to wait in the kernel; hung.  OP is the client's number for the op.\n"
+	"Each lane keeps its last 16384 events in memory, beside the socket.  Only root and the\n"
+	"daemon's user may read them.\n"
 	"\n"
 	"    --last-crash   of the last daemon that did not stop in order\n"
 	"    --store NAME   only this store's\n"
-	"    -n N           only the last N events (100; with --json all)\n"
+	"    --pid N        only this process's\n"
+	"    --user USER    only this user's: a name or a number\n"
+	"    --op KIND      only read, write or fsync\n"
+	"    --slower TIME  only ops that took at least so long, as 10ms, 500us or 2s\n"
+	"    --errors       only ops that failed\n"
+	"    --events       events in place of ops; only with --store\n"
+	"    -n N           only the last N rows (100; with --json all)\n"
 	"    --json         all numbers, in bytes and nanoseconds\n"
 	"    --socket PATH  the daemon's socket\n"
 	"\n"
 	"exit status: 0 done, 1 failed, or there is no trace, 2 wrong usage\n";
 
-static bool is_last_crash;
+static bool is_last_crash, is_events;
 static const char *store_name;
 static uint32_t n_wanted;
+static struct trace_filter filter;
 
 static const struct flag flags[] = {
 	{ "last-crash", FLAG_BOOL, &is_last_crash, 0, 0 },
 	{ "store", FLAG_STRING, &store_name, 0, 0 },
+	{ "op", FLAG_STRING, &filter.opcode, 0, 0 },
+	{ "slower", FLAG_STRING, &filter.slower, 0, 0 },
+	{ "errors", FLAG_BOOL, &filter.errors, 0, 0 },
+	{ "events", FLAG_BOOL, &is_events, 0, 0 },
 	{ "n", FLAG_COUNT, &n_wanted, 1, UINT32_MAX },
+	TRACE_FILTER_FLAGS(filter),
 };
 
 struct row {
@@ -72,8 +95,9 @@ struct trace {
 	size_t n_files;
 	bool is_live;
 	uint64_t end_nsec; /* TIME is before it */
-	struct row *rows;  /* oldest first */
-	size_t n_rows;
+	struct row *rows;  /* of events, oldest first */
+	size_t n_rows;	   /* or of ops */
+	struct trace_ops ops;
 };
 
 static void files_deinit(struct trace *trace)
@@ -87,57 +111,19 @@ static void trace_deinit(struct trace *trace)
 {
 	files_deinit(trace);
 	free(trace->rows);
+	trace_ops_deinit(&trace->ops);
 }
 
 /* ---- the files ---- */
 
-/* The path that a connection would choose, also where nobody listens any more. */
-static int find_socket(const struct ctl *ctl, char path[SOCKET_PATH_BYTES])
-{
-	const char *named = ctl->socket_path ? ctl->socket_path : getenv("DSAIO_SOCKET");
-	struct socket_dir dir = { .fd = -1 };
-	char text[512];
-
-	if (!named || !*named) {
-		named = SOCKET_SYSTEM;
-		if (access(named, F_OK) < 0 &&
-		    socket_dir_open(false, &dir, text, sizeof(text)) == 0) {
-			closep(&dir.fd);
-			named = dir.path;
-		}
-	}
-	if (strlen(named) >= SOCKET_PATH_BYTES)
-		return ctl_fail(ctl, "the socket path %s has %zu bytes: at most %d are possible",
-				named, strlen(named), SOCKET_PATH_BYTES - 1);
-	(void)strcpy(path, named);
-	return CTL_OK;
-}
-
-static int fail_to_open(const struct ctl *ctl, const char *path, int error)
-{
-	const struct passwd *user = NULL;
-	struct stat st;
-
-	if (error != EACCES)
-		return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(error));
-	if (lstat(path, &st) == 0 && st.st_uid)
-		user = getpwuid(st.st_uid);
-	return ctl_fail(ctl,
-			"%s: it shows the ops of all users: only root%s%s may read it: run this "
-			"command as root, for example with sudo",
-			path, user ? " and the daemon's user, " : "", user ? user->pw_name : "");
-}
-
 static int read_file(const struct ctl *ctl, struct trace *trace, const char *path)
 {
-	/* It may be a FIFO of a stranger. */
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_(closep) int fd = -1;
 	char text[256];
-	int r;
+	int r = trace_open(ctl, path, &fd);
 
 	if (fd < 0)
-		return errno == ENOENT || errno == ENOTDIR ? CTL_OK
-							   : fail_to_open(ctl, path, errno);
+		return r;
 	r = trace_file_read(fd, &trace->files[trace->n_files], text, sizeof(text));
 	if (r == 0)
 		trace->n_files++;
@@ -232,9 +218,12 @@ static int collect_rows(const struct ctl *ctl, struct trace *trace)
 		if (store_name && strcmp(file->store, store_name) != 0)
 			continue;
 		has_store = true;
-		for (size_t k = 0; k < file->n_events; k++)
+		for (size_t k = 0; is_events && k < file->n_events; k++)
 			trace->rows[trace->n_rows++] = (struct row){ .file = file,
 								     .event = &file->events[k] };
+		for (size_t k = 0; !is_events && k < file->n_events; k++)
+			if (trace_ops_add(&trace->ops, (unsigned)i, &file->events[k]) < 0)
+				return ctl_fail(ctl, "out of memory");
 	}
 	if (!has_store)
 		return ctl_fail(ctl,
@@ -242,6 +231,11 @@ static int collect_rows(const struct ctl *ctl, struct trace *trace)
 				"--store",
 				store_name);
 	qsort(trace->rows, trace->n_rows, sizeof(*trace->rows), compare_rows);
+	if (trace_ops_end(&trace->ops) < 0)
+		return ctl_fail(ctl, "out of memory");
+	for (size_t i = 0; i < trace->ops.n; i++)
+		if (trace_filter_has(&filter, &trace->ops.ops[i], trace->end_nsec))
+			trace->ops.ops[trace->n_rows++] = trace->ops.ops[i];
 	return CTL_OK;
 }
 
@@ -285,26 +279,6 @@ static void print_headline(const struct ctl *ctl, const struct trace *trace)
 				     file->program, file->pid, text);
 }
 
-/* "-" where the event has none. */
-static void add_result(struct table *table, const struct recording_event *event)
-{
-	const int error = ring_result_errno(event->result);
-	const uint64_t done = ring_result_done(event->result);
-	const char *name = strerrorname_np(error);
-	char size[UNITS_TEXT_BYTES], number[32];
-
-	(void)snprintf(number, sizeof(number), "errno %d", error);
-	if (!trace_has_result(event))
-		table_add(table, "-");
-	else if (error && done)
-		table_add(table, "%s after %s", name ? name : number,
-			  units_format_size(size, done));
-	else if (error)
-		table_add(table, "%s", name ? name : number);
-	else
-		table_add(table, "%s", units_format_size(size, done));
-}
-
 static void add_row(struct table *table, const struct trace *trace, const struct row *row)
 {
 	const struct recording_event *event = row->event;
@@ -321,11 +295,13 @@ static void add_row(struct table *table, const struct trace *trace, const struct
 	table_add(table, "%" PRIu32, event->file);
 	table_add(table, "%" PRIu64, event->off);
 	table_add(table, "%s", units_format_size(size, event->len));
-	add_result(table, event);
+	if (trace_has_result(event))
+		trace_add_result(table, event->result);
+	else
+		table_add(table, "-");
 }
 
-static int print_table(const struct ctl *ctl, const struct trace *trace, const struct row *rows,
-		       size_t n)
+static int print_events(const struct trace *trace, const struct row *rows, size_t n)
 {
 	static const struct table_column columns[] = {
 		{ "TIME", true },   { "STORE", false }, { "CLIENT", true },  { "PID", true },
@@ -333,18 +309,29 @@ static int print_table(const struct ctl *ctl, const struct trace *trace, const s
 		{ "OFFSET", true }, { "LENGTH", true }, { "RESULT", false },
 	};
 	_cleanup_(table_deinit) struct table table;
-	int r;
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	print_headline(ctl, trace);
 	for (size_t i = 0; i < n; i++)
 		add_row(&table, trace, &rows[i]);
-	r = n ? table_print(&table, stdout) : 0;
+	return table_print(&table, stdout);
+}
+
+static int print_table(const struct ctl *ctl, const struct trace *trace, size_t first)
+{
+	const size_t n = trace->n_rows - first;
+	const char *what = is_events ? "events" : "ops";
+	int r = 0;
+
+	print_headline(ctl, trace);
 	if (!n)
-		(void)puts("no events");
-	if (n < trace->n_rows)
-		(void)printf("showing the last %zu of %zu events; -n N shows more\n", n,
-			     trace->n_rows);
+		(void)printf("no %s\n", what);
+	else if (is_events)
+		r = print_events(trace, trace->rows + first, n);
+	else
+		r = trace_ops_print(trace->ops.ops + first, n, trace->files, trace->end_nsec);
+	if (first)
+		(void)printf("showing the last %zu of %zu %s; -n N shows more\n", n, trace->n_rows,
+			     what);
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
@@ -378,11 +365,10 @@ static struct json_object *event_json(const struct trace *trace, const struct ro
 	return object;
 }
 
-static int print_json(const struct ctl *ctl, const struct trace *trace, const struct row *rows,
-		      size_t n)
+static int print_json(const struct ctl *ctl, const struct trace *trace, size_t first)
 {
 	struct json_object *object = json_object_new_object();
-	struct json_object *lanes = json_object_new_array(), *events = json_object_new_array();
+	struct json_object *lanes = json_object_new_array(), *rows;
 
 	json_add_bool(object, "is_crash", !trace->is_live);
 	json_add_number(object, "end_nsec",
@@ -397,12 +383,17 @@ static int print_json(const struct ctl *ctl, const struct trace *trace, const st
 		json_add_number(lane, "events", trace->files[i].n_events);
 		(void)json_object_array_add(lanes, lane);
 	}
-	for (size_t i = 0; i < n; i++)
-		(void)json_object_array_add(events, event_json(trace, &rows[i]));
+	if (!is_events)
+		rows = trace_ops_json(trace->ops.ops + first, trace->n_rows - first, trace->files,
+				      trace->end_nsec);
+	else
+		rows = json_object_new_array();
+	for (size_t i = first; is_events && i < trace->n_rows; i++)
+		(void)json_object_array_add(rows, event_json(trace, &trace->rows[i]));
 	json_object_object_add(object, "lanes", lanes);
-	json_object_object_add(object, "events", events);
-	json_add_number(object, "events_shown", n);
-	json_add_number(object, "events_total", trace->n_rows);
+	json_object_object_add(object, is_events ? "events" : "ops", rows);
+	json_add_number(object, is_events ? "events_shown" : "ops_shown", trace->n_rows - first);
+	json_add_number(object, is_events ? "events_total" : "ops_total", trace->n_rows);
 	return ctl_print_json(ctl, object);
 }
 
@@ -418,21 +409,28 @@ static int trace_run(struct ctl *ctl)
 	if (ctl->is_private)
 		return ctl_usage(ctl, "--private: a daemon for this command alone has no ops of "
 				      "others: leave it out");
-	r = find_socket(ctl, trace.socket_path);
+	if (is_events &&
+	    (filter.pid || filter.user || filter.opcode || filter.slower || filter.errors))
+		return ctl_usage(ctl, "--events: of the choices only --store goes with it");
+	r = trace_filter_check(ctl, &filter);
+	if (r == CTL_OK)
+		r = trace_find_socket(ctl, trace.socket_path);
 	if (r == CTL_OK)
 		r = find_files(ctl, &trace);
-	if (r == CTL_OK)
-		r = collect_rows(ctl, &trace);
 	if (r != CTL_OK)
 		return r;
 	find_end(&trace);
-	n = n_wanted ? n_wanted : ctl->is_json ? trace.n_rows : EVENTS_SHOWN;
-	if (n > trace.n_rows)
-		n = trace.n_rows;
-	return (ctl->is_json ? print_json : print_table)(ctl, &trace, trace.rows + trace.n_rows - n,
-							 n);
+	r = collect_rows(ctl, &trace);
+	if (r != CTL_OK)
+		return r;
+	n = n_wanted ? n_wanted : ctl->is_json ? trace.n_rows : ROWS_SHOWN;
+	n = n < trace.n_rows ? trace.n_rows - n : 0;
+	return (ctl->is_json ? print_json : print_table)(ctl, &trace, n);
 }
 
+static const struct command *const parts[] = { &command_trace_record, NULL };
+
 const struct command command_trace = {
-	"trace", trace_run, "the last events of ops, also of a crash", help, FLAG_TABLE(flags), NULL
+	"trace", trace_run,	    "the last ops and their times, also of a crash",
+	help,	 FLAG_TABLE(flags), parts
 };

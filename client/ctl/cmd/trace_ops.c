@@ -1,0 +1,224 @@
+#include "client/ctl/cmd/trace_ops.h"
+
+#include "client/ctl/ui/ctl.h"
+#include "proto/ring.h"
+#include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
+#include "proto/util/process.h"
+#include "proto/util/size.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pwd.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NSEC_PER_SEC 1e9
+
+static int compare(const void *a, const void *b)
+{
+	const struct trace_op *x = a, *y = b;
+
+	if (x->id != y->id)
+		return x->id < y->id ? -1 : 1;
+	if (x->channel != y->channel)
+		return x->channel < y->channel ? -1 : 1;
+	if (x->client != y->client)
+		return x->client < y->client ? -1 : 1;
+	return x->lane < y->lane ? -1 : x->lane > y->lane;
+}
+
+static int compare_starts(const void *a, const void *b)
+{
+	const struct trace_op *x = a, *y = b;
+
+	if (x->taken_nsec != y->taken_nsec)
+		return x->taken_nsec < y->taken_nsec ? -1 : 1;
+	return compare(a, b);
+}
+
+/* Moves it from the open ones to the others.  Takes op. */
+static int move(struct trace_ops *ops, struct trace_op *op)
+{
+	(void)tdelete(op, &ops->open, compare); /* it is there */
+	if (ops->n == ops->n_room) {
+		const size_t n_room = ops->n_room ? 2 * ops->n_room : 1024;
+		struct trace_op *room = reallocarray(ops->ops, n_room, sizeof(*room));
+
+		if (!room) {
+			free(op);
+			return -ENOMEM;
+		}
+		ops->ops = room;
+		ops->n_room = n_room;
+	}
+	ops->ops[ops->n++] = *op;
+	free(op);
+	return 0;
+}
+
+static int take(struct trace_ops *ops, struct trace_op *op, const struct trace_op *key)
+{
+	if (op) {
+		ops->n_lost++;
+		*op = *key;
+		return 0;
+	}
+	op = malloc(sizeof(*op));
+	if (!op)
+		return -ENOMEM;
+	*op = *key;
+	if (tsearch(op, &ops->open, compare))
+		return 0;
+	free(op);
+	return -ENOMEM;
+}
+
+int trace_ops_add(struct trace_ops *ops, unsigned lane, const struct recording_event *event)
+{
+	const struct trace_op key = { .lane = lane,
+				      .id = event->id,
+				      .off = event->off,
+				      .len = event->len,
+				      .client = event->client,
+				      .channel = event->channel,
+				      .file = event->file,
+				      .pid = event->pid,
+				      .uid = event->uid,
+				      .opcode = event->opcode,
+				      .taken_nsec = event->nsec };
+	struct trace_op **found = tfind(&key, &ops->open, compare);
+	struct trace_op *op = found ? *found : NULL;
+
+	if (event->kind == RECORDING_TAKEN)
+		return take(ops, op, &key);
+	if (!op)
+		return 0;
+	switch (event->kind) {
+	case RECORDING_AT_ENGINE:
+	case RECORDING_AT_WORKER:
+		op->extends |= event->opcode == RECORDING_OP_EXTEND;
+		if (!op->started_nsec)
+			op->started_nsec = event->nsec;
+		return 0;
+	case RECORDING_BLOCK_DONE:
+		op->done_nsec = event->nsec;
+		return 0;
+	case RECORDING_ENDED:
+		op->ended_nsec = event->nsec;
+		op->result = event->result;
+		return move(ops, op);
+	default:
+		return 0;
+	}
+}
+
+int trace_ops_end(struct trace_ops *ops)
+{
+	while (ops->open) {
+		const int r = move(ops, *(struct trace_op **)ops->open);
+
+		if (r < 0)
+			return r;
+	}
+	if (ops->n)
+		qsort(ops->ops, ops->n, sizeof(*ops->ops), compare_starts);
+	return 0;
+}
+
+void trace_ops_deinit(struct trace_ops *ops)
+{
+	tdestroy(ops->open, free);
+	free(ops->ops);
+	*ops = (struct trace_ops){ 0 };
+}
+
+/* ---- the choice of ops ---- */
+
+static int parse_time(const char *text, uint64_t *ret_nsec)
+{
+	static const struct {
+		const char *unit;
+		double nsec;
+	} units[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", NSEC_PER_SEC } };
+	char *end;
+	const double value = strtod(text, &end);
+
+	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++)
+		if (strcmp(end, units[i].unit) == 0 && value >= 0 && value * units[i].nsec < 1e18) {
+			*ret_nsec = (uint64_t)llround(value * units[i].nsec);
+			return 0;
+		}
+	return -EINVAL;
+}
+
+int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter)
+{
+	const struct passwd *user = filter->user ? getpwnam(filter->user) : NULL;
+	uint64_t number = UINT64_MAX;
+
+	if (filter->slower && parse_time(filter->slower, &filter->slower_nsec) < 0)
+		return ctl_usage(ctl, "--slower %s: is no time: write for example 10ms, 500us, 2s",
+				 filter->slower);
+	if (filter->opcode && strcmp(filter->opcode, "read") != 0 &&
+	    strcmp(filter->opcode, "write") != 0 && strcmp(filter->opcode, "fsync") != 0)
+		return ctl_usage(ctl, "--op %s: there are read, write and fsync", filter->opcode);
+	if (!filter->user)
+		return CTL_OK;
+	if (user)
+		number = user->pw_uid;
+	if (!user && (size_parse(filter->user, &number) < 0 || number > UINT32_MAX))
+		return ctl_fail(ctl, "--user %s: there is no such user: give a name or a number",
+				filter->user);
+	filter->uid = (uint32_t)number;
+	return CTL_OK;
+}
+
+bool trace_filter_has(const struct trace_filter *filter, const struct trace_op *op,
+		      uint64_t now_nsec)
+{
+	const uint64_t end_nsec = op->ended_nsec ? op->ended_nsec : now_nsec;
+
+	return (!filter->pid || filter->pid == op->pid) &&
+	       (!filter->user || filter->uid == op->uid) &&
+	       (!filter->opcode || strcmp(filter->opcode, trace_op_kind(op)) == 0) &&
+	       (!filter->errors || ring_result_errno(op->result)) &&
+	       (!filter->slower ||
+		(end_nsec >= op->taken_nsec && end_nsec - op->taken_nsec >= filter->slower_nsec));
+}
+
+const char *trace_op_kind(const struct trace_op *op)
+{
+	static const char *const kinds[] = { [RING_OP_READ] = "read",
+					     [RING_OP_WRITE] = "write",
+					     [RING_OP_FSYNC] = "fsync",
+					     [RING_OP_FDATASYNC] = "fsync" };
+
+	return op->opcode && op->opcode <= RING_OP_FDATASYNC ? kinds[op->opcode] : "";
+}
+
+const char *trace_op_command(const struct trace_op *op, char *text)
+{
+	const double ticks = (double)sysconf(_SC_CLK_TCK);
+	/* The start of a process counts the host's sleep, too. */
+	const uint64_t now_nsec = clock_nsec();
+	const uint64_t slept_nsec = clock_nsec_of(CLOCK_BOOTTIME) - now_nsec;
+	_cleanup_(fclosep) FILE *file = NULL;
+	struct process process;
+	char path[32];
+
+	text[0] = '\0';
+	/* A process that started after the op has only the same pid. */
+	if (op->pid > INT32_MAX || !process_look((pid_t)op->pid, &process) ||
+	    (double)process.started / ticks > (double)(op->taken_nsec + slept_nsec) / NSEC_PER_SEC)
+		return text;
+	(void)snprintf(path, sizeof(path), "/proc/%u/comm", op->pid);
+	file = fopen(path, "re");
+	if (!file || !fgets(text, TRACE_COMMAND_BYTES, file))
+		text[0] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+	return text;
+}

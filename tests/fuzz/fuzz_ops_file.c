@@ -1,0 +1,77 @@
+/*
+ * A file of ops for dsaioctl bench replay: anybody may have made it.  If the first byte is even, it has the length
+ * that its header names, and as many streams, files and ops as fit.
+ */
+#include "client/ctl/bench/ops_file.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdlib.h>
+
+#define MAX 8u /* of streams, files and ops */
+
+/* A file of another length than its header names is refused at once. */
+static uint8_t *fit(const uint8_t *data, size_t size, size_t *ret_len)
+{
+	struct ops_file_header header;
+	uint8_t *bytes;
+
+	take_bytes(&data, &size, &header, sizeof(header));
+	header.n_streams %= MAX;
+	header.n_files %= MAX;
+	header.n_ops %= MAX;
+	*ret_len = sizeof(header) + header.n_streams * sizeof(struct ops_file_stream) +
+		   header.n_files * sizeof(struct ops_file_file) +
+		   header.n_ops * sizeof(struct ops_file_op);
+	bytes = malloc(*ret_len);
+	memcpy(bytes, &header, sizeof(header));
+	take_bytes(&data, &size, bytes + sizeof(header), *ret_len - sizeof(header));
+	return bytes;
+}
+
+static void check_stream(const struct ops_file *file, uint64_t first, uint64_t n)
+{
+	struct ops_file_due dues[MAX];
+
+	assert(ops_file_dues(file->ops + first, n, dues) == 0);
+	for (uint64_t i = 0; i < n; i++) {
+		const struct ops_file_op *op = &file->ops[first + i];
+
+		/* Or the replay would wait for an op that it has not submitted, or for years. */
+		assert(dues[i].n_before <= i && dues[i].pause_nsec <= op->at_nsec);
+		assert(op->at_nsec + op->latency_nsec <= OPS_FILE_NSEC_MAX);
+		assert(op->off + op->len <= 2 * OPS_FILE_BYTES_MAX && op->done <= op->len);
+		assert(op->file < file->header->n_files);
+		assert(op->kind != OPS_FILE_WRITE || !op->len ||
+		       op->off + op->len <= file->files[op->file].end);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct ops_file file;
+	char text[256] = "";
+	uint8_t choice, *bytes;
+	uint64_t n = 0;
+	int r;
+
+	take_bytes(&data, &size, &choice, 1);
+	if (choice % 2 == 0) {
+		bytes = fit(data, size, &size);
+	} else {
+		bytes = malloc(size + 1);
+		memcpy(bytes, data, size);
+	}
+	r = ops_file_parse(bytes, size, &file, text, sizeof(text));
+	assert(r == 0 || (r < 0 && text[0]));
+	if (r < 0)
+		return 0;
+	for (uint32_t i = 0; i < file.header->n_streams; i++) {
+		assert(strlen(file.streams[i].store) < sizeof(file.streams[i].store));
+		if (file.streams[i].n_ops <= MAX)
+			check_stream(&file, n, file.streams[i].n_ops);
+		n += file.streams[i].n_ops;
+	}
+	assert(n == file.header->n_ops);
+	ops_file_deinit(&file);
+	return 0;
+}
