@@ -186,8 +186,8 @@ status_during_a_bench_shows_all_four_processes() {
 	# Until all four have begun, which the first seconds show.
 	await "$pid" writers_are 4
 	seen=$(grep -c '"write_bytes": [1-9]' "$dir/out")
-	expect 0 "$ctl" status
-	rc=$(grep -cE '^ *[0-9]+ +dsaioctl ' "$dir/out")
+	expect 0 "$ctl" clients
+	rc=$(sed "/^$/,\$d" "$dir/out" | grep -cE '^ *[0-9]+ +dsaioctl ')
 	kill "$pid"
 	wait "$pid" 2>/dev/null
 	why="channels with writes: $seen; clients of that name, the bench among them: $rc"

@@ -608,13 +608,13 @@ its_handles_are_of_the_class_background() {
 	many_points
 	start_sweep || return 1
 	# Between two points it has no handle.
-	background_is_there() { "$ctl" status >"$dir/out" && grep -q ' background 1 ' "$dir/out"; }
+	background_is_there() { "$ctl" clients >"$dir/out" && grep -qE ' background +1 ' "$dir/out"; }
 	await "$bench" background_is_there
 	local rc=$?
 	kill -INT "$bench"
 	wait "$bench"
 	[ $rc = 0 ] && return 0
-	why="status: $(cat "$dir/out")"
+	why="clients: $(cat "$dir/out")"
 	return 1
 }
 
