@@ -1,5 +1,5 @@
 /*
- * What the configuration names, looked for on this host: for --check-config, and for a reload, on a worker thread.
+ * Looks on this host for what the configuration names: for --check-config, and for a reload, on a worker thread.
  */
 #ifndef DSAIO_DAEMON_CHECK_H
 #define DSAIO_DAEMON_CHECK_H

@@ -139,7 +139,7 @@ void config_mistake(struct config *config, const char *format, ...)
    store, without name and path. */
 struct store_config config_store(const struct config *config, const struct store_config *given);
 
-/* What an administrator has set of a store, or of a user, and is saved. */
+/* Settings of a store, or of a user, by an administrator, which are saved. */
 struct saved_settings {
 	bool has_profile;
 	struct profile profile;

@@ -24,7 +24,8 @@ typedef void drain_done_fn(struct call *call, const Wire__StoreDrainReply *reply
 			   const struct error *error, const char *note);
 
 /*
- * The request's name, fd: as in struct registry_question.  Takes fd and later calls on_done, or returns an error: -EPERM (the
+ * The request's name, fd: as in struct registry_question.  Takes fd and later calls on_done, or returns an error:
+ * -EPERM (the
  * client is no administrator), -ENOMEM, or as registry_get(); fd is then the caller's.
  */
 int session_drain(struct session *session, const Wire__StoreDrain *request, int fd,

@@ -20,7 +20,8 @@ struct gpu_probe;
 struct server;
 
 /*
- * Borrows config, which a reload changes, and base for its life.  Returns 0, and the socket listens; or a negative errno
+ * Borrows config, which a reload changes, and base for its life.  Returns 0, and the socket listens; or a negative
+ * errno
  * with a message: -ENAMETOOLONG, -ENOENT (no such directory), -EADDRINUSE (a daemon serves it),
  * -EEXIST (another kind of file is there), or an error of a store or the kernel.
  */

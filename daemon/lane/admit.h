@@ -42,7 +42,8 @@
    store, so that a small block need not wait long behind a large one. */
 #define ADMIT_CUT_BYTES (512u << 10)
 
-/* A channel that waits for a limit asks again after this time at the latest: the limit may have been raised or removed.  A
+/* A channel that waits for a limit asks again after this time at the latest: the limit may have been raised or
+   removed.  A
    guess. */
 #define ADMIT_LIMIT_NSEC UINT64_C(50000000)
 

@@ -139,7 +139,8 @@ int registry_get(struct registry *registry, const struct registry_question *ques
 int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error);
 
-/* Likewise, for administrators only, which the caller has checked: limits the store, at once, and has it refuse new files
+/* Likewise, for administrators only, which the caller has checked: limits the store, at once, and has it refuse new
+   files
    and ops, or serve them again. */
 int registry_set_limit(struct registry *registry, const struct registry_question *question,
 		       const struct rate_limit *limit, struct error *error);

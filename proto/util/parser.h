@@ -1,5 +1,6 @@
 /*
- * The syntax of a configuration file, and of a job file of bench mix: sections, lines KEY = VALUE, and comments.  It knows no key.
+ * The syntax of a configuration file, and of a job file of bench mix: sections, lines KEY = VALUE, and comments.  It
+ * knows no key.
  *
  *     # a comment, as is a line that starts with ;
  *     [section]

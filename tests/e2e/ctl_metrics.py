@@ -45,7 +45,12 @@ def check_text(metrics: str, status_path: str) -> None:
     counters = store["counters"]
     labels = f"store={store['name']}"
     assert counters["writes"] > 0
-    fields = {"reads_total": "reads", "writes_total": "writes", "write_bytes_total": "write_bytes", "open_ops": "open_ops"}
+    fields = {
+        "reads_total": "reads",
+        "writes_total": "writes",
+        "write_bytes_total": "write_bytes",
+        "open_ops": "open_ops",
+    }
     for name, field in fields.items():
         assert samples[f"dsaio_store_{name}", labels] == counters[field], name
         classes = [v for (n, k), v in samples.items() if n == f"dsaio_class_{name}" and k.endswith(labels)]

@@ -1,5 +1,6 @@
 /*
- * A configuration file, which is read again as a drop-in is, and a --store; and the same bytes as saved settings, and as
+ * A configuration file, which is read again as a drop-in is, and a --store; and the same bytes as saved settings, and
+ * as
  * wear.ini.
  * Input: the file; its first line is the --store, too.
  */

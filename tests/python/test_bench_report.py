@@ -179,7 +179,10 @@ def test_latencies_have_a_row_and_a_line_each_and_missing_percentiles_a_dash():
 def test_a_mix_shows_each_client_alone_and_together():
     run = {"bytes_per_sec": 2 << 30, "p99_nsec": 1500}
     slow = {"bytes_per_sec": 1 << 20, "p99_nsec": None}
-    clients = [{"name": "$writer<", "alone": run, "together": slow}, {"name": "reader.1", "alone": run, "together": run}]
+    clients = [
+        {"name": "$writer<", "alone": run, "together": slow},
+        {"name": "reader.1", "alone": run, "together": run},
+    ]
     page = page_of(results("mix", clients=clients, fairness=0.5))
     text = check(page)
     for words in ("$writer<", "reader.1", "alone", "together", "2 GiB/s", "1 MiB/s", "1.5 us", "0.500"):

@@ -1,4 +1,5 @@
-/* The checks of dsaioctl doctor, on hosts of which only the files are there, and daemons of which only the status is. */
+/* The checks of dsaioctl doctor, on hosts of which only the files are there, and daemons of which only the status is
+   there. */
 #include "client/ctl/doctor/doctor.h"
 #include "client/ctl/ui/json.h"
 #include "proto/util/cleanup.h"

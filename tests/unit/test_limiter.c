@@ -1,5 +1,6 @@
 /*
- * A limiter with a clock of the test's: how much starts in a time, bursts, debts, turns of two lanes, and a limit that changes.
+ * A limiter with a clock of the test's: how much starts in a time, bursts, debts, turns of two lanes, and a limit that
+ * changes.
  */
 #include "daemon/lane/limiter.h"
 #include "tests/unit/suite.h"

@@ -36,7 +36,7 @@ static const char help[] =
 	"    dsaioctl metrics\n"
 	"    dsaioctl metrics | grep errors_total\n"
 	"    dsaioctl metrics --listen localhost:9469       then: curl localhost:9469/metrics\n"
-	"    systemctl enable --now dsaiod-metrics          the same as a service\n"
+	"    systemctl start dsaiod-metrics                 the same as a service\n"
 	"\n"
 	"Stores, their classes, users and the pool: ops, bytes, errors, open ops, histograms of\n"
 	"latencies, hung calls, restarts and wear.  No series is of a client or a file, so their number\n"

@@ -577,20 +577,24 @@ def latencies(pictures: Pictures, run: Run) -> str:
     return "".join(out)
 
 
+def bandwidth(value: float) -> str:
+    return f"{size(value)}/s"
+
+
 def mixes(pictures: Pictures, run: Run) -> str:
     clients = [members(one) for one in items(run.results.get("clients"))]
     if run.kind != "mix" or not clients:
         return ""
     out = []
     for key, title, show in (
-        ("bytes_per_sec", "Bandwidth of each client, alone and together", lambda v: f"{size(v)}/s"),
+        ("bytes_per_sec", "Bandwidth of each client, alone and together", bandwidth),
         ("p99_nsec", "Latency that 99% of its ops did not pass", duration),
     ):
         figure, (ax,) = pictures.axes(7, 0.7 + 0.5 * len(clients))
         largest = 0.0
         for i, when in enumerate(("alone", "together")):
             values = [number(members(one.get(when)).get(key)) for one in clients]
-            largest = max(largest, *values)
+            largest = max([largest, *values])
             places = [k + (i - 0.5) * 0.38 for k in range(len(clients))]
             drawn = ax.barh(places, values, 0.36, color=COLOURS[i], label=when)
             ax.bar_label(drawn, [show(value) if value else "-" for value in values], padding=3, fontsize=8)
