@@ -441,6 +441,27 @@ fields_are_in_the_journal() {
 		says '"PRIORITY":"4"' inside journalctl -u dsaiod -o json DSAIO_EVENT=crash
 }
 
+# Each command of the manual page, with this host's names.  dsaioctl trace has nothing to show on a fresh daemon.
+operate() {
+	local line client failed=0
+	mkfifo "$work/hold"
+	as_nobody dsaioctl put /dev/shm/held <"$work/hold" & # the client of the page
+	exec 8>"$work/hold"
+	while IFS= read -r line; do
+		until client=$(inside dsaioctl clients --json | grep -oE '"client": [0-9]+' | grep -oE '[0-9]+') ||
+			! kill -0 $! 2>/dev/null; do
+			sleep .05 # it comes back after a restart
+		done
+		line=${line//nvme0/check} line=${line//alice/nobody} line=${line/kill 7/kill $client}
+		inside sh -c "$line" </dev/null >"$work/said" 2>&1 && continue
+		[[ $line = "dsaioctl trace"* ]] && grep -q "nothing is recorded\|no crash" "$work/said" && continue
+		[[ $line = "dsaioctl doctor" ]] && grep -q "warnings\?, [0-9]* failure" "$work/said" && continue
+		echo "$line: $(cat "$work/said")" && failed=1
+	done < <(sed -n '/^\.Bd/,/^\.Ed/{/^\./d;p}' man/dsaiod-operating.7)
+	exec 8>&-
+	return $failed
+}
+
 lock_refused() {
 	says RLIMIT_MEMLOCK fails client_works /srv/store/refused
 }
@@ -511,6 +532,8 @@ else
 	skip "the watchdog leaves a daemon with a mount that hangs: no loop devices"
 fi
 check "with the unit's own watchdog again" with_unit
+
+check "each command of dsaiod-operating(7)" operate
 
 load_start
 check "a program works" load_says
