@@ -2,9 +2,9 @@
  * Files of the flight recorder, as dsaioctl trace reads them.
  */
 #include "client/ctl/cmd/trace_file.h"
-#include "proto/ring.h"
 #include "tests/unit/suite.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,32 +39,42 @@ static void setup_file(uint64_t n_written)
 	atomic_init(&recording->n_written, n_written);
 }
 
-static int parse(size_t len, uint64_t n_written)
+/* What dsaioctl reads of the first len bytes of it, from that event on. */
+static int read_file(size_t len, uint64_t first)
 {
+	const int fd = memfd_create("recording", MFD_CLOEXEC);
+	int r;
+
+	ck_assert_int_eq(write(fd, recording, len), (ssize_t)len);
 	text[0] = 0;
-	return trace_file_parse(recording, len, n_written, &file, text, sizeof(text));
+	r = trace_file_read(fd, first, &file, text, sizeof(text));
+	ck_assert_int_eq(close(fd), 0);
+	return r;
 }
 
+#define KEPT (N - RECORDING_MARGIN)
 static const struct {
-	uint64_t n_written, later; /* when it was read, and after that */
-	uint64_t first, n;
+	uint64_t n_written, from, first, n;
 } rings[] = {
 	{ 0, 0, 0, 0 },
-	{ 3, 3, 0, 3 },
-	{ N - RECORDING_MARGIN, N - RECORDING_MARGIN, 0, N - RECORDING_MARGIN },
-	{ N, N, RECORDING_MARGIN, N - RECORDING_MARGIN },
-	{ 1000, 1000, 1000 - N + RECORDING_MARGIN, N - RECORDING_MARGIN },
-	{ 1000, 1010, 1010 - N + RECORDING_MARGIN, N - RECORDING_MARGIN - 10 },
-	{ 1000, 9999, 1000, 0 },
-	{ 1000, 0, 1000 - N + RECORDING_MARGIN, N - RECORDING_MARGIN }, /* nobody counts back */
-	{ UINT64_MAX, 5, UINT64_MAX - N + RECORDING_MARGIN, N - RECORDING_MARGIN },
+	{ 3, 0, 0, 3 },
+	{ 3, 2, 2, 1 },
+	{ 3, 3, 3, 0 },
+	{ 3, UINT64_MAX, 3, 0 }, /* a number that goes back is no event */
+	{ KEPT, 0, 0, KEPT },
+	{ N, 0, RECORDING_MARGIN, KEPT },
+	{ 1000, 0, 1000 - KEPT, KEPT },
+	{ 1000, 999, 999, 1 },
+	{ 1000, 950, 1000 - KEPT, KEPT },
+	{ UINT64_MAX, 0, UINT64_MAX - KEPT, KEPT },
 };
 
 TEST_TABLE(the_events_are_those_that_nobody_overwrote_oldest_first, rings)
 {
 	setup_file(rings[_i].n_written);
-	ck_assert_msg(parse(RECORDING_BYTES(N), rings[_i].later) == 0, "%s", text);
+	ck_assert_msg(read_file(RECORDING_BYTES(N), rings[_i].from) == 0, "%s", text);
 	ck_assert_uint_eq(file.n_events, rings[_i].n);
+	ck_assert_uint_eq(file.n_written, rings[_i].n_written);
 	for (size_t i = 0; i < file.n_events; i++)
 		ck_assert_uint_eq(file.events[i].id, rings[_i].first + i);
 	ck_assert_str_eq(file.store, "nvme0");
@@ -95,7 +105,7 @@ TEST_TABLE(a_damaged_file_is_refused, damages)
 {
 	setup_file(3);
 	memcpy((char *)recording + damages[_i].at, &damages[_i].value, sizeof(uint32_t));
-	ck_assert_int_eq(parse(damages[_i].len, 3), -EINVAL);
+	ck_assert_int_eq(read_file(damages[_i].len, 0), -EINVAL);
 	ck_assert_msg(strstr(text, damages[_i].what) != NULL, "%s", text);
 	free(recording);
 }
@@ -105,49 +115,26 @@ TEST(names_without_an_end_get_one)
 	setup_file(1);
 	memset(recording->store, 'x', sizeof(recording->store));
 	memset(recording->program, 'y', sizeof(recording->program));
-	ck_assert_int_eq(parse(RECORDING_BYTES(N), 1), 0);
+	ck_assert_int_eq(read_file(RECORDING_BYTES(N), 0), 0);
 	ck_assert_uint_eq(strlen(file.store), sizeof(file.store) - 1);
 	ck_assert_uint_eq(strlen(file.program), sizeof(file.program) - 1);
 	trace_file_deinit(&file);
 	free(recording);
 }
 
-TEST(values_that_are_not_known_are_shown_as_numbers)
+TEST(what_is_no_regular_file_is_refused)
 {
-	const struct recording_event known = { .kind = RECORDING_BLOCK_DONE,
-					       .opcode = RECORDING_OP_EXTEND };
-	const struct recording_event unknown = { .kind = 200, .opcode = 99 };
-	char number[TRACE_NUMBER_BYTES];
+	const int null_fd = open("/dev/null", O_RDONLY);
 
-	ck_assert_str_eq(trace_event_text(&known, number), "block done");
-	ck_assert_str_eq(trace_opcode_text(&known, number), "extend");
-	ck_assert_str_eq(trace_event_text(&unknown, number), "200");
-	ck_assert_str_eq(trace_opcode_text(&unknown, number), "99");
-	ck_assert(trace_has_result(&known) && !trace_has_result(&unknown));
-}
-
-TEST(a_file_is_read_as_a_whole_and_others_are_refused)
-{
-	int fd = memfd_create("recording", MFD_CLOEXEC), null_fd = open("/dev/null", O_RDONLY);
-
-	setup_file(5);
-	ck_assert_int_eq(write(fd, recording, RECORDING_BYTES(N)), (ssize_t)RECORDING_BYTES(N));
-	ck_assert_int_eq(trace_file_read(fd, &file, text, sizeof(text)), 0);
-	ck_assert_uint_eq(file.n_events, 5);
-	trace_file_deinit(&file);
-	ck_assert_int_eq(trace_file_read(null_fd, &file, text, sizeof(text)), -EINVAL);
-	ck_assert_int_eq(ftruncate(fd, INT32_MAX), 0);
-	ck_assert_int_eq(trace_file_read(fd, &file, text, sizeof(text)), -EINVAL);
-	ck_assert_int_eq(close(fd), 0);
+	ck_assert_int_eq(trace_file_read(null_fd, 0, &file, text, sizeof(text)), -EINVAL);
 	ck_assert_int_eq(close(null_fd), 0);
-	free(recording);
 }
 
 /* Its pid may be another process's by now. */
 TEST(a_daemon_is_live_if_pid_and_start_are_those_of_a_process)
 {
 	setup_file(1);
-	ck_assert_int_eq(parse(RECORDING_BYTES(N), 1), 0);
+	ck_assert_int_eq(read_file(RECORDING_BYTES(N), 0), 0);
 	ck_assert(!trace_file_is_live(&file));
 	file.pid = UINT32_MAX;
 	ck_assert(!trace_file_is_live(&file));

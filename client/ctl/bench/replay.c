@@ -2,6 +2,8 @@
 
 #include "client/ctl/bench/buffer.h"
 #include "client/ctl/bench/crew.h"
+#include "client/ctl/bench/files.h"
+#include "proto/ring.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
@@ -28,8 +30,8 @@ struct stream {
 	const struct replay *replay;
 	struct dsaio_handle *handle;
 	struct dsaio_file **files; /* of the recording; NULL where the stream does not use one */
-	const struct ops_file_op *ops;
-	struct ops_file_op *replayed;
+	const struct trace_op *ops;
+	struct trace_op *replayed;
 	struct ops_file_due *dues;
 	uint64_t *ends; /* when ops ended, in that order */
 	uint64_t n_ops, n_submitted, n_ended;
@@ -42,7 +44,7 @@ static void stream_deinit(struct stream *stream)
 {
 	/* All ops have ended, unless it failed. */
 	handle_closep(&stream->handle);
-	for (uint32_t i = 0; stream->files && i < stream->replay->file->header->n_files; i++)
+	for (uint32_t i = 0; stream->files && i < stream->replay->file->n_files; i++)
 		dsaio_file_close(stream->files[i]);
 	if (stream->buffer)
 		(void)dsaio_free(stream->process->client,
@@ -79,7 +81,8 @@ static int open_files(struct stream *stream)
 		const uint32_t number = stream->ops[i].file;
 
 		if (!stream->files[number] &&
-		    dsaio_file_from_fd(stream->process->client, stream->replay->fds[number],
+		    dsaio_file_from_fd(stream->process->client,
+				       bench_files_fd(stream->process->files, number, BENCH_WRITE),
 				       &stream->files[number]) < 0)
 			return fail(stream);
 	}
@@ -90,7 +93,7 @@ static int prepare(struct stream *stream)
 {
 	uint64_t depth = 1, len = PAGE;
 
-	stream->files = calloc(stream->replay->file->header->n_files, sizeof(struct dsaio_file *));
+	stream->files = calloc(stream->replay->file->n_files, sizeof(struct dsaio_file *));
 	stream->dues = calloc(stream->n_ops, sizeof(*stream->dues));
 	stream->ends = calloc(stream->n_ops, sizeof(*stream->ends));
 	if (!stream->files || !stream->dues || !stream->ends ||
@@ -131,16 +134,16 @@ static int reap(struct stream *stream, int min)
 	int r = n < 0 ? fail(stream) : n;
 
 	for (int i = 0; i < n; i++) {
-		struct ops_file_op *op = ended[i].user_data;
+		struct trace_op *op = ended[i].user_data;
 
 		if (ended[i].result < 0)
 			r = bench_process_fail(stream->process, "%s", dsaio_op_error(ended[i].op));
 		dsaio_op_free(ended[i].op);
-		op->latency_nsec = now_nsec - stream->start_nsec - op->at_nsec;
-		op->done = ended[i].bytes;
+		op->ended_nsec = now_nsec - stream->start_nsec;
+		op->result = (int64_t)ended[i].bytes;
 		stream->ends[stream->n_ended++] = now_nsec;
 		/* relaxed: for the progress alone */
-		(void)atomic_fetch_add_explicit(bytes, op->done, memory_order_relaxed);
+		(void)atomic_fetch_add_explicit(bytes, ended[i].bytes, memory_order_relaxed);
 	}
 	return r;
 }
@@ -185,7 +188,7 @@ static int wait_for_due(struct stream *stream, uint64_t i)
 }
 
 /* Bytes for the op, at the same distance from a page as in the file. */
-static char *place(struct stream *stream, const struct ops_file_op *op)
+static char *place(struct stream *stream, const struct trace_op *op)
 {
 	uint64_t at = (stream->buffer_next + PAGE - 1) / PAGE * PAGE + op->off % PAGE;
 
@@ -197,14 +200,14 @@ static char *place(struct stream *stream, const struct ops_file_op *op)
 
 static int submit(struct stream *stream, uint64_t i)
 {
-	static const uint32_t opcodes[] = { [OPS_FILE_READ] = DSAIO_READ,
-					    [OPS_FILE_WRITE] = DSAIO_WRITE,
-					    [OPS_FILE_FSYNC] = DSAIO_FSYNC,
-					    [OPS_FILE_FDATASYNC] = DSAIO_FSYNC };
-	const struct ops_file_op *op = &stream->ops[i];
-	const bool is_sync = op->kind > OPS_FILE_WRITE;
-	struct dsaio_io io = { .opcode = opcodes[op->kind],
-			       .flags = op->kind == OPS_FILE_FDATASYNC ? DSAIO_DATASYNC : 0,
+	static const uint32_t opcodes[] = { [RING_OP_READ] = DSAIO_READ,
+					    [RING_OP_WRITE] = DSAIO_WRITE,
+					    [RING_OP_FSYNC] = DSAIO_FSYNC,
+					    [RING_OP_FDATASYNC] = DSAIO_FSYNC };
+	const struct trace_op *op = &stream->ops[i];
+	const bool is_sync = op->opcode > RING_OP_WRITE;
+	struct dsaio_io io = { .opcode = opcodes[op->opcode],
+			       .flags = op->opcode == RING_OP_FDATASYNC ? DSAIO_DATASYNC : 0,
 			       .file = stream->files[op->file],
 			       .buf = is_sync ? NULL : place(stream, op),
 			       .len = op->len,
@@ -214,7 +217,7 @@ static int submit(struct stream *stream, uint64_t i)
 
 	stream->n_submitted++;
 	stream->submitted_nsec = clock_nsec();
-	stream->replayed[i].at_nsec = stream->submitted_nsec - stream->start_nsec;
+	stream->replayed[i].taken_nsec = stream->submitted_nsec - stream->start_nsec;
 	return dsaio_submit(stream->handle, &io, sizeof(io), 1, 0, &submitted) < 0 ? fail(stream)
 										   : 0;
 }
@@ -243,8 +246,8 @@ int bench_replay_stream(struct bench_process *process, const void *arg)
 	uint64_t first = 0;
 
 	for (unsigned i = 0; i < process->id; i++)
-		first += replay->file->streams[i].n_ops;
-	stream.n_ops = replay->file->streams[process->id].n_ops;
+		first += replay->file->stream_ops[i];
+	stream.n_ops = replay->file->stream_ops[process->id];
 	stream.ops = replay->file->ops + first;
 	stream.replayed = replay->replayed + first;
 	memcpy(stream.replayed, stream.ops, stream.n_ops * sizeof(*stream.ops));

@@ -17,13 +17,12 @@
 
 struct replay {
 	const struct ops_file *file;
-	const int *fds; /* of its files, open for reading and writing */
-	bool is_fast;	/* without pauses */
-	/* As the file's ops, but with the times and lengths of this run; memory that processes share. */
-	struct ops_file_op *replayed;
+	bool is_fast; /* without pauses */
+	/* As the file's ops, but with the times and results of this run; memory that processes share. */
+	struct trace_op *replayed;
 };
 
-/* The process's number is the stream's.  arg: a struct replay *.  Counts bytes in *(_Atomic uint64_t *)shared. */
+/* The process's number is the stream's, and its files (bench_files) those of the file, to be written.  arg: a struct replay *.  Counts bytes in *(_Atomic uint64_t *)shared. */
 int bench_replay_stream(struct bench_process *process, const void *arg);
 
 #endif

@@ -1,7 +1,5 @@
 #include "client/ctl/cmd/trace_file.h"
 
-#include "proto/ring.h"
-#include "proto/util/cleanup.h"
 #include "proto/util/process.h"
 
 #include <errno.h>
@@ -47,30 +45,62 @@ static int check_header(const struct recording *header, size_t len, char *text, 
 	return 0;
 }
 
-int trace_file_parse(const void *bytes, size_t len, uint64_t n_written, struct trace_file *ret_file,
-		     char *text, size_t size)
+static int failed(int error, char *text, size_t size)
+{
+	(void)snprintf(text, size, "%s", strerrordesc_np(-error));
+	return error;
+}
+
+/* The oldest event that the lane cannot be writing over. */
+static uint64_t oldest_of(const struct recording *header, uint64_t n_written)
+{
+	const uint64_t most = header->n_events - RECORDING_MARGIN;
+
+	return n_written > most ? n_written - most : 0;
+}
+
+/* The events up to file->n_written, which are fewer than all places, in up to two pieces. */
+static int read_events(int fd, const struct recording *header, uint64_t first,
+		       struct trace_file *file)
+{
+	uint64_t later, oldest, n = file->n_written - first;
+
+	for (uint64_t i = 0; i < n;) {
+		const uint64_t place = (first + i) % header->n_events;
+		const uint64_t left = header->n_events - place;
+		const size_t len = (left < n - i ? left : n - i) * sizeof(*file->events);
+
+		if (pread(fd, file->events + i, len, (off_t)RECORDING_BYTES(place)) != (ssize_t)len)
+			return -EIO;
+		i += len / sizeof(*file->events);
+	}
+	if (pread(fd, &later, sizeof(later), offsetof(struct recording, n_written)) !=
+	    sizeof(later))
+		return -EIO;
+	/* The lane has gone on meanwhile. */
+	oldest = oldest_of(header, later);
+	oldest = oldest > first ? oldest - first : 0;
+	oldest = oldest < n ? oldest : n;
+	file->n_events = n - oldest;
+	memmove(file->events, file->events + oldest, file->n_events * sizeof(*file->events));
+	return 0;
+}
+
+int trace_file_read(int fd, uint64_t first, struct trace_file *ret_file, char *text, size_t size)
 {
 	struct trace_file file = { 0 };
 	struct recording header;
-	uint64_t n, most, oldest;
+	uint64_t oldest;
+	struct stat st;
 	int r;
 
-	if (len < sizeof(header))
-		return invalid(text, size, "is no file of the flight recorder: %zu bytes", len);
-	memcpy(&header, bytes, sizeof(header));
-	r = check_header(&header, len, text, size);
+	if (fstat(fd, &st) < 0)
+		return failed(-errno, text, size);
+	if (!S_ISREG(st.st_mode) || pread(fd, &header, sizeof(header), 0) != sizeof(header))
+		return invalid(text, size, "is no file of the flight recorder");
+	r = check_header(&header, (size_t)st.st_size, text, size);
 	if (r < 0)
 		return r;
-	/* relaxed: a copy of our own */
-	n = atomic_load_explicit(&header.n_written, memory_order_relaxed);
-	most = header.n_events - RECORDING_MARGIN;
-	/* The places of older ones may have been written again. */
-	if (n_written < n)
-		n_written = n;
-	oldest = n_written > most ? n_written - most : 0;
-	if (oldest > n)
-		oldest = n;
-
 	memcpy(file.store, header.store, sizeof(file.store) - 1);
 	memcpy(file.program, header.program, sizeof(file.program) - 1);
 	file.pid = header.pid;
@@ -79,51 +109,21 @@ int trace_file_parse(const void *bytes, size_t len, uint64_t n_written, struct t
 	file.start_nsec = header.start_nsec;
 	file.start_real_nsec = header.start_real_nsec;
 	file.crash_nsec = header.crash_nsec;
-	file.n_events = (size_t)(n - oldest);
-	file.events = calloc(file.n_events + 1, sizeof(*file.events));
-	if (!file.events) {
-		(void)invalid(text, size, "out of memory");
-		return -ENOMEM;
+	/* relaxed: a copy of our own */
+	file.n_written = atomic_load_explicit(&header.n_written, memory_order_relaxed);
+	oldest = oldest_of(&header, file.n_written);
+	if (first < oldest)
+		first = oldest;
+	if (first > file.n_written)
+		first = file.n_written;
+	file.events = calloc(file.n_written - first + 1, sizeof(*file.events));
+	r = file.events ? read_events(fd, &header, first, &file) : -ENOMEM;
+	if (r < 0) {
+		trace_file_deinit(&file);
+		return failed(r, text, size);
 	}
-	for (uint64_t i = 0; i < file.n_events; i++)
-		memcpy(&file.events[i],
-		       (const char *)bytes + sizeof(header) +
-			       ((oldest + i) & (header.n_events - 1)) * sizeof(*file.events),
-		       sizeof(*file.events));
 	*ret_file = file;
 	return 0;
-}
-
-static int failed(int error, char *text, size_t size)
-{
-	(void)snprintf(text, size, "%s", strerrordesc_np(-error));
-	return error;
-}
-
-int trace_file_read(int fd, struct trace_file *ret_file, char *text, size_t size)
-{
-	_cleanup_(freep) char *bytes = NULL;
-	uint64_t n_written = 0;
-	struct stat st;
-	size_t len = 0;
-	ssize_t n;
-
-	if (fstat(fd, &st) < 0)
-		return failed(-errno, text, size);
-	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)RECORDING_BYTES(RECORDING_EVENTS_MAX))
-		return invalid(text, size, "is no file of the flight recorder");
-	bytes = malloc((size_t)st.st_size + 1);
-	if (!bytes)
-		return failed(-ENOMEM, text, size);
-	do {
-		n = pread(fd, bytes + len, (size_t)st.st_size - len, (off_t)len);
-		if (n < 0)
-			return failed(-errno, text, size);
-		len += (size_t)n;
-	} while (n > 0);
-	if (pread(fd, &n_written, sizeof(n_written), offsetof(struct recording, n_written)) < 0)
-		return failed(-errno, text, size);
-	return trace_file_parse(bytes, len, n_written, ret_file, text, size);
 }
 
 bool trace_file_is_live(const struct trace_file *file)
@@ -138,40 +138,4 @@ uint64_t trace_file_real_nsec(const struct trace_file *file, uint64_t nsec)
 {
 	return file->start_real_nsec +
 	       (nsec - file->start_nsec); /* wraps for a stranger's values */
-}
-
-static const char *text_of(const char *const *texts, size_t n, unsigned value,
-			   char number[TRACE_NUMBER_BYTES])
-{
-	if (value < n && texts[value])
-		return texts[value];
-	(void)snprintf(number, TRACE_NUMBER_BYTES, "%u", value);
-	return number;
-}
-
-const char *trace_event_text(const struct recording_event *event, char number[TRACE_NUMBER_BYTES])
-{
-	static const char *const texts[N_RECORDING_KINDS] = {
-		[RECORDING_TAKEN] = "taken",
-		[RECORDING_ENDED] = "ended",
-		[RECORDING_CANCELLED] = "cancelled",
-		[RECORDING_AT_ENGINE] = "block started",
-		[RECORDING_AT_WORKER] = "block at worker",
-		[RECORDING_BLOCK_DONE] = "block done",
-		[RECORDING_RETURNED] = "block returned",
-		[RECORDING_HUNG] = "block hung",
-	};
-
-	return text_of(texts, N_RECORDING_KINDS, event->kind, number);
-}
-
-const char *trace_opcode_text(const struct recording_event *event, char number[TRACE_NUMBER_BYTES])
-{
-	static const char *const texts[] = {
-		[RING_OP_READ] = "read",	  [RING_OP_WRITE] = "write",
-		[RING_OP_FSYNC] = "fsync",	  [RING_OP_FDATASYNC] = "fdatasync",
-		[RECORDING_OP_EXTEND] = "extend",
-	};
-
-	return text_of(texts, sizeof(texts) / sizeof(texts[0]), event->opcode, number);
 }

@@ -17,31 +17,19 @@ struct trace_file {
 	uint64_t process_ticks, start_nsec, start_real_nsec, crash_nsec;
 	struct recording_event *events; /* oldest first; owned */
 	size_t n_events;
+	uint64_t n_written; /* by the lane, so far; the last event's number is one less */
 };
 void trace_file_deinit(struct trace_file *file);
 
 /*
- * bytes: the whole file; n_written: what it said after it was read.  Returns 0, or -EINVAL or -ENOMEM with
- * what is wrong in text (of size bytes).
+ * Reads the events from that number on which the lane has not written over.
+ * Returns 0, -EINVAL, -ENOMEM or -errno of read(2), with what is wrong in text (of size bytes).
  */
-int trace_file_parse(const void *bytes, size_t len, uint64_t n_written, struct trace_file *ret_file,
-		     char *text, size_t size);
-/* Also -errno of read(2).  The descriptor remains the caller's. */
-int trace_file_read(int fd, struct trace_file *ret_file, char *text, size_t size);
+int trace_file_read(int fd, uint64_t first, struct trace_file *ret_file, char *text, size_t size);
 
 /* Whether the daemon that wrote it still runs, as far as this process sees it. */
 bool trace_file_is_live(const struct trace_file *file);
 /* That time of the lane as CLOCK_REALTIME. */
 uint64_t trace_file_real_nsec(const struct trace_file *file, uint64_t nsec);
-
-/* For people, and the values of JSON; a value that is not known as its number, in number. */
-#define TRACE_NUMBER_BYTES 24u
-const char *trace_event_text(const struct recording_event *event, char number[TRACE_NUMBER_BYTES]);
-const char *trace_opcode_text(const struct recording_event *event, char number[TRACE_NUMBER_BYTES]);
-static inline bool trace_has_result(const struct recording_event *event)
-{
-	return event->kind == RECORDING_ENDED || event->kind == RECORDING_CANCELLED ||
-	       event->kind == RECORDING_BLOCK_DONE;
-}
 
 #endif

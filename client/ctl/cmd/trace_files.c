@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,11 +47,22 @@ static int fail_to_open(const struct ctl *ctl, const char *path, int error)
 			path, user ? " and the daemon's user, " : "", user ? user->pw_name : "");
 }
 
-int trace_open(const struct ctl *ctl, const char *path, int *ret_fd)
+int trace_read_lane(const struct ctl *ctl, const char *socket_path, const char *kind, unsigned i,
+		    uint64_t first, bool is_noted, struct trace_file *ret_file)
 {
+	char path[SOCKET_PATH_BYTES + RECORDING_SUFFIX_BYTES], text[256];
+	_cleanup_(closep) int fd = -1;
+	int r;
+
+	*ret_file = (struct trace_file){ 0 };
+	(void)snprintf(path, sizeof(path), "%s.%s.%u", socket_path, kind, i);
 	/* It may be a FIFO of a stranger. */
-	*ret_fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (*ret_fd >= 0 || errno == ENOENT || errno == ENOTDIR)
-		return CTL_OK;
-	return fail_to_open(ctl, path, errno);
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT || errno == ENOTDIR ? CTL_OK
+							   : fail_to_open(ctl, path, errno);
+	r = trace_file_read(fd, first, ret_file, text, sizeof(text));
+	if (r == -EINVAL && is_noted) /* a daemon may be making it */
+		ctl_note(ctl, "%s %s: left out", path, text);
+	return r < 0 && r != -EINVAL ? ctl_fail(ctl, "%s: %s", path, text) : CTL_OK;
 }
