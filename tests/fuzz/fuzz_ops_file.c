@@ -43,7 +43,8 @@ static void check_stream(const struct ops_file *file, uint64_t first, uint64_t n
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct ops_file file;
-	char text[256] = "";
+	char text[CTL_MESSAGE_BYTES] = "";
+	const struct ctl ctl = { .command = "bench replay", .message = text };
 	uint8_t choice, *bytes;
 	uint64_t n = 0;
 	int r;
@@ -55,9 +56,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		bytes = malloc(size + 1);
 		memcpy(bytes, data, size);
 	}
-	r = ops_file_parse(bytes, size, &file, text, sizeof(text));
-	assert(r == 0 || (r < 0 && text[0]));
-	if (r < 0)
+	r = ops_file_parse(&ctl, "FILE", bytes, size, &file);
+	assert(r == CTL_OK || text[0]);
+	if (r != CTL_OK)
 		return 0;
 	for (uint32_t i = 0; i < file.n_streams; i++) {
 		assert(file.stream_ops[i]);

@@ -1,6 +1,6 @@
 /*
  * A file of the flight recorder: anybody may have made it, or write it meanwhile.  The first 8 bytes are
- * twice the number of the first event that is read.  If they are even, it has the length that its header names.
+ * twice the number of events that were read before.  If they are even, it has the length that its header names.
  */
 #include "client/ctl/cmd/trace_file.h"
 #include "client/ctl/cmd/trace_ops.h"
@@ -32,20 +32,23 @@ static void fit(const uint8_t **data, size_t *size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct trace_file file;
-	char text[256] = "";
-	uint64_t first;
+	char text[CTL_MESSAGE_BYTES] = "";
+	const struct ctl ctl = { .command = "trace", .message = text };
+	struct trace_file file = { 0 };
 	struct trace_ops ops = { 0 };
-	int r, fd = memfd_create("recording", MFD_CLOEXEC);
+	uint64_t n_read;
+	int fd = memfd_create("recording", MFD_CLOEXEC);
 
-	take_bytes(&data, &size, &first, sizeof(first));
-	if (first % 2 == 0)
+	take_bytes(&data, &size, &n_read, sizeof(n_read));
+	if (n_read % 2 == 0)
 		fit(&data, &size);
+	file.n_written = n_read / 2;
 	assert(write(fd, data, size) == (ssize_t)size);
-	r = trace_file_read(fd, first / 2, &file, text, sizeof(text));
-	assert(close(fd) == 0 && r <= 0 && (r == 0 || text[0]));
-	if (r < 0)
+	assert(trace_file_read(&ctl, "FILE", fd, &file) == CTL_OK && close(fd) == 0);
+	if (!file.events) {
+		assert(text[0] && !file.n_events);
 		return 0;
+	}
 	assert(file.n_events <= RECORDING_EVENTS_MAX - RECORDING_MARGIN);
 	assert(file.n_events <= file.n_written);
 	assert(strlen(file.store) < sizeof(file.store) &&

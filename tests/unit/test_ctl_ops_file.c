@@ -5,7 +5,6 @@
 #include "proto/ring.h"
 #include "tests/unit/suite.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,8 @@ struct image {
 
 static struct image image;
 static struct ops_file file;
-static char text[256];
+static char text[CTL_MESSAGE_BYTES];
+static const struct ctl ctl = { .command = "bench replay", .message = text };
 
 static void setup(void)
 {
@@ -63,7 +63,7 @@ static int parse(size_t len)
 
 	memcpy(bytes, &image, len);
 	text[0] = '\0';
-	return ops_file_parse(bytes, len, &file, text, sizeof(text));
+	return ops_file_parse(&ctl, "FILE", bytes, len, &file);
 }
 
 TEST(streams_files_and_times_follow_from_the_ops)
@@ -107,7 +107,7 @@ TEST_TABLE(a_damaged_file_is_refused, damages)
 {
 	memcpy((char *)&image + damages[_i].at, &damages[_i].value,
 	       damages[_i].len < 8 ? damages[_i].len : 8);
-	ck_assert_msg(parse(sizeof(image)) == -EINVAL, "%s", damages[_i].what);
+	ck_assert_msg(parse(sizeof(image)) == CTL_FAILED, "%s", damages[_i].what);
 	ck_assert_msg(strstr(text, damages[_i].says) != NULL, "%s: %s", damages[_i].what, text);
 }
 
@@ -126,7 +126,7 @@ TEST(too_many_streams_or_files_are_refused)
 			ops[i] = image.ops[0];
 			*(k ? &ops[i].channel : &ops[i].file) = (uint32_t)i;
 		}
-		ck_assert_int_eq(ops_file_parse(header, len, &file, text, sizeof(text)), -EINVAL);
+		ck_assert_int_eq(ops_file_parse(&ctl, "FILE", header, len, &file), CTL_FAILED);
 		ck_assert_msg(strstr(text, "streams or") != NULL, "%s", text);
 	}
 }
@@ -134,7 +134,7 @@ TEST(too_many_streams_or_files_are_refused)
 TEST(a_part_of_a_file_is_refused)
 {
 	for (size_t len = 0; len < sizeof(image); len++)
-		ck_assert_int_eq(parse(len), -EINVAL);
+		ck_assert_int_eq(parse(len), CTL_FAILED);
 }
 
 TEST(only_regular_files_are_read)
@@ -143,14 +143,14 @@ TEST(only_regular_files_are_read)
 	int fd = mkstemp(path);
 
 	ck_assert_int_eq(write(fd, &image, sizeof(image)), (ssize_t)sizeof(image));
-	ck_assert_int_eq(ops_file_read(path, &file, text, sizeof(text)), 0);
+	ck_assert_int_eq(ops_file_read(&ctl, path, &file), 0);
 	ck_assert_uint_eq(file.header->n_ops, 3);
 	ops_file_deinit(&file);
 	ck_assert_int_eq(ftruncate(fd, INT64_C(1) << 32), 0);
-	ck_assert_int_eq(ops_file_read(path, &file, text, sizeof(text)), -EINVAL);
-	ck_assert_int_eq(ops_file_read("/dev/zero", &file, text, sizeof(text)), -EINVAL);
+	ck_assert_int_eq(ops_file_read(&ctl, path, &file), CTL_FAILED);
+	ck_assert_int_eq(ops_file_read(&ctl, "/dev/zero", &file), CTL_FAILED);
 	ck_assert_int_eq(unlink(path), 0);
-	ck_assert_int_eq(ops_file_read(path, &file, text, sizeof(text)), -ENOENT);
+	ck_assert_int_eq(ops_file_read(&ctl, path, &file), CTL_FAILED);
 	ck_assert_int_eq(close(fd), 0);
 }
 

@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,36 +13,27 @@
 
 #define BYTES_MAX (sizeof(struct ops_file_header) + OPS_FILE_OPS_MAX * sizeof(struct trace_op))
 
-__attribute__((format(printf, 3, 4))) static int refuse(char *text, size_t size, const char *format,
-							...)
-{
-	va_list args;
-
-	va_start(args, format);
-	(void)vsnprintf(text, size, format, args);
-	va_end(args);
-	return -EINVAL;
-}
-
 void ops_file_deinit(struct ops_file *file)
 {
 	free(file->header);
 	file->header = NULL;
 }
 
-static int check_header(const struct ops_file_header *header, size_t len, char *text, size_t size)
+static int check_header(const struct ctl *ctl, const char *path,
+			const struct ops_file_header *header, size_t len)
 {
 	if (len < sizeof(*header) || memcmp(header->magic, OPS_FILE_MAGIC, 8) != 0)
-		return refuse(text, size, "is no file of dsaioctl trace record");
+		return ctl_fail(ctl, "%s: is no file of dsaioctl trace record", path);
 	if (header->version != OPS_FILE_VERSION || header->op_bytes != sizeof(struct trace_op))
-		return refuse(text, size,
-			      "has version %" PRIu32 ", and this dsaioctl reads %u: record the job "
-			      "anew, or use the dsaioctl that has recorded it",
-			      header->version, OPS_FILE_VERSION);
+		return ctl_fail(ctl,
+				"%s: has version %" PRIu32
+				", and this dsaioctl reads %u: record the job "
+				"anew, or use the dsaioctl that has recorded it",
+				path, header->version, OPS_FILE_VERSION);
 	if (!header->n_ops || header->n_ops > OPS_FILE_OPS_MAX ||
 	    len != sizeof(*header) + header->n_ops * sizeof(struct trace_op))
-		return refuse(text, size, "is damaged: %" PRIu64 " ops in %zu bytes", header->n_ops,
-			      len);
+		return ctl_fail(ctl, "%s: is damaged: %" PRIu64 " ops in %zu bytes", path,
+				header->n_ops, len);
 	return 0;
 }
 
@@ -110,7 +99,7 @@ static int find_streams(struct ops_file *file)
 	return 0;
 }
 
-static int check(struct ops_file *file, char *text, size_t size)
+static int check(const struct ctl *ctl, const char *path, struct ops_file *file)
 {
 	uint64_t start = UINT64_MAX, end = 0;
 
@@ -118,66 +107,61 @@ static int check(struct ops_file *file, char *text, size_t size)
 		const struct trace_op *op = &file->ops[i];
 
 		if (!ops_file_has(op))
-			return refuse(text, size, "is damaged: op %" PRIu64, i);
+			return ctl_fail(ctl, "%s: is damaged: op %" PRIu64, path, i);
 		start = op->taken_nsec < start ? op->taken_nsec : start;
 		end = op->ended_nsec > end ? op->ended_nsec : end;
 	}
 	file->duration_nsec = end - start;
 	if (file->duration_nsec > OPS_FILE_NSEC_MAX)
-		return refuse(text, size, "took more than 7 days: record less");
+		return ctl_fail(ctl, "%s: took more than 7 days: record less", path);
 	for (uint64_t i = 0; i < file->header->n_ops; i++) {
 		file->ops[i].taken_nsec -= start;
 		file->ops[i].ended_nsec -= start;
 	}
 	if (number_files(file) < 0 || find_streams(file) < 0)
-		return refuse(text, size,
-			      "has over %u streams or %u files: choose some by trace record's "
-			      "options",
-			      OPS_FILE_STREAMS_MAX, OPS_FILE_FILES_MAX);
+		return ctl_fail(
+			ctl,
+			"%s: has over %u streams or %u files: choose some by trace record's "
+			"options",
+			path, OPS_FILE_STREAMS_MAX, OPS_FILE_FILES_MAX);
 	return 0;
 }
 
-int ops_file_parse(void *bytes, size_t len, struct ops_file *ret_file, char *text, size_t size)
+int ops_file_parse(const struct ctl *ctl, const char *path, void *bytes, size_t len,
+		   struct ops_file *ret_file)
 {
-	int r = check_header(bytes, len, text, size);
+	int r = check_header(ctl, path, bytes, len);
 
 	*ret_file = (struct ops_file){ .header = bytes };
 	ret_file->ops = (void *)(ret_file->header + 1);
-	if (r == 0)
-		r = check(ret_file, text, size);
-	if (r < 0)
+	if (r == CTL_OK)
+		r = check(ctl, path, ret_file);
+	if (r != CTL_OK)
 		ops_file_deinit(ret_file);
 	return r;
 }
 
-static int failed(int error, char *text, size_t size)
-{
-	(void)snprintf(text, size, "%s", strerrordesc_np(-error));
-	return error;
-}
-
-int ops_file_read(const char *path, struct ops_file *ret_file, char *text, size_t size)
+int ops_file_read(const struct ctl *ctl, const char *path, struct ops_file *ret_file)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	_cleanup_(freep) char *bytes = NULL;
 	struct stat st;
-	size_t len = 0;
 	ssize_t n = 1;
+	size_t len;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return failed(-errno, text, size);
+		return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(errno));
 	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)BYTES_MAX)
-		return refuse(text, size, "is no file of dsaioctl trace record");
+		return ctl_fail(ctl, "%s: is no file of dsaioctl trace record", path);
 	bytes = malloc((size_t)st.st_size + 1);
 	if (!bytes)
-		return failed(-ENOMEM, text, size);
-	while (n > 0) {
+		return ctl_fail(ctl, "out of memory");
+	for (len = 0; n > 0; len += (size_t)n) {
 		n = read(fd, bytes + len, (size_t)st.st_size - len);
 		if (n < 0)
-			return failed(-errno, text, size);
-		len += (size_t)n;
+			return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(errno));
 	}
-	return ops_file_parse(TAKE_PTR(bytes), len, ret_file, text, size);
+	return ops_file_parse(ctl, path, TAKE_PTR(bytes), len, ret_file);
 }
 
 static int compare_times(const void *a, const void *b)

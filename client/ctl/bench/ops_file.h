@@ -12,6 +12,8 @@
 #ifndef DSAIO_CLIENT_CTL_BENCH_OPS_FILE_H
 #define DSAIO_CLIENT_CTL_BENCH_OPS_FILE_H
 
+#include "client/ctl/ui/ctl.h"
+
 #include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,10 +68,10 @@ struct ops_file {
 	uint64_t file_bytes[OPS_FILE_FILES_MAX];   /* how long each has to be */
 };
 
-/* len bytes, from malloc(3): takes them, also on error.  Returns 0, or -EINVAL and why in text (of size bytes). */
-int ops_file_parse(void *bytes, size_t len, struct ops_file *ret_file, char *text, size_t size);
-/* The same; also -ENOMEM, and what open(2) and read(2) say. */
-int ops_file_read(const char *path, struct ops_file *ret_file, char *text, size_t size);
+/* len bytes of that file, from malloc(3): takes them, also on error.  Returns CTL_OK or CTL_FAILED (reported). */
+int ops_file_parse(const struct ctl *ctl, const char *path, void *bytes, size_t len,
+		   struct ops_file *ret_file);
+int ops_file_read(const struct ctl *ctl, const char *path, struct ops_file *ret_file);
 void ops_file_deinit(struct ops_file *file);
 
 /* When an op of a stream is due. */

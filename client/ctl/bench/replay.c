@@ -1,6 +1,5 @@
 #include "client/ctl/bench/replay.h"
 
-#include "client/ctl/bench/buffer.h"
 #include "client/ctl/bench/crew.h"
 #include "client/ctl/bench/files.h"
 #include "proto/ring.h"
@@ -8,14 +7,10 @@
 #include "proto/util/clock.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
-#define BATCH 64u	       /* completions taken at a time */
-#define BUFFER_MAX (64u << 20) /* unless one op is longer */
-#define PAGE 4096u
+#define BATCH 64u /* completions taken at a time */
 #define SPIN_NSEC \
 	60000u /* a sleep ends so much late: measured, the kernel's timer slack is 50 us */
 /* A recorded pause has the program's wake-up and its next submission, which a replay has anyway: measured. */
@@ -36,8 +31,6 @@ struct stream {
 	uint64_t *ends; /* when ops ended, in that order */
 	uint64_t n_ops, n_submitted, n_ended;
 	uint64_t start_nsec, submitted_nsec; /* the last op */
-	char *buffer;
-	uint64_t buffer_bytes, buffer_next;
 };
 
 static void stream_deinit(struct stream *stream)
@@ -46,9 +39,6 @@ static void stream_deinit(struct stream *stream)
 	handle_closep(&stream->handle);
 	for (uint32_t i = 0; stream->files && i < stream->replay->file->n_files; i++)
 		dsaio_file_close(stream->files[i]);
-	if (stream->buffer)
-		(void)dsaio_free(stream->process->client,
-				 stream->buffer); /* the process ends soon */
 	free(stream->files);
 	free(stream->dues);
 	free(stream->ends);
@@ -91,7 +81,7 @@ static int open_files(struct stream *stream)
 
 static int prepare(struct stream *stream)
 {
-	uint64_t depth = 1, len = PAGE;
+	uint64_t depth = 1;
 
 	stream->files = calloc(stream->replay->file->n_files, sizeof(struct dsaio_file *));
 	stream->dues = calloc(stream->n_ops, sizeof(*stream->dues));
@@ -101,20 +91,9 @@ static int prepare(struct stream *stream)
 		(void)bench_process_fail(stream->process, "out of memory"); /* -EIO */
 		return -EIO;
 	}
-	for (uint64_t i = 0; i < stream->n_ops; i++) {
+	for (uint64_t i = 0; i < stream->n_ops; i++)
 		if (i + 1 - stream->dues[i].n_before > depth)
 			depth = i + 1 - stream->dues[i].n_before;
-		if (stream->ops[i].len > len)
-			len = stream->ops[i].len;
-	}
-	len += PAGE; /* it begins in a page where it begins in the file */
-	stream->buffer_bytes = len < BUFFER_MAX / depth ? len * depth : BUFFER_MAX;
-	if (stream->buffer_bytes < len)
-		stream->buffer_bytes = len;
-	if (dsaio_alloc(stream->process->client, stream->buffer_bytes, NULL,
-			(void **)&stream->buffer) < 0)
-		return fail(stream);
-	bench_fill_random(stream->buffer, stream->buffer_bytes);
 	if (open_handle(stream, depth) < 0 || open_files(stream) < 0)
 		return -EIO;
 	/* It opens the channel, and is not measured. */
@@ -124,14 +103,16 @@ static int prepare(struct stream *stream)
 
 /* ---- ops ---- */
 
-/* Takes the ops that have ended, waits for at least min, and returns how many. */
-static int reap(struct stream *stream, int min)
+/* Takes the ops that have ended; waits for one until that time; UINT64_MAX: without end. */
+static int reap(struct stream *stream, uint64_t until_nsec)
 {
 	struct dsaio_completion ended[BATCH];
-	const int n = dsaio_handle_reap(stream->handle, ended, sizeof(ended[0]), min, BATCH, -1);
+	const uint64_t began_nsec = clock_nsec();
+	const uint64_t left = until_nsec > began_nsec ? (until_nsec - began_nsec) / 1000 : 0;
+	const int n = dsaio_handle_reap(stream->handle, ended, sizeof(ended[0]), left ? 1 : 0,
+					BATCH, until_nsec == UINT64_MAX ? -1 : (int64_t)left);
 	const uint64_t now_nsec = clock_nsec();
-	_Atomic uint64_t *bytes = stream->process->shared;
-	int r = n < 0 ? fail(stream) : n;
+	int r = n < 0 && n != -ETIMEDOUT ? fail(stream) : 0;
 
 	for (int i = 0; i < n; i++) {
 		struct trace_op *op = ended[i].user_data;
@@ -142,33 +123,26 @@ static int reap(struct stream *stream, int min)
 		op->ended_nsec = now_nsec - stream->start_nsec;
 		op->result = (int64_t)ended[i].bytes;
 		stream->ends[stream->n_ended++] = now_nsec;
-		/* relaxed: for the progress alone */
-		(void)atomic_fetch_add_explicit(bytes, ended[i].bytes, memory_order_relaxed);
 	}
 	return r;
 }
 
-/* Returns 0 at that time; meanwhile ops are taken that end. */
+/* Meanwhile ops are taken that end. */
 static int wait_until(struct stream *stream, uint64_t nsec)
 {
-	struct pollfd pollfd = { .fd = dsaio_handle_fd(stream->handle), .events = POLLIN };
-	uint64_t now = clock_nsec();
+	int r = 0;
 
-	if (pollfd.fd < 0)
-		return fail(stream);
-	for (; now < nsec; now = clock_nsec()) {
+	for (uint64_t now = clock_nsec(); r == 0 && now < nsec; now = clock_nsec()) {
 		const uint64_t left = nsec - now > SPIN_NSEC ? nsec - now - SPIN_NSEC : 0;
 		const struct timespec ts = { .tv_sec = (time_t)(left / NSEC_PER_SEC),
 					     .tv_nsec = (long)(left % NSEC_PER_SEC) };
-		const bool is_idle = stream->n_ended == stream->n_submitted;
-		const int r = is_idle ? 0 : reap(stream, 0);
 
-		if (r < 0)
-			return r;
-		if (r == 0 && left)
-			(void)ppoll(&pollfd, 1, &ts, NULL); /* the loop looks again */
+		if (stream->n_ended < stream->n_submitted)
+			r = reap(stream, now + left);
+		else if (left)
+			(void)nanosleep(&ts, NULL); /* the loop looks again */
 	}
-	return 0;
+	return r;
 }
 
 /* Waits until op i is due. */
@@ -178,24 +152,13 @@ static int wait_for_due(struct stream *stream, uint64_t i)
 	uint64_t since_nsec = stream->submitted_nsec;
 	int r = 0;
 
-	while (r >= 0 && stream->n_ended < due->n_before)
-		r = reap(stream, 1);
+	while (r == 0 && stream->n_ended < due->n_before)
+		r = reap(stream, UINT64_MAX);
 	if (r < 0 || stream->replay->is_fast)
 		return r;
 	if (due->n_before && stream->ends[due->n_before - 1] - WAKE_NSEC > since_nsec)
 		since_nsec = stream->ends[due->n_before - 1] - WAKE_NSEC;
 	return due->pause_nsec ? wait_until(stream, since_nsec + due->pause_nsec) : 0;
-}
-
-/* Bytes for the op, at the same distance from a page as in the file. */
-static char *place(struct stream *stream, const struct trace_op *op)
-{
-	uint64_t at = (stream->buffer_next + PAGE - 1) / PAGE * PAGE + op->off % PAGE;
-
-	if (at + op->len > stream->buffer_bytes)
-		at = op->off % PAGE;
-	stream->buffer_next = at + op->len;
-	return stream->buffer + at;
 }
 
 static int submit(struct stream *stream, uint64_t i)
@@ -205,14 +168,15 @@ static int submit(struct stream *stream, uint64_t i)
 					    [RING_OP_FSYNC] = DSAIO_FSYNC,
 					    [RING_OP_FDATASYNC] = DSAIO_FSYNC };
 	const struct trace_op *op = &stream->ops[i];
-	const bool is_sync = op->opcode > RING_OP_WRITE;
-	struct dsaio_io io = { .opcode = opcodes[op->opcode],
-			       .flags = op->opcode == RING_OP_FDATASYNC ? DSAIO_DATASYNC : 0,
-			       .file = stream->files[op->file],
-			       .buf = is_sync ? NULL : place(stream, op),
-			       .len = op->len,
-			       .off = op->off,
-			       .user_data = &stream->replayed[i] };
+	struct dsaio_io io = {
+		.opcode = opcodes[op->opcode],
+		.flags = op->opcode == RING_OP_FDATASYNC ? DSAIO_DATASYNC : 0,
+		.file = stream->files[op->file],
+		.buf = op->len ? (char *)stream->process->buffer + op->off % REPLAY_PAGE : NULL,
+		.len = op->len,
+		.off = op->off,
+		.user_data = &stream->replayed[i]
+	};
 	struct dsaio_op *submitted;
 
 	stream->n_submitted++;
@@ -229,14 +193,14 @@ static int run(struct stream *stream)
 	if (r == 0)
 		r = bench_process_barrier(stream->process);
 	stream->start_nsec = stream->submitted_nsec = clock_nsec();
-	for (uint64_t i = 0; r >= 0 && i < stream->n_ops; i++) {
+	for (uint64_t i = 0; r == 0 && i < stream->n_ops; i++) {
 		r = wait_for_due(stream, i);
-		if (r >= 0)
+		if (r == 0)
 			r = submit(stream, i);
 	}
-	while (r >= 0 && stream->n_ended < stream->n_ops)
-		r = reap(stream, 1);
-	return r < 0 ? r : 0;
+	while (r == 0 && stream->n_ended < stream->n_ops)
+		r = reap(stream, UINT64_MAX);
+	return r;
 }
 
 int bench_replay_stream(struct bench_process *process, const void *arg)

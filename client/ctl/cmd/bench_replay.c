@@ -8,19 +8,15 @@
 #include "client/ctl/bench/replay.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/json.h"
-#include "client/ctl/ui/progress.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-
-#define FDS_SPARE 64u /* of this process, beside the files: a guess */
 
 static const char help[] =
 	"dsaioctl bench replay - the ops of a recorded job again, on any host\n"
@@ -31,12 +27,10 @@ static const char help[] =
 	"    dsaioctl bench replay job.ops --dir . --private\n"
 	"\n"
 	"Each stream (a handle of the job, on one store) becomes a process with a handle.  It does the\n"
-	"same ops in the same order, on files of its own: same offsets and lengths, as many in flight,\n"
-	"and the same pauses between the end of one and the start of the next.  So a faster store\n"
-	"makes the job shorter by the time that it waited for its ops.\n"
-	"Files have the length that the job gave them from the start.  The report has both runs.  The recorded latencies are the lane's; the replayed ones are those\n"
-	"of a program, with its wake-up.  Files of the job are not touched.  The test files have no\n"
-	"name and are gone at the end; they need as much room as those of the job.\n"
+	"same ops in the same order: same offsets and lengths, as many in flight, and the same pauses\n"
+	"between the end of one and the start of the next.  The report has both runs.  The recorded\n"
+	"latencies are the lane's; the replayed ones are those of a program, with its wake-up.  The\n"
+	"test files have no name and are gone at the end; they need as much room as those of the job.\n"
 	"\n"
 	"    --dir DIR      where the test files lie\n"
 	"    --fast         without the pauses\n"
@@ -63,7 +57,6 @@ struct run {
 	struct bench_files *files;
 	struct bench_crew *crew;
 	size_t map_bytes;
-	struct progress progress;
 };
 
 static void run_deinit(struct run *run)
@@ -77,66 +70,37 @@ static void run_deinit(struct run *run)
 
 /* ---- before the start ---- */
 
-static void update(void *data, uint64_t done_bytes)
-{
-	progress_update(data, done_bytes);
-}
-
 static int make_files(struct run *run)
 {
 	const uint32_t n = run->file.n_files;
 	_cleanup_(freep) struct bench_place *places = calloc(n, sizeof(*places));
-	uint64_t bytes = 0;
 	struct rlimit limit;
-	int r;
 
 	if (!places)
 		return ctl_fail(run->ctl, "out of memory");
 	for (uint32_t i = 0; i < n; i++) {
 		places[i] = run->place;
 		places[i].file_bytes = run->file.file_bytes[i];
-		bytes += places[i].file_bytes;
 	}
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < n + FDS_SPARE) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit); /* else the file that is too many says so */
-	}
-	progress_start(&run->progress, "making the test files", bytes);
-	r = bench_files_make(run->ctl, places, n, false, true, 0, false, update, &run->progress,
-			     &run->files);
-	progress_stop(&run->progress);
-	return r;
+	(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* up to the hard limit: cannot fail */
+	return bench_files_make(run->ctl, places, n, false, true, 0, false, NULL, NULL,
+				&run->files);
 }
 
 /* ---- the run ---- */
-
-static void tick(void *data)
-{
-	struct run *run = data;
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < run->file.n_streams; i++) {
-		_Atomic uint64_t *done = bench_crew_shared(run->crew, i);
-
-		bytes += atomic_load_explicit(done, memory_order_relaxed); /* for people */
-	}
-	progress_update(&run->progress, bytes);
-}
 
 static int replay(struct run *run)
 {
 	const uint32_t n = run->file.n_streams;
 	const char *folders[OPS_FILE_STREAMS_MAX];
 	const struct replay *arg = &run->replay;
-	const struct bench_crew_options options = { .socket_path = run->ctl->socket_path,
-						    .folders = folders,
-						    .files = run->files,
-						    .n_processes = n,
-						    .shared_bytes = sizeof(_Atomic uint64_t),
-						    .tick = tick,
-						    .tick_data = run };
+	struct bench_crew_options options = { .socket_path = run->ctl->socket_path,
+					      .folders = folders,
+					      .files = run->files,
+					      .n_processes = n };
 	char text[BENCH_TEXT_BYTES];
-	uint64_t bytes = 0;
 	void *map;
 	int r;
 
@@ -148,12 +112,11 @@ static int replay(struct run *run)
 	for (uint32_t i = 0; i < n; i++)
 		folders[i] = run->place.folder;
 	for (uint64_t i = 0; i < run->file.header->n_ops; i++)
-		bytes += (uint64_t)run->file.ops[i].result;
+		if (run->file.ops[i].len + REPLAY_PAGE > options.buffer_bytes)
+			options.buffer_bytes = run->file.ops[i].len + REPLAY_PAGE;
 	r = bench_crew_start(&options, &run->crew, text);
-	progress_start(&run->progress, "replaying", bytes);
 	if (r == 0)
 		r = bench_crew_call(run->crew, bench_replay_stream, &arg, sizeof(arg), text);
-	progress_stop(&run->progress);
 	return bench_crew_status(run->ctl, r, text);
 }
 
@@ -236,9 +199,9 @@ static int replay_run(struct ctl *ctl)
 		return ctl_usage(ctl, "which job? name one file of dsaioctl trace record");
 	if (!dir)
 		return ctl_usage(ctl, "where to? give --dir DIR");
-	r = ops_file_read(ctl->args[0], &run.file, text, sizeof(text));
-	if (r < 0)
-		return ctl_fail(ctl, "%s: %s", ctl->args[0], text);
+	r = ops_file_read(ctl, ctl->args[0], &run.file);
+	if (r != CTL_OK)
+		return r;
 	if (bench_place_find(dir, &run.place, text, sizeof(text)) < 0)
 		return ctl_fail(ctl, "%s", text);
 	r = bench_guest_start(ctl, &run.place, 1, &guest);

@@ -69,144 +69,91 @@ static const struct flag flags[] = {
 };
 
 struct trace {
-	struct trace_file files[RECORDING_FILES_MAX]; /* without events: no such */
-	const struct trace_file *first;		      /* NULL: there is none */
+	struct trace_files files;
 	bool is_live;
 	uint64_t end_nsec; /* TIME is before it */
-	struct trace_ops ops;
 };
 
 static void trace_deinit(struct trace *trace)
 {
-	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
-		trace_file_deinit(&trace->files[i]);
-	trace_ops_deinit(&trace->ops);
+	trace_files_deinit(&trace->files);
 }
 
-/* ---- the files ---- */
-
-static int read_files(const struct ctl *ctl, struct trace *trace, const char *socket_path,
-		      const char *kind)
+static int read_files(const struct ctl *ctl, struct trace *trace, const char *kind)
 {
-	int r = CTL_OK;
-
-	trace->first = NULL;
-	trace->is_live = false;
-	for (unsigned i = 0; r == CTL_OK && i < RECORDING_FILES_MAX; i++) {
-		struct trace_file *file = &trace->files[i];
-
-		trace_file_deinit(file);
-		r = trace_read_lane(ctl, socket_path, kind, i, 0, true, file);
-		if (!file->events)
-			continue;
-		if (!trace->first)
-			trace->first = file;
-		trace->is_live |= trace_file_is_live(file);
-	}
-	return r;
-}
-
-/* A crash after which no daemon has started is in the files of the present one. */
-static int find_files(const struct ctl *ctl, struct trace *trace)
-{
-	char socket_path[SOCKET_PATH_BYTES];
-	int r = trace_find_socket(ctl, socket_path);
-
-	if (r == CTL_OK)
-		r = read_files(ctl, trace, socket_path, RECORDING_NOW);
-	if (r == CTL_OK && is_last_crash && (trace->is_live || !trace->first))
-		r = read_files(ctl, trace, socket_path, RECORDING_CRASH);
-	if (r != CTL_OK || trace->first)
-		return r;
-	if (is_last_crash)
-		return ctl_fail(ctl,
-				"%s: no crash is recorded there: no daemon has crashed since the "
-				"host's start, or it had no flight recorder (its log says so)",
-				socket_path);
-	return ctl_fail(ctl,
-			"%s: nothing is recorded there: no daemon serves there, no op has come, or "
-			"it has no flight recorder (its log says so); a crash is shown by: "
-			"dsaioctl trace --last-crash",
-			socket_path);
-}
-
-/* ---- the ops ---- */
-
-static void find_end(struct trace *trace)
-{
+	struct trace_files *files = &trace->files;
 	uint64_t crash_nsec = 0, last_nsec = 0;
+	int r = trace_files_read(ctl, files, kind, filter.store);
 
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
-		const struct trace_file *file = &trace->files[i];
+		const struct trace_file *file = &files->files[i];
 
-		if (file->events && file->crash_signal && file->crash_nsec > crash_nsec)
+		trace->is_live |= file->events && trace_file_is_live(file);
+		if (file->crash_signal && file->crash_nsec > crash_nsec)
 			crash_nsec = file->crash_nsec;
 		if (file->n_events && file->events[file->n_events - 1].nsec > last_nsec)
 			last_nsec = file->events[file->n_events - 1].nsec;
 	}
 	trace->end_nsec = trace->is_live ? clock_nsec() : crash_nsec ? crash_nsec : last_nsec;
+	return r;
 }
 
-static int collect_ops(const struct ctl *ctl, struct trace *trace)
+/* A crash after which no daemon has started is in the files of the present one. */
+static int read_trace(const struct ctl *ctl, struct trace *trace)
 {
-	bool has_store = !filter.store;
-	size_t n = 0;
-	int r = 0;
+	struct trace_files *files = &trace->files;
+	int r = trace_files_find(ctl, files);
 
-	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
-		const struct trace_file *file = &trace->files[i];
-
-		if (!file->events || (filter.store && strcmp(file->store, filter.store) != 0))
-			continue;
-		has_store = true;
-		for (size_t k = 0; r == 0 && k < file->n_events; k++)
-			r = trace_ops_add(&trace->ops, file->pid, i, &file->events[k]);
+	if (r == CTL_OK)
+		r = read_files(ctl, trace, RECORDING_NOW);
+	if (r == CTL_OK && is_last_crash && (trace->is_live || !files->first)) {
+		trace_files_deinit(files);
+		trace->is_live = false;
+		r = read_files(ctl, trace, RECORDING_CRASH);
 	}
-	if (!has_store)
-		return ctl_fail(ctl,
-				"store %s: it has no events there: the others are shown without "
-				"--store",
-				filter.store);
-	if (r < 0 || trace_ops_end(&trace->ops) < 0)
-		return ctl_fail(ctl, "out of memory");
-	for (size_t i = 0; i < trace->ops.n; i++)
-		if (trace_filter_has(&filter, &trace->ops.ops[i], trace->end_nsec))
-			trace->ops.ops[n++] = trace->ops.ops[i];
-	trace->ops.n = n;
-	return CTL_OK;
+	if (r != CTL_OK)
+		return r;
+	if (!files->first)
+		return ctl_fail(
+			ctl,
+			"%s: nothing is recorded there: %s, or it had no flight recorder "
+			"(its log says so)%s",
+			files->socket_path,
+			is_last_crash ? "no daemon has crashed since the host's start"
+				      : "no daemon serves there, no op has come",
+			is_last_crash ? "" : "; a crash is shown by: dsaioctl trace --last-crash");
+	return trace_ops_end(&files->ops) < 0 ? ctl_fail(ctl, "out of memory") : CTL_OK;
+}
+
+static void choose(struct trace *trace)
+{
+	struct trace_ops *ops = &trace->files.ops;
+	size_t n = 0;
+
+	for (size_t i = 0; i < ops->n; i++)
+		if (trace_filter_has(&filter, &ops->ops[i], trace->end_nsec))
+			ops->ops[n++] = ops->ops[i];
+	ops->n = n;
 }
 
 /* ---- output ---- */
 
-/* "2026-11-21 14:03:22.123 +0000" */
-static const char *format_time(char text[64], uint64_t real_nsec)
-{
-	const time_t seconds = (time_t)(real_nsec / 1000000000u);
-	char date[32] = "?", zone[8] = "";
-	struct tm tm;
-
-	if (localtime_r(&seconds, &tm)) {
-		(void)strftime(date, sizeof(date), "%F %T", &tm);
-		(void)strftime(zone, sizeof(zone), "%z", &tm);
-	}
-	(void)snprintf(text, 64, "%s.%03u %s", date, (unsigned)(real_nsec / 1000000u % 1000u),
-		       zone);
-	return text;
-}
-
 static int print_headline(const struct ctl *ctl, const struct trace *trace)
 {
-	const struct trace_file *file = trace->first;
+	const struct trace_file *file = trace->files.first;
 	const char *name = sigabbrev_np((int)(file->crash_signal & INT_MAX));
-	char time[64], end[128] = ": TIME is before now";
+	const time_t seconds = (time_t)(trace_file_real_nsec(file, trace->end_nsec) / 1000000000u);
+	char date[64] = "?", end[128] = ": TIME is before now";
+	struct tm tm;
 
-	(void)format_time(time, trace_file_real_nsec(file, trace->end_nsec));
+	if (localtime_r(&seconds, &tm))
+		(void)strftime(date, sizeof(date), "%F %T %z", &tm);
 	if (!trace->is_live && file->crash_signal)
 		(void)snprintf(end, sizeof(end), " crashed (SIG%s) at %s: TIME is before that",
-			       name ? name : "?", time);
+			       name ? name : "?", date);
 	else if (!trace->is_live)
 		(void)snprintf(end, sizeof(end),
-			       " was killed after its last event at %s: TIME is before that", time);
+			       " was killed after its last event at %s: TIME is before that", date);
 	return ctl_print_line(ctl, "dsaiod %s with pid %u%s", file->program, file->pid, end);
 }
 
@@ -253,7 +200,7 @@ static void add_row(struct table *table, const struct trace *trace, const struct
 	table_add(table, "%" PRIu32, op->pid);
 	(void)snprintf(text, sizeof(text), "%" PRIu32, op->uid);
 	table_add(table, "%s", user ? user->pw_name : text);
-	table_add(table, "%s", trace->files[op->lane].store);
+	table_add(table, "%s", trace->files.files[op->lane].store);
 	table_add(table, "%" PRIu32, op->file);
 	table_add(table, "%s", trace_op_kind(op));
 	table_add(table, "%" PRIu64, op->off);
@@ -277,15 +224,15 @@ static int print_table(const struct ctl *ctl, const struct trace *trace, size_t 
 	int r = print_headline(ctl, trace);
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = first; i < trace->ops.n; i++)
-		add_row(&table, trace, &trace->ops.ops[i]);
-	if (r == CTL_OK && !trace->ops.n)
+	for (size_t i = first; i < trace->files.ops.n; i++)
+		add_row(&table, trace, &trace->files.ops.ops[i]);
+	if (r == CTL_OK && !trace->files.ops.n)
 		(void)printf("no ops\n");
 	else if (r == CTL_OK && table_print(&table, stdout) == -ENOMEM)
 		r = ctl_fail(ctl, "out of memory");
 	if (first)
 		(void)printf("showing the last %zu of %zu ops; -n N shows more\n",
-			     trace->ops.n - first, trace->ops.n);
+			     trace->files.ops.n - first, trace->files.ops.n);
 	return r == CTL_OK ? ctl_flush(ctl) : r;
 }
 
@@ -293,7 +240,7 @@ static struct json_object *op_json(const struct trace *trace, const struct trace
 {
 	static const char *const keys[N_STAGES] = { "queue_nsec", "device_nsec", "delivery_nsec",
 						    "total_nsec" };
-	const struct trace_file *file = &trace->files[op->lane];
+	const struct trace_file *file = &trace->files.files[op->lane];
 	const int error = ring_result_errno(op->result);
 	const char *name = error ? strerrorname_np(error) : "";
 	struct json_object *object = json_object_new_object();
@@ -325,15 +272,16 @@ static int print_json(const struct ctl *ctl, const struct trace *trace, size_t f
 {
 	struct json_object *object = json_object_new_object(), *ops = json_object_new_array();
 
-	for (size_t i = first; i < trace->ops.n; i++)
-		(void)json_object_array_add(ops, op_json(trace, &trace->ops.ops[i]));
+	for (size_t i = first; i < trace->files.ops.n; i++)
+		(void)json_object_array_add(ops, op_json(trace, &trace->files.ops.ops[i]));
 	json_add_bool(object, "is_crash", !trace->is_live);
-	json_add_number(object, "pid", trace->first->pid);
-	json_add_text(object, "version", trace->first->program);
-	json_add_number(object, "signal", trace->first->crash_signal);
-	json_add_number(object, "end_nsec", trace_file_real_nsec(trace->first, trace->end_nsec));
+	json_add_number(object, "pid", trace->files.first->pid);
+	json_add_text(object, "version", trace->files.first->program);
+	json_add_number(object, "signal", trace->files.first->crash_signal);
+	json_add_number(object, "end_nsec",
+			trace_file_real_nsec(trace->files.first, trace->end_nsec));
 	json_object_object_add(object, "ops", ops);
-	json_add_number(object, "ops_total", trace->ops.n);
+	json_add_number(object, "ops_total", trace->files.ops.n);
 	return ctl_print_json(ctl, object);
 }
 
@@ -348,15 +296,12 @@ static int trace_run(struct ctl *ctl)
 				 ctl->args[0]);
 	r = trace_filter_check(ctl, &filter);
 	if (r == CTL_OK)
-		r = find_files(ctl, &trace);
+		r = read_trace(ctl, &trace);
 	if (r != CTL_OK)
 		return r;
-	find_end(&trace);
-	r = collect_ops(ctl, &trace);
-	if (r != CTL_OK)
-		return r;
-	n = n_wanted ? n_wanted : ctl->is_json ? trace.ops.n : ROWS_SHOWN;
-	n = n < trace.ops.n ? trace.ops.n - n : 0;
+	choose(&trace);
+	n = n_wanted ? n_wanted : ctl->is_json ? trace.files.ops.n : ROWS_SHOWN;
+	n = n < trace.files.ops.n ? trace.files.ops.n - n : 0;
 	return (ctl->is_json ? print_json : print_table)(ctl, &trace, n);
 }
 

@@ -3,52 +3,29 @@
 #include "proto/util/process.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-__attribute__((format(printf, 3, 4))) static int invalid(char *text, size_t size,
-							 const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	(void)vsnprintf(text, size, format, args); /* long text is truncated */
-	va_end(args);
-	return -EINVAL;
-}
-
 void trace_file_deinit(struct trace_file *file)
 {
 	free(file->events);
-	file->events = NULL;
+	*file = (struct trace_file){ 0 };
 }
 
-/* The file has its length and its version. */
-static int check_header(const struct recording *header, size_t len, char *text, size_t size)
+/* NULL: it is a file of the flight recorder, with its length. */
+static const char *what_is_wrong(const struct recording *header, size_t len)
 {
 	if (memcmp(header->magic, RECORDING_MAGIC, sizeof(header->magic)) != 0)
-		return invalid(text, size, "is no file of the flight recorder");
+		return "is no file of the flight recorder";
 	if (header->version != RECORDING_VERSION ||
 	    header->event_bytes != sizeof(struct recording_event))
-		return invalid(text, size,
-			       "has version %u, and this dsaioctl reads %u: use the one that "
-			       "belongs to that daemon",
-			       header->version, RECORDING_VERSION);
+		return "has another version: use the dsaioctl that belongs to that daemon";
 	if (header->n_events < 2 * RECORDING_MARGIN || header->n_events > RECORDING_EVENTS_MAX ||
 	    (header->n_events & (header->n_events - 1)) || len != RECORDING_BYTES(header->n_events))
-		return invalid(text, size, "is damaged: %u events in %zu bytes", header->n_events,
-			       len);
-	return 0;
-}
-
-static int failed(int error, char *text, size_t size)
-{
-	(void)snprintf(text, size, "%s", strerrordesc_np(-error));
-	return error;
+		return "is damaged";
+	return NULL;
 }
 
 /* The oldest event that the lane cannot be writing over. */
@@ -81,49 +58,54 @@ static int read_events(int fd, const struct recording *header, uint64_t first,
 	oldest = oldest_of(header, later);
 	oldest = oldest > first ? oldest - first : 0;
 	oldest = oldest < n ? oldest : n;
+	file->n_lost += oldest;
 	file->n_events = n - oldest;
 	memmove(file->events, file->events + oldest, file->n_events * sizeof(*file->events));
 	return 0;
 }
 
-int trace_file_read(int fd, uint64_t first, struct trace_file *ret_file, char *text, size_t size)
+int trace_file_read(const struct ctl *ctl, const char *path, int fd, struct trace_file *file)
 {
-	struct trace_file file = { 0 };
 	struct recording header;
-	uint64_t oldest;
+	const char *wrong;
+	uint64_t oldest, first;
 	struct stat st;
-	int r;
 
+	free(file->events);
+	file->events = NULL;
+	file->n_events = 0;
 	if (fstat(fd, &st) < 0)
-		return failed(-errno, text, size);
+		return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(errno));
 	if (!S_ISREG(st.st_mode) || pread(fd, &header, sizeof(header), 0) != sizeof(header))
-		return invalid(text, size, "is no file of the flight recorder");
-	r = check_header(&header, (size_t)st.st_size, text, size);
-	if (r < 0)
-		return r;
-	memcpy(file.store, header.store, sizeof(file.store) - 1);
-	memcpy(file.program, header.program, sizeof(file.program) - 1);
-	file.pid = header.pid;
-	file.crash_signal = header.crash_signal;
-	file.process_ticks = header.process_ticks;
-	file.start_nsec = header.start_nsec;
-	file.start_real_nsec = header.start_real_nsec;
-	file.crash_nsec = header.crash_nsec;
+		memset(&header, 0, sizeof(header));
+	wrong = what_is_wrong(&header, (size_t)st.st_size);
+	if (wrong && !file->is_left_out)
+		ctl_note(ctl, "%s %s: left out", path, wrong);
+	file->is_left_out = wrong;
+	if (wrong)
+		return CTL_OK;
+	first = file->start_nsec == header.start_nsec ? file->n_written : 0;
+	memcpy(file->store, header.store, sizeof(file->store) - 1);
+	memcpy(file->program, header.program, sizeof(file->program) - 1);
+	file->pid = header.pid;
+	file->crash_signal = header.crash_signal;
+	file->process_ticks = header.process_ticks;
+	file->start_nsec = header.start_nsec;
+	file->start_real_nsec = header.start_real_nsec;
+	file->crash_nsec = header.crash_nsec;
 	/* relaxed: a copy of our own */
-	file.n_written = atomic_load_explicit(&header.n_written, memory_order_relaxed);
-	oldest = oldest_of(&header, file.n_written);
-	if (first < oldest)
-		first = oldest;
-	if (first > file.n_written)
-		first = file.n_written;
-	file.events = calloc(file.n_written - first + 1, sizeof(*file.events));
-	r = file.events ? read_events(fd, &header, first, &file) : -ENOMEM;
-	if (r < 0) {
-		trace_file_deinit(&file);
-		return failed(r, text, size);
-	}
-	*ret_file = file;
-	return 0;
+	file->n_written = atomic_load_explicit(&header.n_written, memory_order_relaxed);
+	if (first > file->n_written) /* a stranger's */
+		first = file->n_written;
+	oldest = oldest_of(&header, file->n_written);
+	file->n_lost += oldest > first ? oldest - first : 0;
+	first = oldest > first ? oldest : first;
+	file->events = calloc(file->n_written - first + 1, sizeof(*file->events));
+	if (!file->events)
+		return ctl_fail(ctl, "out of memory");
+	if (read_events(fd, &header, first, file) < 0)
+		return ctl_fail(ctl, "%s: became shorter while it was read", path);
+	return CTL_OK;
 }
 
 bool trace_file_is_live(const struct trace_file *file)

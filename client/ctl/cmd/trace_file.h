@@ -5,6 +5,7 @@
 #ifndef DSAIO_CLIENT_CTL_CMD_TRACE_FILE_H
 #define DSAIO_CLIENT_CTL_CMD_TRACE_FILE_H
 
+#include "client/ctl/ui/ctl.h"
 #include "proto/recording.h"
 
 #include <stdbool.h>
@@ -15,17 +16,20 @@ struct trace_file {
 	char program[sizeof(((struct recording *)0)->program)];
 	uint32_t pid, crash_signal;
 	uint64_t process_ticks, start_nsec, start_real_nsec, crash_nsec;
-	struct recording_event *events; /* oldest first; owned */
+	struct recording_event *events; /* oldest first; owned; NULL: none were read */
 	size_t n_events;
 	uint64_t n_written; /* by the lane, so far; the last event's number is one less */
+	bool is_left_out;   /* it is none, and that has been said */
+	uint64_t n_lost;    /* events that it has written over before they were read */
 };
 void trace_file_deinit(struct trace_file *file);
 
 /*
- * Reads the events from that number on which the lane has not written over.
- * Returns 0, -EINVAL, -ENOMEM or -errno of read(2), with what is wrong in text (of size bytes).
+ * Reads the events that the lane has written since file, from the same path, was read; if it is zero, or the
+ * path has another daemon's file by now: all.  What is no such file, or not yet, is noted, and has no events.
+ * Returns CTL_OK or CTL_FAILED (reported).
  */
-int trace_file_read(int fd, uint64_t first, struct trace_file *ret_file, char *text, size_t size);
+int trace_file_read(const struct ctl *ctl, const char *path, int fd, struct trace_file *file);
 
 /* Whether the daemon that wrote it still runs, as far as this process sees it. */
 bool trace_file_is_live(const struct trace_file *file);

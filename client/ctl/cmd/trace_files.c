@@ -11,7 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int trace_find_socket(const struct ctl *ctl, char path[SOCKET_PATH_BYTES])
+void trace_files_deinit(struct trace_files *files)
+{
+	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
+		trace_file_deinit(&files->files[i]);
+	trace_ops_deinit(&files->ops);
+}
+
+int trace_files_find(const struct ctl *ctl, struct trace_files *files)
 {
 	const char *named = ctl->socket_path ? ctl->socket_path : getenv("DSAIO_SOCKET");
 	struct socket_dir dir = { .fd = -1 };
@@ -28,7 +35,7 @@ int trace_find_socket(const struct ctl *ctl, char path[SOCKET_PATH_BYTES])
 	if (strlen(named) >= SOCKET_PATH_BYTES)
 		return ctl_fail(ctl, "the socket path %s has %zu bytes: at most %d are possible",
 				named, strlen(named), SOCKET_PATH_BYTES - 1);
-	(void)strcpy(path, named);
+	(void)strcpy(files->socket_path, named);
 	return CTL_OK;
 }
 
@@ -47,22 +54,37 @@ static int fail_to_open(const struct ctl *ctl, const char *path, int error)
 			path, user ? " and the daemon's user, " : "", user ? user->pw_name : "");
 }
 
-int trace_read_lane(const struct ctl *ctl, const char *socket_path, const char *kind, unsigned i,
-		    uint64_t first, bool is_noted, struct trace_file *ret_file)
+static int read_lane(const struct ctl *ctl, struct trace_files *files, const char *kind, unsigned i)
 {
-	char path[SOCKET_PATH_BYTES + RECORDING_SUFFIX_BYTES], text[256];
+	char path[SOCKET_PATH_BYTES + RECORDING_SUFFIX_BYTES];
 	_cleanup_(closep) int fd = -1;
-	int r;
 
-	*ret_file = (struct trace_file){ 0 };
-	(void)snprintf(path, sizeof(path), "%s.%s.%u", socket_path, kind, i);
+	(void)snprintf(path, sizeof(path), "%s.%s.%u", files->socket_path, kind, i);
 	/* It may be a FIFO of a stranger. */
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT || errno == ENOTDIR ? CTL_OK
-							   : fail_to_open(ctl, path, errno);
-	r = trace_file_read(fd, first, ret_file, text, sizeof(text));
-	if (r == -EINVAL && is_noted) /* a daemon may be making it */
-		ctl_note(ctl, "%s %s: left out", path, text);
-	return r < 0 && r != -EINVAL ? ctl_fail(ctl, "%s: %s", path, text) : CTL_OK;
+	if (fd >= 0)
+		return trace_file_read(ctl, path, fd, &files->files[i]);
+	trace_file_deinit(&files->files[i]);
+	return errno == ENOENT || errno == ENOTDIR ? CTL_OK : fail_to_open(ctl, path, errno);
+}
+
+int trace_files_read(const struct ctl *ctl, struct trace_files *files, const char *kind,
+		     const char *store)
+{
+	files->first = NULL;
+	files->n_lost = 0;
+	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
+		const struct trace_file *file = &files->files[i];
+
+		if (read_lane(ctl, files, kind, i) != CTL_OK)
+			return CTL_FAILED;
+		files->n_lost += file->n_lost;
+		if (file->events && !files->first)
+			files->first = file;
+		for (size_t k = 0; k < file->n_events; k++)
+			if ((!store || strcmp(file->store, store) == 0) &&
+			    trace_ops_add(&files->ops, file->pid, i, &file->events[k]) < 0)
+				return ctl_fail(ctl, "out of memory");
+	}
+	return CTL_OK;
 }

@@ -5,17 +5,26 @@
 #define DSAIO_CLIENT_CTL_CMD_TRACE_FILES_H
 
 #include "client/ctl/cmd/trace_file.h"
-#include "client/ctl/ui/ctl.h"
+#include "client/ctl/cmd/trace_ops.h"
 #include "proto/util/socket.h"
 
-/* The path that a connection would choose, also where nobody listens any more.  CTL_OK or CTL_FAILED (reported). */
-int trace_find_socket(const struct ctl *ctl, char path[SOCKET_PATH_BYTES]);
+struct trace_files {
+	char socket_path[SOCKET_PATH_BYTES];
+	struct trace_file files[RECORDING_FILES_MAX]; /* without events: no such */
+	const struct trace_file *first;		      /* NULL: there is none */
+	uint64_t n_lost;			      /* events, of all files */
+	struct trace_ops ops;
+};
+void trace_files_deinit(struct trace_files *files);
+
+/* Finds the path that a connection would choose, also where nobody listens any more.  CTL_OK or CTL_FAILED (reported). */
+int trace_files_find(const struct ctl *ctl, struct trace_files *files);
 
 /*
- * Reads lane i's file of that kind (RECORDING_NOW, ...), as trace_file_read().  Without events and store it is not
- * there, or no such file; is_noted: the latter is said.  CTL_OK or CTL_FAILED (reported).
+ * Reads what the lanes have written since the last call into the files of that kind (RECORDING_NOW, ...), and adds
+ * the ops on that store; NULL: all.  CTL_OK or CTL_FAILED (reported).
  */
-int trace_read_lane(const struct ctl *ctl, const char *socket_path, const char *kind, unsigned i,
-		    uint64_t first, bool is_noted, struct trace_file *ret_file);
+int trace_files_read(const struct ctl *ctl, struct trace_files *files, const char *kind,
+		     const char *store);
 
 #endif

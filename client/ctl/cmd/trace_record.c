@@ -1,8 +1,7 @@
 /*
  * dsaioctl trace record: the ops of a job, into a file for dsaioctl bench replay (bench/ops_file.h).
  *
- * It reads the flight recorder of each lane again and again, and asks no daemon.  Ops stay in memory until the end,
- * when the file is written as a whole.
+ * It reads the flight recorder of each lane again and again, and asks no daemon.  Ops stay in memory until the end.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/trace_files.h"
@@ -43,7 +42,7 @@ static const char help[] =
 	"\n"
 	"An op is a row of dsaioctl trace that began and ended meanwhile, and did not fail.  The\n"
 	"file has the time, place, length and latency of each, and no bytes of any file.  It is\n"
-	"written at the end; one of that name is replaced.  Only root and the daemon's user may\n"
+	"written at the end, over one of that name.  Only root and the daemon's user may\n"
 	"record, since the trace shows what all users do.  PROGRAM runs with the rights of this\n"
 	"command: write sudo -u anna before it where these should be less.\n"
 	"\n"
@@ -67,62 +66,21 @@ static const struct flag flags[] = {
 
 struct record {
 	const struct ctl *ctl;
-	char socket_path[SOCKET_PATH_BYTES];
-	/* Of each lane: the number of its next event, in the file that was made then. */
-	struct {
-		uint64_t start_nsec, next;
-	} lanes[RECORDING_FILES_MAX];
-	struct trace_ops ops;
-	uint64_t n_lost; /* events */
+	const char *path;
+	int fd;
+	struct trace_files files;
 	struct ops_file_header header;
-	struct newfile file;
 };
 
 static void record_deinit(struct record *record)
 {
-	newfile_discard(&record->file);
-	trace_ops_deinit(&record->ops);
+	closep(&record->fd);
+	trace_files_deinit(&record->files);
 }
 
-/* ---- the job ---- */
-
-/* Reads what lane i has written since the last look; is_first: nothing. */
-static int look_at(struct record *record, unsigned i, bool is_first)
+static int look(struct record *record)
 {
-	const uint64_t next = is_first ? UINT64_MAX : record->lanes[i].next;
-	struct trace_file file;
-	uint64_t first = next;
-	int r = trace_read_lane(record->ctl, record->socket_path, RECORDING_NOW, i, next, false,
-				&file);
-
-	if (file.events && !is_first && file.start_nsec != record->lanes[i].start_nsec) {
-		/* A new daemon's. */
-		trace_file_deinit(&file);
-		first = 0;
-		r = trace_read_lane(record->ctl, record->socket_path, RECORDING_NOW, i, 0, false,
-				    &file);
-	}
-	if (!file.events)
-		return r;
-	if (file.n_written - file.n_events > first)
-		record->n_lost += file.n_written - file.n_events - first;
-	record->lanes[i].start_nsec = file.start_nsec;
-	record->lanes[i].next = file.n_written;
-	for (size_t k = 0; r == CTL_OK && k < file.n_events; k++)
-		if ((!filter.store || strcmp(file.store, filter.store) == 0) &&
-		    trace_ops_add(&record->ops, file.pid, i, &file.events[k]) < 0)
-			r = ctl_fail(record->ctl, "out of memory");
-	trace_file_deinit(&file);
-	return r;
-}
-
-static int look(struct record *record, bool is_first)
-{
-	int r = CTL_OK;
-
-	for (unsigned i = 0; r == CTL_OK && i < RECORDING_FILES_MAX; i++)
-		r = look_at(record, i, is_first);
-	return r;
+	return trace_files_read(record->ctl, &record->files, RECORDING_NOW, filter.store);
 }
 
 /* Waits for the end.  program: 0: none.  *ret_status: its. */
@@ -136,7 +94,7 @@ static int follow(struct record *record, pid_t program, int *ret_status)
 
 	while (r == CTL_OK && !is_end) {
 		/* First, or the last ops could be missing. */
-		is_end = clock_nsec() >= end_nsec || record->ops.n >= OPS_FILE_OPS_MAX ||
+		is_end = clock_nsec() >= end_nsec || record->files.ops.n >= OPS_FILE_OPS_MAX ||
 			 (stop_signal() && !program);
 		if (program && stop_signal() && !is_passed) {
 			is_passed = true;
@@ -147,7 +105,7 @@ static int follow(struct record *record, pid_t program, int *ret_status)
 			*ret_status = WIFEXITED(status) ? WEXITSTATUS(status)
 							: 128 + WTERMSIG(status);
 		}
-		r = look(record, false);
+		r = look(record);
 		if (!is_end)
 			(void)nanosleep(&pause, NULL); /* a signal ends it: the better */
 	}
@@ -157,8 +115,12 @@ static int follow(struct record *record, pid_t program, int *ret_status)
 static int record_job(struct record *record, char **args, int *ret_status)
 {
 	pid_t program = 0;
-	int r = look(record, true);
+	int r = look(record);
 
+	/* What was before does not count. */
+	trace_ops_deinit(&record->files.ops);
+	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
+		record->files.files[i].n_lost = 0;
 	if (r == CTL_OK && args[0]) {
 		const int error = posix_spawnp(&program, args[0], NULL, NULL, args, environ);
 
@@ -172,25 +134,11 @@ static int record_job(struct record *record, char **args, int *ret_status)
 
 /* ---- the file ---- */
 
-static int open_file(struct record *record, const char *path, int *ret_dir_fd)
-{
-	const char *slash = strrchr(path, '/');
-	_cleanup_(freep) char *dir = slash ? strndup(path, (size_t)(slash - path) + 1)
-					   : strdup(".");
-	int r;
-
-	*ret_dir_fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	r = *ret_dir_fd < 0
-		    ? -errno
-		    : newfile_open(*ret_dir_fd, slash ? slash + 1 : path, 0644, &record->file);
-	return r < 0 ? ctl_fail(record->ctl, "%s: %s", path, strerrordesc_np(-r)) : CTL_OK;
-}
-
-static int write_file(struct record *record, const char *path)
+static int write_file(struct record *record)
 {
 	struct ops_file_header *header = &record->header;
-	struct trace_ops *ops = &record->ops;
-	int r;
+	struct trace_ops *ops = &record->files.ops;
+	int r = 0;
 
 	if (trace_ops_end(ops) < 0)
 		return ctl_fail(record->ctl, "out of memory");
@@ -210,16 +158,17 @@ static int write_file(struct record *record, const char *path)
 		return ctl_fail(record->ctl,
 				"no op came: nothing is written; the daemon may have no flight "
 				"recorder (its log says so), or the choice of ops has none");
-	r = write_all(record->file.fd, (const char *)header, sizeof(*header));
+	if (ftruncate(record->fd, 0) < 0)
+		r = -errno;
 	if (r == 0)
-		r = write_all(record->file.fd, (const char *)ops->ops,
+		r = write_all(record->fd, (const char *)header, sizeof(*header));
+	if (r == 0)
+		r = write_all(record->fd, (const char *)ops->ops,
 			      header->n_ops * sizeof(*ops->ops));
-	if (r == 0)
-		r = newfile_commit(&record->file);
-	return r < 0 ? ctl_fail(record->ctl, "%s: %s", path, strerrordesc_np(-r)) : CTL_OK;
+	return r < 0 ? ctl_fail(record->ctl, "%s: %s", record->path, strerrordesc_np(-r)) : CTL_OK;
 }
 
-static int report(const struct record *record, const char *path)
+static int report(const struct record *record)
 {
 	const struct ops_file_header *header = &record->header;
 	struct json_object *object;
@@ -227,28 +176,28 @@ static int report(const struct record *record, const char *path)
 	uint64_t bytes = 0;
 
 	for (uint64_t i = 0; i < header->n_ops; i++)
-		bytes += (uint64_t)record->ops.ops[i].result;
-	if (record->n_lost)
+		bytes += (uint64_t)record->files.ops.ops[i].result;
+	if (record->files.n_lost)
 		ctl_note(record->ctl,
 			 "%" PRIu64 " events were lost, since this host was too busy to read them "
 			 "in time: their ops are missing",
-			 record->n_lost);
-	if (record->ops.n >= OPS_FILE_OPS_MAX)
+			 record->files.n_lost);
+	if (record->files.ops.n >= OPS_FILE_OPS_MAX)
 		ctl_note(record->ctl, "it ended early: a file has at most %" PRIu64 " ops",
 			 OPS_FILE_OPS_MAX);
 	if (record->ctl->is_json) {
 		object = json_object_new_object();
-		json_add_text(object, "file", path);
+		json_add_text(object, "file", record->path);
 		json_add_number(object, "ops", header->n_ops);
 		json_add_number(object, "bytes", bytes);
 		json_add_number(object, "ops_left_out", header->n_left_out);
-		json_add_number(object, "events_lost", record->n_lost);
+		json_add_number(object, "events_lost", record->files.n_lost);
 		return ctl_print_json(record->ctl, object);
 	}
 	return ctl_print_line(record->ctl,
 			      "%s: %" PRIu64 " op%s, %s; left out: %" PRIu64
 			      " that failed, or had not ended",
-			      path, header->n_ops, plural(header->n_ops),
+			      record->path, header->n_ops, plural(header->n_ops),
 			      units_format_size(size, bytes), header->n_left_out);
 }
 
@@ -256,26 +205,28 @@ static int report(const struct record *record, const char *path)
 
 static int record_run(struct ctl *ctl)
 {
-	_cleanup_(closep) int dir_fd = -1;
-	_cleanup_(record_deinit) struct record record = { .ctl = ctl, .file = NEWFILE_NONE };
+	_cleanup_(record_deinit) struct record record = { .ctl = ctl, .fd = -1 };
 	int status = 0, r = trace_filter_check(ctl, &filter);
 
-	if (r == CTL_OK && ctl->n_args < 1)
+	if (r != CTL_OK)
+		return r;
+	if (ctl->n_args < 1)
 		return ctl_usage(ctl,
 				 "where to? name a file, as in: dsaioctl trace record job.ops");
-	if (r == CTL_OK && stop_catch((int)SA_RESETHAND) < 0) /* a second one ends it at once */
+	ctl->args[ctl->n_args] = NULL;	       /* argv has room: there was "record" */
+	if (stop_catch((int)SA_RESETHAND) < 0) /* a second signal ends it without a file */
 		return ctl_fail(ctl, "signals: %s", strerror(errno));
-	if (r == CTL_OK)
-		r = open_file(&record, ctl->args[0], &dir_fd);
-	if (r == CTL_OK)
-		r = trace_find_socket(ctl, record.socket_path);
-	ctl->args[ctl->n_args] = NULL; /* argv has room: there was "record", at least */
+	record.path = ctl->args[0];
+	record.fd = open(record.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	if (record.fd < 0)
+		return ctl_fail(ctl, "%s: %s", record.path, strerrordesc_np(errno));
+	r = trace_files_find(ctl, &record.files);
 	if (r == CTL_OK)
 		r = record_job(&record, ctl->args + 1, &status);
 	if (r == CTL_OK)
-		r = write_file(&record, ctl->args[0]);
+		r = write_file(&record);
 	if (r == CTL_OK)
-		r = report(&record, ctl->args[0]);
+		r = report(&record);
 	return r == CTL_OK ? status : r;
 }
 
