@@ -15,8 +15,7 @@
 	60000u /* a sleep ends so much late: measured, the kernel's timer slack is 50 us */
 /* A recorded pause has the program's wake-up and its next submission, which a replay has anyway: measured. */
 #define WAKE_NSEC 20000u
-#define ENTRIES_MIN 1024u
-#define ENTRIES_MAX 4096u
+#define ENTRIES 4096u /* the most: deeper streams wait for room */
 #define NSEC_PER_SEC 1000000000u
 
 /* A stream that is replayed. */
@@ -52,19 +51,6 @@ static int fail(struct stream *stream)
 
 /* ---- before the start ---- */
 
-static int open_handle(struct stream *stream, uint64_t depth)
-{
-	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
-
-	options.io_class = DSAIO_CLASS_BACKGROUND;
-	options.entries = depth < ENTRIES_MIN	? ENTRIES_MIN
-			  : depth < ENTRIES_MAX ? (uint32_t)depth
-						: ENTRIES_MAX;
-	return dsaio_handle_open(stream->process->client, &options, &stream->handle) < 0
-		       ? fail(stream)
-		       : 0;
-}
-
 static int open_files(struct stream *stream)
 {
 	for (uint64_t i = 0; i < stream->n_ops; i++) {
@@ -81,7 +67,7 @@ static int open_files(struct stream *stream)
 
 static int prepare(struct stream *stream)
 {
-	uint64_t depth = 1;
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 
 	stream->files = calloc(stream->replay->file->n_files, sizeof(struct dsaio_file *));
 	stream->dues = calloc(stream->n_ops, sizeof(*stream->dues));
@@ -91,10 +77,11 @@ static int prepare(struct stream *stream)
 		(void)bench_process_fail(stream->process, "out of memory"); /* -EIO */
 		return -EIO;
 	}
-	for (uint64_t i = 0; i < stream->n_ops; i++)
-		if (i + 1 - stream->dues[i].n_before > depth)
-			depth = i + 1 - stream->dues[i].n_before;
-	if (open_handle(stream, depth) < 0 || open_files(stream) < 0)
+	options.io_class = DSAIO_CLASS_BACKGROUND;
+	options.entries = ENTRIES;
+	if (dsaio_handle_open(stream->process->client, &options, &stream->handle) < 0)
+		return fail(stream);
+	if (open_files(stream) < 0)
 		return -EIO;
 	/* It opens the channel, and is not measured. */
 	return dsaio_fsync(stream->handle, stream->files[stream->ops[0].file], 0) < 0 ? fail(stream)

@@ -32,19 +32,14 @@
 static const char help[] =
 	"dsaioctl trace record - the ops of a job, into a file for dsaioctl bench replay\n"
 	"\n"
-	"    dsaioctl trace record job.ops -- python3 train.py\n"
-	"                                 what all do until the program ends\n"
+	"    dsaioctl trace record job.ops -- python3 train.py    what all do until it ends\n"
 	"    dsaioctl trace record job.ops --user anna --seconds 60\n"
-	"    dsaioctl trace record job.ops --store nvme0\n"
-	"                                 until Ctrl-C\n"
-	"    dsaioctl bench replay job.ops --dir /nvme\n"
-	"                                 the same ops again, on any host\n"
+	"    dsaioctl trace record job.ops --store nvme0          until Ctrl-C\n"
+	"    dsaioctl bench replay job.ops --dir /nvme            the same again, on any host\n"
 	"\n"
 	"An op is a row of dsaioctl trace that began and ended meanwhile, and did not fail.  The\n"
-	"file has the time, place, length and latency of each, and no bytes of any file.  It is\n"
-	"written at the end, over one of that name.  Only root and the daemon's user may\n"
-	"record, since the trace shows what all users do.  PROGRAM runs with the rights of this\n"
-	"command: write sudo -u anna before it where these should be less.\n"
+	"file is written at the end, and has no bytes of other files.  Only root and the daemon's\n"
+	"user may record.  PROGRAM has their rights, too, unless sudo -u anna is before it.\n"
 	"\n"
 	"    --seconds N    end after so many seconds (PROGRAM goes on)\n"
 	"    --store NAME   only ops on this store\n"
@@ -78,11 +73,6 @@ static void record_deinit(struct record *record)
 	trace_files_deinit(&record->files);
 }
 
-static int look(struct record *record)
-{
-	return trace_files_read(record->ctl, &record->files, RECORDING_NOW, filter.store);
-}
-
 /* Waits for the end.  program: 0: none.  *ret_status: its. */
 static int follow(struct record *record, pid_t program, int *ret_status)
 {
@@ -105,7 +95,7 @@ static int follow(struct record *record, pid_t program, int *ret_status)
 			*ret_status = WIFEXITED(status) ? WEXITSTATUS(status)
 							: 128 + WTERMSIG(status);
 		}
-		r = look(record);
+		r = trace_files_read(record->ctl, &record->files, RECORDING_NOW, filter.store);
 		if (!is_end)
 			(void)nanosleep(&pause, NULL); /* a signal ends it: the better */
 	}
@@ -115,7 +105,7 @@ static int follow(struct record *record, pid_t program, int *ret_status)
 static int record_job(struct record *record, char **args, int *ret_status)
 {
 	pid_t program = 0;
-	int r = look(record);
+	int r = trace_files_read(record->ctl, &record->files, RECORDING_NOW, filter.store);
 
 	/* What was before does not count. */
 	trace_ops_deinit(&record->files.ops);
@@ -177,14 +167,6 @@ static int report(const struct record *record)
 
 	for (uint64_t i = 0; i < header->n_ops; i++)
 		bytes += (uint64_t)record->files.ops.ops[i].result;
-	if (record->files.n_lost)
-		ctl_note(record->ctl,
-			 "%" PRIu64 " events were lost, since this host was too busy to read them "
-			 "in time: their ops are missing",
-			 record->files.n_lost);
-	if (record->files.ops.n >= OPS_FILE_OPS_MAX)
-		ctl_note(record->ctl, "it ended early: a file has at most %" PRIu64 " ops",
-			 OPS_FILE_OPS_MAX);
 	if (record->ctl->is_json) {
 		object = json_object_new_object();
 		json_add_text(object, "file", record->path);
@@ -196,9 +178,11 @@ static int report(const struct record *record)
 	}
 	return ctl_print_line(record->ctl,
 			      "%s: %" PRIu64 " op%s, %s; left out: %" PRIu64
-			      " that failed, or had not ended",
+			      " that failed or had not ended, and those of %" PRIu64
+			      " events that were gone before they were read",
 			      record->path, header->n_ops, plural(header->n_ops),
-			      units_format_size(size, bytes), header->n_left_out);
+			      units_format_size(size, bytes), header->n_left_out,
+			      record->files.n_lost);
 }
 
 /* ---- the command ---- */
