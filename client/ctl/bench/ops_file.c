@@ -64,23 +64,23 @@ static int compare_streams(const void *a, const void *b)
 	return r ? r : TRACE_OP_COMPARE(a, b, id, pid);
 }
 
-static int number_files(struct ops_file *file)
+/* Returns -EINVAL where there are too many. */
+static int find_files(struct ops_file *file)
 {
 	struct trace_op before = { 0 };
 
 	qsort(file->ops, file->header->n_ops, sizeof(*file->ops), compare_files);
 	for (uint64_t i = 0; i < file->header->n_ops; i++) {
 		struct trace_op *op = &file->ops[i];
-		uint64_t *bytes;
+		const uint64_t end = op->result ? op->off + (uint64_t)op->result : 0;
 
 		if ((i == 0 || compare_files(op, &before) != 0) &&
 		    file->n_files++ == OPS_FILE_FILES_MAX)
 			return -EINVAL;
 		before = *op;
 		op->file = file->n_files - 1;
-		bytes = &file->file_bytes[op->file];
-		if (op->result && op->off + (uint64_t)op->result > *bytes)
-			*bytes = op->off + (uint64_t)op->result;
+		if (end > file->file_bytes[op->file])
+			file->file_bytes[op->file] = end;
 	}
 	return 0;
 }
@@ -88,10 +88,8 @@ static int number_files(struct ops_file *file)
 static int find_streams(struct ops_file *file)
 {
 	qsort(file->ops, file->header->n_ops, sizeof(*file->ops), compare_streams);
-	for (uint64_t i = 0; i < file->header->n_ops; i++) {
-		const struct trace_op *op = &file->ops[i];
-
-		if ((i == 0 || TRACE_OP_COMPARE(op, op - 1, daemon, id) != 0) &&
+	for (const struct trace_op *op = file->ops; op < file->ops + file->header->n_ops; op++) {
+		if ((op == file->ops || TRACE_OP_COMPARE(op, op - 1, daemon, id) != 0) &&
 		    file->n_streams++ == OPS_FILE_STREAMS_MAX)
 			return -EINVAL;
 		file->stream_ops[file->n_streams - 1]++;
@@ -118,7 +116,7 @@ static int check(const struct ctl *ctl, const char *path, struct ops_file *file)
 		file->ops[i].taken_nsec -= start;
 		file->ops[i].ended_nsec -= start;
 	}
-	if (number_files(file) < 0 || find_streams(file) < 0)
+	if (find_files(file) < 0 || find_streams(file) < 0)
 		return ctl_fail(
 			ctl,
 			"%s: has over %u streams or %u files: choose some by trace record's "

@@ -3,8 +3,7 @@
  * that crashed.  It reads the files beside the socket, and asks no daemon.
  */
 #include "client/ctl/cmd/command.h"
-#include "client/ctl/cmd/trace_files.h"
-#include "client/ctl/cmd/trace_ops.h"
+#include "client/ctl/cmd/trace_file.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
@@ -64,25 +63,13 @@ static const struct flag flags[] = {
 	TRACE_FILTER_FLAGS(filter),
 };
 
-struct trace {
-	struct trace_files files;
-	bool is_live;
-	uint64_t end_nsec; /* TIME is before it */
-};
-
-static void trace_deinit(struct trace *trace)
+static int read_files(const struct ctl *ctl, struct trace_files *trace, const char *kind)
 {
-	trace_files_deinit(&trace->files);
-}
-
-static int read_files(const struct ctl *ctl, struct trace *trace, const char *kind)
-{
-	struct trace_files *files = &trace->files;
 	uint64_t crash_nsec = 0, last_nsec = 0;
-	int r = trace_files_read(ctl, files, kind, filter.store);
+	int r = trace_files_read(ctl, trace, kind, filter.store);
 
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
-		const struct trace_file *file = &files->files[i];
+		const struct trace_file *file = &trace->files[i];
 
 		trace->is_live |= file->events && trace_file_is_live(file);
 		if (file->crash_signal && file->crash_nsec > crash_nsec)
@@ -95,35 +82,34 @@ static int read_files(const struct ctl *ctl, struct trace *trace, const char *ki
 }
 
 /* A crash after which no daemon has started is in the files of the present one. */
-static int read_trace(const struct ctl *ctl, struct trace *trace)
+static int read_trace(const struct ctl *ctl, struct trace_files *trace)
 {
-	struct trace_files *files = &trace->files;
-	int r = trace_files_find(ctl, files);
+	int r = trace_files_find(ctl, trace);
 
 	if (r == CTL_OK)
 		r = read_files(ctl, trace, RECORDING_NOW);
-	if (r == CTL_OK && is_last_crash && (trace->is_live || !files->first)) {
-		trace_files_deinit(files);
+	if (r == CTL_OK && is_last_crash && (trace->is_live || !trace->first)) {
+		trace_files_deinit(trace);
 		trace->is_live = false;
 		r = read_files(ctl, trace, RECORDING_CRASH);
 	}
 	if (r != CTL_OK)
 		return r;
-	if (!files->first)
+	if (!trace->first)
 		return ctl_fail(
 			ctl,
 			"%s: nothing is recorded there: %s, or it had no flight recorder "
 			"(its log says so)%s",
-			files->socket_path,
+			trace->socket_path,
 			is_last_crash ? "no daemon has crashed since the host's start"
 				      : "no daemon serves there, no op has come",
 			is_last_crash ? "" : "; a crash is shown by: dsaioctl trace --last-crash");
-	return trace_ops_end(&files->ops) < 0 ? ctl_fail(ctl, "out of memory") : CTL_OK;
+	return trace_ops_end(&trace->ops) < 0 ? ctl_fail(ctl, "out of memory") : CTL_OK;
 }
 
-static void choose(struct trace *trace)
+static void choose(struct trace_files *trace)
 {
-	struct trace_ops *ops = &trace->files.ops;
+	struct trace_ops *ops = &trace->ops;
 	size_t n = 0;
 
 	for (size_t i = 0; i < ops->n; i++)
@@ -134,9 +120,9 @@ static void choose(struct trace *trace)
 
 /* ---- output ---- */
 
-static int print_headline(const struct ctl *ctl, const struct trace *trace)
+static int print_headline(const struct ctl *ctl, const struct trace_files *trace)
 {
-	const struct trace_file *file = trace->files.first;
+	const struct trace_file *file = trace->first;
 	const char *name = sigabbrev_np((int)(file->crash_signal & INT_MAX));
 	const time_t seconds = (time_t)(trace_file_real_nsec(file, trace->end_nsec) / 1000000000u);
 	char date[64] = "?", end[128] = ": TIME is before now";
@@ -185,7 +171,7 @@ static void find_stages(const struct trace_op *op, uint64_t end_nsec, uint64_t s
 	stages[TOTAL] = between(op->taken_nsec, op->ended_nsec ? op->ended_nsec : end_nsec);
 }
 
-static void add_row(struct table *table, const struct trace *trace, const struct trace_op *op)
+static void add_row(struct table *table, const struct trace_files *trace, const struct trace_op *op)
 {
 	const struct passwd *user = getpwuid(op->uid);
 	char text[UNITS_TEXT_BYTES];
@@ -196,7 +182,7 @@ static void add_row(struct table *table, const struct trace *trace, const struct
 	table_add(table, "%" PRIu32, op->pid);
 	(void)snprintf(text, sizeof(text), "%" PRIu32, op->uid);
 	table_add(table, "%s", user ? user->pw_name : text);
-	table_add(table, "%s", trace->files.files[op->lane].store);
+	table_add(table, "%s", trace->files[op->lane].store);
 	table_add(table, "%" PRIu32, op->file);
 	table_add(table, "%s", trace_op_kind(op));
 	table_add(table, "%" PRIu64, op->off);
@@ -208,7 +194,7 @@ static void add_row(struct table *table, const struct trace *trace, const struct
 	add_result(table, op);
 }
 
-static int print_table(const struct ctl *ctl, const struct trace *trace, size_t first)
+static int print_table(const struct ctl *ctl, const struct trace_files *trace, size_t first)
 {
 	static const struct table_column columns[] = {
 		{ "TIME", true },    { "PID", true },	 { "USER", false },    { "STORE", false },
@@ -220,23 +206,23 @@ static int print_table(const struct ctl *ctl, const struct trace *trace, size_t 
 	int r = print_headline(ctl, trace);
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = first; i < trace->files.ops.n; i++)
-		add_row(&table, trace, &trace->files.ops.ops[i]);
-	if (r == CTL_OK && !trace->files.ops.n)
+	for (size_t i = first; i < trace->ops.n; i++)
+		add_row(&table, trace, &trace->ops.ops[i]);
+	if (r == CTL_OK && !trace->ops.n)
 		(void)printf("no ops\n");
 	else if (r == CTL_OK && table_print(&table, stdout) == -ENOMEM)
 		r = ctl_fail(ctl, "out of memory");
 	if (first)
 		(void)printf("showing the last %zu of %zu ops; -n N shows more\n",
-			     trace->files.ops.n - first, trace->files.ops.n);
+			     trace->ops.n - first, trace->ops.n);
 	return r == CTL_OK ? ctl_flush(ctl) : r;
 }
 
-static struct json_object *op_json(const struct trace *trace, const struct trace_op *op)
+static struct json_object *op_json(const struct trace_files *trace, const struct trace_op *op)
 {
 	static const char *const keys[N_STAGES] = { "queue_nsec", "device_nsec", "delivery_nsec",
 						    "total_nsec" };
-	const struct trace_file *file = &trace->files.files[op->lane];
+	const struct trace_file *file = &trace->files[op->lane];
 	const int error = ring_result_errno(op->result);
 	const char *name = error ? strerrorname_np(error) : "";
 	struct json_object *object = json_object_new_object();
@@ -264,26 +250,25 @@ static struct json_object *op_json(const struct trace *trace, const struct trace
 	return object;
 }
 
-static int print_json(const struct ctl *ctl, const struct trace *trace, size_t first)
+static int print_json(const struct ctl *ctl, const struct trace_files *trace, size_t first)
 {
 	struct json_object *object = json_object_new_object(), *ops = json_object_new_array();
 
-	for (size_t i = first; i < trace->files.ops.n; i++)
-		(void)json_object_array_add(ops, op_json(trace, &trace->files.ops.ops[i]));
+	for (size_t i = first; i < trace->ops.n; i++)
+		(void)json_object_array_add(ops, op_json(trace, &trace->ops.ops[i]));
 	json_add_bool(object, "is_crash", !trace->is_live);
-	json_add_number(object, "pid", trace->files.first->pid);
-	json_add_text(object, "version", trace->files.first->program);
-	json_add_number(object, "signal", trace->files.first->crash_signal);
-	json_add_number(object, "end_nsec",
-			trace_file_real_nsec(trace->files.first, trace->end_nsec));
+	json_add_number(object, "pid", trace->first->pid);
+	json_add_text(object, "version", trace->first->program);
+	json_add_number(object, "signal", trace->first->crash_signal);
+	json_add_number(object, "end_nsec", trace_file_real_nsec(trace->first, trace->end_nsec));
 	json_object_object_add(object, "ops", ops);
-	json_add_number(object, "ops_total", trace->files.ops.n);
+	json_add_number(object, "ops_total", trace->ops.n);
 	return ctl_print_json(ctl, object);
 }
 
 static int trace_run(struct ctl *ctl)
 {
-	_cleanup_(trace_deinit) struct trace trace = { 0 };
+	_cleanup_(trace_files_deinit) struct trace_files trace = { 0 };
 	size_t n;
 	int r;
 
@@ -296,8 +281,8 @@ static int trace_run(struct ctl *ctl)
 	if (r != CTL_OK)
 		return r;
 	choose(&trace);
-	n = n_wanted ? n_wanted : ctl->is_json ? trace.files.ops.n : ROWS_SHOWN;
-	n = n < trace.files.ops.n ? trace.files.ops.n - n : 0;
+	n = n_wanted ? n_wanted : ctl->is_json ? trace.ops.n : ROWS_SHOWN;
+	n = n < trace.ops.n ? trace.ops.n - n : 0;
 	return (ctl->is_json ? print_json : print_table)(ctl, &trace, n);
 }
 

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NSEC_PER_SEC 1e9
-
 static int compare(const void *a, const void *b)
 {
 	return TRACE_OP_COMPARE(a, b, daemon, pid);
@@ -137,16 +135,14 @@ const char *trace_op_kind(const struct trace_op *op)
 
 static int parse_time(const char *text, uint64_t *ret_nsec)
 {
-	static const struct {
-		const char *unit;
-		double nsec;
-	} units[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", NSEC_PER_SEC } };
+	static const char *const units[] = { "ns", "us", "ms", "s" };
 	char *end;
 	const double value = strtod(text, &end);
+	double nsec = value;
 
-	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++)
-		if (strcmp(end, units[i].unit) == 0 && value >= 0 && value * units[i].nsec < 1e18) {
-			*ret_nsec = (uint64_t)llround(value * units[i].nsec);
+	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++, nsec *= 1000)
+		if (strcmp(end, units[i]) == 0 && value >= 0 && nsec < 1e18) {
+			*ret_nsec = (uint64_t)llround(nsec);
 			return 0;
 		}
 	return -EINVAL;

@@ -23,7 +23,7 @@ struct trace_ops {
 	uint64_t n_lost;
 };
 
-/* Adds the next event of that lane of that daemon (its pid).  An op whose end it is moves to ops.  Returns 0 or -ENOMEM. */
+/* Adds the next event of that lane of that daemon (its pid).  An ended op moves to ops.  Returns 0 or -ENOMEM. */
 int trace_ops_add(struct trace_ops *ops, uint32_t daemon, uint32_t lane,
 		  const struct recording_event *event);
 

@@ -4,8 +4,7 @@
  * It reads the flight recorder of each lane again and again, and asks no daemon.  Ops stay in memory until the end.
  */
 #include "client/ctl/cmd/command.h"
-#include "client/ctl/cmd/trace_files.h"
-#include "client/ctl/cmd/trace_ops.h"
+#include "client/ctl/cmd/trace_file.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/newfile.h"
 #include "client/ctl/ui/stop.h"
