@@ -109,10 +109,6 @@ static const struct {
 	bool is_chosen;
 } choices[] = {
 	{ { 0 }, true },
-	{ { .pid = 77 }, true },
-	{ { .pid = 78 }, false },
-	{ { .user = "1000", .uid = 1000 }, true },
-	{ { .user = "0", .uid = 0 }, false },
 	{ { .kind = "fdatasync" }, true },
 	{ { .kind = "fsync" }, false },
 	{ { .kind = "read" }, false },
@@ -131,6 +127,27 @@ TEST_TABLE(a_filter_has_the_ops_that_fulfil_all_of_it, choices)
 				     .result = ring_result_failed(EIO, 0) };
 
 	ck_assert(trace_filter_has(&choices[_i].filter, &op, 0) == choices[_i].is_chosen);
+}
+
+static const struct {
+	struct trace_filter filter;
+	bool is_chosen;
+} events[] = {
+	{ { 0 }, true },
+	{ { .pid = 77 }, true },
+	{ { .pid = 78 }, false },
+	{ { .user = "1000", .uid = 1000 }, true },
+	{ { .user = "0", .uid = 0 }, false },
+	{ { .store = "nvme0", .pid = 77 }, true },
+	{ { .store = "nvme", .pid = 77 }, false },
+};
+
+TEST_TABLE(a_filter_has_the_events_that_fulfil_all_of_it, events)
+{
+	const struct recording_event event = { .pid = 77, .uid = 1000 };
+
+	ck_assert(trace_filter_has_event(&events[_i].filter, "nvme0", &event) ==
+		  events[_i].is_chosen);
 }
 
 TEST(an_open_op_takes_until_now)

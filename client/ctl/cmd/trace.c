@@ -66,7 +66,7 @@ static const struct flag flags[] = {
 static int read_files(const struct ctl *ctl, struct trace_files *trace, const char *kind)
 {
 	uint64_t crash_nsec = 0, last_nsec = 0;
-	int r = trace_files_read(ctl, trace, kind, filter.store);
+	int r = trace_files_read(ctl, trace, kind, &filter);
 
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
 		const struct trace_file *file = &trace->files[i];

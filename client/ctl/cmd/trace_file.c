@@ -186,7 +186,7 @@ static int read_lane(const struct ctl *ctl, struct trace_files *files, const cha
 }
 
 int trace_files_read(const struct ctl *ctl, struct trace_files *files, const char *kind,
-		     const char *store)
+		     const struct trace_filter *filter)
 {
 	files->first = NULL;
 	files->n_lost = 0;
@@ -199,7 +199,7 @@ int trace_files_read(const struct ctl *ctl, struct trace_files *files, const cha
 		if (file->events && !files->first)
 			files->first = file;
 		for (size_t k = 0; k < file->n_events; k++)
-			if ((!store || strcmp(file->store, store) == 0) &&
+			if (trace_filter_has_event(filter, file->store, &file->events[k]) &&
 			    trace_ops_add(&files->ops, file->pid, i, &file->events[k]) < 0)
 				return ctl_fail(ctl, "out of memory");
 	}

@@ -54,9 +54,9 @@ int trace_files_find(const struct ctl *ctl, struct trace_files *files);
 
 /*
  * Reads what the lanes have written since the last call into the files of that kind (RECORDING_NOW, ...), and adds
- * the ops on that store; NULL: all.  CTL_OK or CTL_FAILED (reported).
+ * the ops that the filter has by their events.  CTL_OK or CTL_FAILED (reported).
  */
 int trace_files_read(const struct ctl *ctl, struct trace_files *files, const char *kind,
-		     const char *store);
+		     const struct trace_filter *filter);
 
 #endif

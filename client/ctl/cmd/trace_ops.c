@@ -174,14 +174,20 @@ int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter)
 	return CTL_OK;
 }
 
+bool trace_filter_has_event(const struct trace_filter *filter, const char *store,
+			    const struct recording_event *event)
+{
+	return (!filter->store || strcmp(filter->store, store) == 0) &&
+	       (!filter->pid || filter->pid == event->pid) &&
+	       (!filter->user || filter->uid == event->uid);
+}
+
 bool trace_filter_has(const struct trace_filter *filter, const struct trace_op *op,
 		      uint64_t now_nsec)
 {
 	const uint64_t end_nsec = op->ended_nsec ? op->ended_nsec : now_nsec;
 
-	return (!filter->pid || filter->pid == op->pid) &&
-	       (!filter->user || filter->uid == op->uid) &&
-	       (!filter->kind || strcmp(filter->kind, trace_op_kind(op)) == 0) &&
+	return (!filter->kind || strcmp(filter->kind, trace_op_kind(op)) == 0) &&
 	       (!filter->errors || ring_result_errno(op->result)) &&
 	       (!filter->slower ||
 		(end_nsec >= op->taken_nsec && end_nsec - op->taken_nsec >= filter->slower_nsec));

@@ -51,7 +51,10 @@ struct trace_filter {
 /* Looks up user and slower, and refuses --private.  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported). */
 int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter);
 
-/* Apart from store, which is the caller's.  now_nsec: an open op takes until then. */
+/* By store, pid and user; all events of an op have the same. */
+bool trace_filter_has_event(const struct trace_filter *filter, const char *store,
+			    const struct recording_event *event);
+/* By the rest.  now_nsec: an open op takes until then. */
 bool trace_filter_has(const struct trace_filter *filter, const struct trace_op *op,
 		      uint64_t now_nsec);
 

@@ -40,7 +40,7 @@ static const char help[] =
 	"file is written at the end, and has no bytes of other files.  Only root and the daemon's\n"
 	"user may record.  PROGRAM has their rights, too, unless sudo -u anna is before it.\n"
 	"\n"
-	"    --seconds N    end after so many seconds (PROGRAM goes on)\n"
+	"    --seconds N    end after so many seconds\n"
 	"    --store NAME   only ops on this store\n"
 	"    --pid N        only this process's\n"
 	"    --user USER    only this user's: a name or a number\n"
@@ -48,7 +48,7 @@ static const char help[] =
 	"    --socket PATH  the daemon's socket\n"
 	"\n"
 	"exit status: 0 done, 1 failed, or no op came, 2 wrong usage; else that of PROGRAM; 129, 130 and 143\n"
-	"after a signal (what came until then is in the file)\n";
+	"after a signal (what came until then is in the file, and PROGRAM goes on)\n";
 
 static uint32_t n_seconds;
 static struct trace_filter filter;
@@ -78,23 +78,19 @@ static int follow(struct record *record, pid_t program, int *ret_status)
 	const struct timespec pause = { .tv_nsec = LOOK_NSEC };
 	const uint64_t end_nsec = clock_nsec() +
 				  (n_seconds ? n_seconds * NSEC_PER_SEC : OPS_FILE_NSEC_MAX);
-	bool is_end = false, is_passed = false;
+	bool is_end = false;
 	int status, r = CTL_OK;
 
 	while (r == CTL_OK && !is_end) {
 		/* First, or the last ops could be missing. */
 		is_end = clock_nsec() >= end_nsec || record->files.ops.n >= OPS_FILE_OPS_MAX ||
-			 (stop_signal() && !program);
-		if (program && stop_signal() && !is_passed) {
-			is_passed = true;
-			(void)kill(program, stop_signal()); /* it may have ended */
-		}
+			 stop_signal();
 		if (program && waitpid(program, &status, WNOHANG) > 0) {
 			is_end = true;
 			*ret_status = WIFEXITED(status) ? WEXITSTATUS(status)
 							: 128 + WTERMSIG(status);
 		}
-		r = trace_files_read(record->ctl, &record->files, RECORDING_NOW, filter.store);
+		r = trace_files_read(record->ctl, &record->files, RECORDING_NOW, &filter);
 		if (!is_end)
 			(void)nanosleep(&pause, NULL); /* a signal ends it: the better */
 	}
@@ -104,7 +100,7 @@ static int follow(struct record *record, pid_t program, int *ret_status)
 static int record_job(struct record *record, char **args, int *ret_status)
 {
 	pid_t program = 0;
-	int r = trace_files_read(record->ctl, &record->files, RECORDING_NOW, filter.store);
+	int r = trace_files_read(record->ctl, &record->files, RECORDING_NOW, &filter);
 
 	/* What was before does not count. */
 	trace_ops_deinit(&record->files.ops);
@@ -136,8 +132,6 @@ static int write_file(struct record *record)
 					    .n_left_out = ops->n_lost };
 	memcpy(header->magic, OPS_FILE_MAGIC, sizeof(header->magic));
 	for (size_t i = 0; i < ops->n; i++) {
-		if (!trace_filter_has(&filter, &ops->ops[i], 0))
-			continue;
 		if (ops_file_has(&ops->ops[i]) && header->n_ops < OPS_FILE_OPS_MAX)
 			ops->ops[header->n_ops++] = ops->ops[i];
 		else
