@@ -40,7 +40,6 @@ trace_json() {
 	pid=$!
 	await "$pid" "$ctl" status --socket "$shm/s.sock" >/dev/null 2>&1
 	expect 0 "$ctl" cp --socket "$shm/s.sock" "$store/a" "$store/b" && json trace 0 "$ctl" trace --socket "$shm/s.sock" &&
-		json events 0 "$ctl" trace --events --socket "$shm/s.sock" &&
 		expect 0 env DSAIO_SOCKET="$shm/s.sock" "$ctl" trace record "$dir/job.ops" --json -- "$ctl" cp "$store/a" "$store/b" &&
 		sed -n '/^{/,$p' "$dir/out" >"$dir/record.json" &&
 		json replay 0 "$ctl" bench replay "$dir/job.ops" --dir "$store" --socket "$shm/s.sock"
@@ -71,7 +70,7 @@ fields_of_commands_are_in_the_page() {
 		json doctor 0 "$ctl" doctor &&
 		of_proto Hung && of_proto Others && of_proto Limit && of_proto Gpus && of_proto Gpu &&
 		page_has man/dsaioctl.1 status=status clients=clients pool=pool wear=wear stores=stores stores=found stores=show stores=set \
-			stores=reset limits=limits cp=cp put=put trace=trace trace=events "trace record=record" doctor=doctor kill=kill version=version "an error=error" \
+			stores=reset limits=limits cp=cp put=put trace=trace "trace record=record" doctor=doctor kill=kill version=version "an error=error" \
 			hung=Hung others=Others \
 			limit=Limit gpus=Gpus gpu=Gpu
 }

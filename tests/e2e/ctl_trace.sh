@@ -25,14 +25,7 @@ recordings() {
 	find "$dir" -maxdepth 1 -name "s.sock.$1.*" | sort | tr '\n' ' '
 }
 
-# has_events FILTER: the JSON in $dir/out has an event for which the Python expression of e is true.
-has_events() {
-	why="no event with $1 in: $(head -c 600 "$dir/out" | tr '\n' ' ')"
-	python3 -c 'import json, sys
-sys.exit(not any(eval(sys.argv[2]) for e in json.load(open(sys.argv[1]))["events"]))' "$dir/out" "$1"
-}
-
-# has_op EXPRESSION: the same of ops.
+# has_op EXPRESSION: the JSON in $dir/out has an op for which the Python expression of e is true.
 has_op() {
 	why="no op with $1 in: $(head -c 600 "$dir/out" | tr '\n' ' ')"
 	python3 -c 'import json, sys
@@ -74,7 +67,7 @@ ops_are_chosen_by_what_they_are() {
 	"$ctl" cat "$store/small" >/dev/null &
 	pid=$!
 	wait "$pid" && rows "e['pid'] == $pid and e['bytes'] == 5000" --pid "$pid" && no_rows --pid "$$" &&
-		rows 'e["what"] == "read"' --op read && rows 'e["what"] == "write"' --op write && rows 'e["what"] in ("fsync", "fdatasync")' --op fsync &&
+		rows 'e["what"] == "read"' --op read && rows 'e["what"] == "write"' --op write && rows 'e["what"] == "fsync"' --op fsync &&
 		rows "e['uid'] == $(id -u)" --user "$(id -u)" && rows "e['uid'] == $(id -u)" --user "$(id -un)" && no_rows --user 4242 &&
 		rows 'e["total_nsec"] >= 1000' --slower 1us && no_rows --slower 1000s && no_rows --errors && rows 'e["store"] == "t"' --store t
 }
@@ -83,16 +76,15 @@ ops_of_a_killed_daemon_are_shown() {
 	local victim
 	lacks_tmpfs && return 2
 	command -v python3 >/dev/null || return 2
-	start_daemon && victim=$daemon && expect 0 "$ctl" cat "$store/a" && expect 0 "$ctl" trace --events &&
-		says "$dir/out" "with pid $victim: TIME is before now" "read " "taken" "ended" "97.7 KiB" || return 1
+	start_daemon && victim=$daemon && expect 0 "$ctl" cat "$store/a" && expect 0 "$ctl" trace &&
+		says "$dir/out" "with pid $victim: TIME is before now" "read " "97.7 KiB" || return 1
 	die KILL
 	# Nobody has started another one yet.
-	expect 0 "$ctl" trace --last-crash --events && says "$dir/out" "with pid $victim was killed" "ended" || return 1
+	expect 0 "$ctl" trace --last-crash && says "$dir/out" "with pid $victim was killed" "97.7 KiB" || return 1
 	start_daemon 2>"$dir/start.log" && says "$dir/start.log" "dsaioctl trace --last-crash --socket $dir/s.sock" && expect 1 "$ctl" trace && says "$dir/err" "dsaioctl trace --last-crash" &&
 		expect 0 "$ctl" cat "$store/small" && expect 0 "$ctl" trace --json && says_not "$dir/out" '"length": 100000' &&
-		expect 0 "$ctl" trace --last-crash --json --events && says "$dir/out" "\"pid\": $victim" '"is_crash": true' &&
-		has_events 'e["what"] == "read" and e["event"] == "taken" and e["length"] == 100000' &&
-		has_events 'e["event"] == "ended" and e["bytes"] == 100000 and e["error"] is None and e["before_nsec"] >= 0' || return 1
+		expect 0 "$ctl" trace --last-crash --json && says "$dir/out" "\"pid\": $victim" '"is_crash": true' &&
+		has_op 'e["what"] == "read" and e["bytes"] == e["length"] == 100000 and e["error"] is None and not e["is_open"]' || return 1
 	stop_daemon || { why="exit status $? of the stop"; return 1; }
 }
 
@@ -126,25 +118,22 @@ an_open_op_of_a_killed_daemon_is_shown() {
 	start_daemon --fault-plan "$plan" || return 1
 	DSAIO_RECONNECT=0 "$ctl" cat "$store/a" >/dev/null 2>&1 &
 	client=$!
-	has_block() { expect 0 "$ctl" trace --json --events && has_events 'e["event"] in ("block started", "block at worker")'; }
+	has_block() { expect 0 "$ctl" trace --json && has_op 'e["queue_nsec"] is not None'; }
 	await "$client" has_block || return 1
 	die KILL
 	wait "$client" 2>/dev/null
-	expect 0 "$ctl" trace --last-crash --json --events && has_events "e['pid'] == $client and e['event'] == 'taken'" || return 1
-	why="an op has ended"
-	! has_events 'e["event"] == "ended"' && expect 0 "$ctl" trace --last-crash --json &&
-		has_op "e['pid'] == $client and e['is_open'] and e['length'] == 100000 and e['bytes'] is None and e['delivery_nsec'] is None" &&
+	expect 0 "$ctl" trace --last-crash --json &&
+		has_op "e['pid'] == $client and e['is_open'] and e['length'] == 100000 and e['bytes'] == 0 and e['delivery_nsec'] is None" &&
 		expect 0 "$ctl" trace --last-crash && says "$dir/out" "  open"
 }
 
-store_and_number_choose_events() {
+store_and_number_choose_ops() {
 	lacks_tmpfs && return 2
 	start_daemon && run_ops && expect 0 "$ctl" cat "$store/a" &&
 		expect 0 "$ctl" trace -n 2 && says "$dir/out" "showing the last 2 of " || return 1
 	why="lines: $(cat "$dir/out")"
 	[ "$(grep -c ' t  ' "$dir/out")" = 2 ] && expect 0 "$ctl" trace --store t --json -n 1 &&
-		says "$dir/out" '"ops_shown": 1' && expect 0 "$ctl" trace --events --store t --json -n 1 &&
-		says "$dir/out" '"events_shown": 1' && expect 1 "$ctl" trace --store nvme9 && says "$dir/err" "store nvme9" || return 1
+		expect 0 "$ctl" trace --store nvme9 && says "$dir/out" "no ops" || return 1
 	stop_daemon
 }
 
@@ -219,13 +208,13 @@ its_usage_is_checked() {
 	expect 2 "$ctl" trace extra && expect 2 "$ctl" trace --private && says "$dir/err" "--private" &&
 		expect 2 "$ctl" trace -n 0 && expect 2 "$ctl" trace --slower 10 && says "$dir/err" "10ms" && expect 2 "$ctl" trace --slower -1s &&
 		expect 2 "$ctl" trace --op open && expect 1 "$ctl" trace --user nobody-here && says "$dir/err" "no such user" &&
-		expect 2 "$ctl" trace --events --errors && says "$dir/err" "--events" && expect 1 "$ctl" trace --socket "$dir/none/s.sock" && says "$dir/err" "nothing is recorded" &&
-		expect 1 "$ctl" trace --last-crash --socket "$dir/none/s.sock" && says "$dir/err" "no crash is recorded" &&
+		expect 1 "$ctl" trace --socket "$dir/none/s.sock" && says "$dir/err" "nothing is recorded" &&
+		expect 1 "$ctl" trace --last-crash --socket "$dir/none/s.sock" && says "$dir/err" "no daemon has crashed" &&
 		expect 1 "$ctl" --json trace --socket "$dir/none/s.sock" && says "$dir/out" '"error": "'
 }
 
 for t in ops_are_shown_with_their_stages ops_are_chosen_by_what_they_are ops_of_a_killed_daemon_are_shown an_orderly_stop_leaves_no_files_and_keeps_the_last_crash a_signal_of_a_crash_is_named \
-	an_open_op_of_a_killed_daemon_is_shown store_and_number_choose_events another_user_is_refused \
+	an_open_op_of_a_killed_daemon_is_shown store_and_number_choose_ops another_user_is_refused \
 	files_of_a_stranger_are_left_out a_daemon_that_cannot_record_serves on_a_disk_there_is_no_recorder \
 	where_others_may_write_there_is_no_recorder \
 	a_private_daemon_leaves_nothing its_usage_is_checked; do

@@ -1,12 +1,14 @@
 /*
  * A file of the flight recorder: anybody may have made it, or write it meanwhile.  The first 8 bytes are
- * what it says after it was read.  If they are even, it has the length that its header names.
+ * twice the number of events that were read before.  If they are even, it has the length that its header names.
  */
 #include "client/ctl/cmd/trace_file.h"
 #include "client/ctl/cmd/trace_ops.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define EVENTS_MAX 128u
 
@@ -30,33 +32,35 @@ static void fit(const uint8_t **data, size_t *size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct trace_file file;
-	char text[256] = "", number[TRACE_NUMBER_BYTES];
-	uint64_t n_written;
+	char text[CTL_MESSAGE_BYTES] = "";
+	const struct ctl ctl = { .command = "trace", .message = text };
+	struct trace_file file = { 0 };
 	struct trace_ops ops = { 0 };
-	size_t has_result = 0;
-	int r;
+	uint64_t n_read;
+	int fd = memfd_create("recording", MFD_CLOEXEC);
 
-	take_bytes(&data, &size, &n_written, sizeof(n_written));
-	if (n_written % 2 == 0)
+	take_bytes(&data, &size, &n_read, sizeof(n_read));
+	if (n_read % 2 == 0)
 		fit(&data, &size);
-	r = trace_file_parse(data, size, n_written, &file, text, sizeof(text));
-	assert(r <= 0 && (r == 0 || text[0]));
-	if (r < 0)
+	file.n_written = n_read / 2;
+	assert(write(fd, data, size) == (ssize_t)size);
+	assert(trace_file_read(&ctl, "FILE", fd, &file) == CTL_OK && close(fd) == 0);
+	if (!file.events) {
+		assert(text[0] && !file.n_events);
 		return 0;
+	}
 	assert(file.n_events <= RECORDING_EVENTS_MAX - RECORDING_MARGIN);
+	assert(file.n_events <= file.n_written);
 	assert(strlen(file.store) < sizeof(file.store) &&
 	       strlen(file.program) < sizeof(file.program));
 	for (size_t i = 0; i < file.n_events; i++) {
-		assert(*trace_event_text(&file.events[i], number));
-		assert(*trace_opcode_text(&file.events[i], number));
 		(void)trace_file_real_nsec(&file, file.events[i].nsec);
-		has_result += trace_has_result(&file.events[i]);
-		assert(trace_ops_add(&ops, 0, &file.events[i]) == 0);
+		assert(trace_ops_add(&ops, file.pid, 0, &file.events[i]) == 0);
 	}
 	assert(trace_ops_end(&ops) == 0 && ops.n + ops.n_lost <= file.n_events);
+	for (size_t i = 0; i < ops.n; i++)
+		assert(*trace_op_kind(&ops.ops[i]));
 	trace_ops_deinit(&ops);
-	assert(has_result <= file.n_events);
 	trace_file_deinit(&file);
 	return 0;
 }

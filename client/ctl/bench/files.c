@@ -158,25 +158,6 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 	return CTL_OK;
 }
 
-int bench_files_make_sized(struct ctl *ctl, const struct bench_place *place, const uint64_t *sizes,
-			   unsigned n, uint64_t end_bytes,
-			   void (*progress)(void *data, uint64_t done_bytes), void *data,
-			   int *ret_fds)
-{
-	_cleanup_(freep) uint8_t *piece = aligned_alloc(4096, PIECE_BYTES);
-	struct filling filling = { .ctl = ctl, .progress = progress, .data = data, .piece = piece };
-	int r;
-
-	if (!piece)
-		return ctl_fail(ctl, "out of memory");
-	r = check_space(ctl, place, 1, end_bytes, 1);
-	for (unsigned i = 0; i < n && r == CTL_OK; i++) {
-		filling.io_size = sizes[i];
-		r = make_file(&filling, place->folder, &ret_fds[i]);
-	}
-	return r;
-}
-
 void bench_files_free(struct bench_files *files)
 {
 	for (unsigned i = 0; files && i < files->n_places; i++) {

@@ -27,15 +27,6 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 		     void (*progress)(void *data, uint64_t done_bytes), void *data,
 		     struct bench_files **ret_files);
 
-/*
- * The same for n files of these sizes in one place, with room for files that become end_bytes long in sum.
- * ret_fds: of each file, the caller's, also of those that were made before a failure; -1: none.
- */
-int bench_files_make_sized(struct ctl *ctl, const struct bench_place *place, const uint64_t *sizes,
-			   unsigned n, uint64_t end_bytes,
-			   void (*progress)(void *data, uint64_t done_bytes), void *data,
-			   int *ret_fds);
-
 /* The file of place i for this op: open for reading and writing, borrowed; -1: there is none. */
 int bench_files_fd(const struct bench_files *files, unsigned i, enum bench_op op);
 

@@ -1,162 +1,165 @@
 #include "client/ctl/bench/ops_file.h"
 
+#include "proto/ring.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BYTES_MAX                                                                                 \
-	(sizeof(struct ops_file_header) + OPS_FILE_STREAMS_MAX * sizeof(struct ops_file_stream) + \
-	 OPS_FILE_FILES_MAX * sizeof(struct ops_file_file) +                                      \
-	 OPS_FILE_OPS_MAX * sizeof(struct ops_file_op))
-
-__attribute__((format(printf, 3, 4))) static int refuse(char *text, size_t size, const char *format,
-							...)
-{
-	va_list args;
-
-	va_start(args, format);
-	(void)vsnprintf(text, size, format, args);
-	va_end(args);
-	return -EINVAL;
-}
+#define BYTES_MAX (sizeof(struct ops_file_header) + OPS_FILE_OPS_MAX * sizeof(struct trace_op))
 
 void ops_file_deinit(struct ops_file *file)
 {
-	free(file->bytes);
-	*file = (struct ops_file){ 0 };
+	free(file->header);
+	file->header = NULL;
 }
 
-static int check_header(const struct ops_file_header *header, size_t len, char *text, size_t size)
+static int check_header(const struct ctl *ctl, const char *path,
+			const struct ops_file_header *header, size_t len)
 {
-	if (memcmp(header->magic, OPS_FILE_MAGIC, sizeof(header->magic)) != 0)
-		return refuse(text, size, "is no file of dsaioctl trace record");
-	if (header->version != OPS_FILE_VERSION)
-		return refuse(text, size,
-			      "has version %" PRIu32
-			      ", and this dsaioctl reads %u: use a later one",
-			      header->version, OPS_FILE_VERSION);
-	if (!header->n_streams || header->n_streams > OPS_FILE_STREAMS_MAX ||
-	    header->n_files > OPS_FILE_FILES_MAX || header->n_ops > OPS_FILE_OPS_MAX ||
-	    header->duration_nsec > OPS_FILE_NSEC_MAX)
-		return refuse(text, size,
-			      "has %" PRIu32 " streams, %" PRIu32 " files, %" PRIu64
-			      " ops: from 1 to %u, at most %u and %" PRIu64 " are possible",
-			      header->n_streams, header->n_files, header->n_ops,
-			      OPS_FILE_STREAMS_MAX, OPS_FILE_FILES_MAX, OPS_FILE_OPS_MAX);
-	if (header->zero || len != sizeof(*header) +
-					    header->n_streams * sizeof(struct ops_file_stream) +
-					    header->n_files * sizeof(struct ops_file_file) +
-					    header->n_ops * sizeof(struct ops_file_op))
-		return refuse(text, size, "is damaged: it has %zu bytes", len);
+	if (len < sizeof(*header) || memcmp(header->magic, OPS_FILE_MAGIC, 8) != 0)
+		return ctl_fail(ctl, "%s: is no file of dsaioctl trace record", path);
+	if (header->version != OPS_FILE_VERSION || header->op_bytes != sizeof(struct trace_op))
+		return ctl_fail(ctl,
+				"%s: has version %" PRIu32
+				", and this dsaioctl reads %u: record the job "
+				"anew, or use the dsaioctl that has recorded it",
+				path, header->version, OPS_FILE_VERSION);
+	if (!header->n_ops || header->n_ops > OPS_FILE_OPS_MAX ||
+	    len != sizeof(*header) + header->n_ops * sizeof(struct trace_op))
+		return ctl_fail(ctl, "%s: is damaged: %" PRIu64 " ops in %zu bytes", path,
+				header->n_ops, len);
 	return 0;
 }
 
-static bool is_text(const char *text, size_t size)
+bool ops_file_has(const struct trace_op *op)
 {
-	size_t i = 0;
+	const bool is_sync = op->opcode > RING_OP_WRITE;
 
-	while (i < size && text[i] >= ' ' && text[i] < 0x7f)
-		i++;
-	return i < size && !text[i];
-}
-
-static bool is_op(const struct ops_file *file, const struct ops_file_op *op, uint64_t at_least_nsec)
-{
-	const bool is_sync = op->kind > OPS_FILE_WRITE;
-	const uint64_t end_nsec = file->header->duration_nsec;
-
-	return op->kind >= OPS_FILE_READ && op->kind <= OPS_FILE_FDATASYNC &&
-	       op->file < file->header->n_files && op->at_nsec >= at_least_nsec &&
-	       op->at_nsec <= end_nsec && op->latency_nsec <= end_nsec - op->at_nsec &&
+	return op->opcode >= RING_OP_READ && op->opcode <= RING_OP_FDATASYNC &&
+	       op->ended_nsec >= op->taken_nsec && op->result >= 0 &&
 	       op->off <= OPS_FILE_BYTES_MAX && op->len <= OPS_FILE_BYTES_MAX &&
-	       op->done <= op->len &&
-	       (!op->done || op->off + op->done <= file->files[op->file].end) &&
-	       (op->kind != OPS_FILE_WRITE || op->done == op->len) &&
+	       (uint64_t)op->result <= op->len &&
+	       (op->opcode == RING_OP_READ || (uint64_t)op->result == op->len) &&
 	       (!is_sync || (!op->len && !op->off));
 }
 
-static int check(const struct ops_file *file, char *text, size_t size)
+static int compare_files(const void *a, const void *b)
 {
-	uint64_t at = 0;
-
-	for (uint32_t i = 0; i < file->header->n_files; i++)
-		if (file->files[i].size > file->files[i].end ||
-		    file->files[i].end > OPS_FILE_BYTES_MAX)
-			return refuse(text, size, "is damaged: file %" PRIu32, i);
-	for (uint32_t i = 0; i < file->header->n_streams; i++) {
-		const struct ops_file_stream *stream = &file->streams[i];
-
-		if (!stream->n_ops || stream->n_ops > file->header->n_ops - at ||
-		    !is_text(stream->store, sizeof(stream->store)) ||
-		    !is_text(stream->command, sizeof(stream->command)))
-			return refuse(text, size, "is damaged: stream %" PRIu32, i);
-		for (uint64_t k = at; k < at + stream->n_ops; k++)
-			if (!is_op(file, &file->ops[k], k > at ? file->ops[k - 1].at_nsec : 0))
-				return refuse(text, size, "is damaged: op %" PRIu64, k);
-		at += stream->n_ops;
-	}
-	return at == file->header->n_ops ? 0 : refuse(text, size, "is damaged: ops of no stream");
+	return TRACE_OP_COMPARE(a, b, file, channel);
 }
 
-int ops_file_parse(void *bytes, size_t len, struct ops_file *ret_file, char *text, size_t size)
+static int compare_streams(const void *a, const void *b)
 {
-	struct ops_file file = { .bytes = bytes, .len = len, .header = bytes };
-	int r;
+	const struct trace_op *x = a, *y = b;
+	const int r = TRACE_OP_COMPARE(a, b, daemon, id);
 
-	if (len < sizeof(*file.header))
-		r = refuse(text, size, "is no file of dsaioctl trace record: %zu bytes", len);
-	else
-		r = check_header(file.header, len, text, size);
-	if (r == 0) {
-		file.streams = (const void *)(file.header + 1);
-		file.files = (const void *)(file.streams + file.header->n_streams);
-		file.ops = (const void *)(file.files + file.header->n_files);
-		r = check(&file, text, size);
+	if (r == 0 && x->taken_nsec != y->taken_nsec)
+		return x->taken_nsec < y->taken_nsec ? -1 : 1;
+	return r ? r : TRACE_OP_COMPARE(a, b, id, pid);
+}
+
+/* Returns -EINVAL where there are too many. */
+static int find_files(struct ops_file *file)
+{
+	struct trace_op before = { 0 };
+
+	qsort(file->ops, file->header->n_ops, sizeof(*file->ops), compare_files);
+	for (uint64_t i = 0; i < file->header->n_ops; i++) {
+		struct trace_op *op = &file->ops[i];
+		const uint64_t end = op->result ? op->off + (uint64_t)op->result : 0;
+
+		if ((i == 0 || compare_files(op, &before) != 0) &&
+		    file->n_files++ == OPS_FILE_FILES_MAX)
+			return -EINVAL;
+		before = *op;
+		op->file = file->n_files - 1;
+		if (end > file->file_bytes[op->file])
+			file->file_bytes[op->file] = end;
 	}
-	if (r == 0)
-		*ret_file = file;
-	else
-		ops_file_deinit(&file);
+	return 0;
+}
+
+static int find_streams(struct ops_file *file)
+{
+	qsort(file->ops, file->header->n_ops, sizeof(*file->ops), compare_streams);
+	for (const struct trace_op *op = file->ops; op < file->ops + file->header->n_ops; op++) {
+		if ((op == file->ops || TRACE_OP_COMPARE(op, op - 1, daemon, id) != 0) &&
+		    file->n_streams++ == OPS_FILE_STREAMS_MAX)
+			return -EINVAL;
+		file->stream_ops[file->n_streams - 1]++;
+	}
+	return 0;
+}
+
+static int check(const struct ctl *ctl, const char *path, struct ops_file *file)
+{
+	uint64_t start = UINT64_MAX, end = 0;
+
+	for (uint64_t i = 0; i < file->header->n_ops; i++) {
+		const struct trace_op *op = &file->ops[i];
+
+		if (!ops_file_has(op))
+			return ctl_fail(ctl, "%s: is damaged: op %" PRIu64, path, i);
+		start = op->taken_nsec < start ? op->taken_nsec : start;
+		end = op->ended_nsec > end ? op->ended_nsec : end;
+	}
+	file->duration_nsec = end - start;
+	if (file->duration_nsec > OPS_FILE_NSEC_MAX)
+		return ctl_fail(ctl, "%s: took more than 7 days: record less", path);
+	for (uint64_t i = 0; i < file->header->n_ops; i++) {
+		file->ops[i].taken_nsec -= start;
+		file->ops[i].ended_nsec -= start;
+	}
+	if (find_files(file) < 0 || find_streams(file) < 0)
+		return ctl_fail(
+			ctl,
+			"%s: has over %u streams or %u files: choose some by trace record's "
+			"options",
+			path, OPS_FILE_STREAMS_MAX, OPS_FILE_FILES_MAX);
+	return 0;
+}
+
+int ops_file_parse(const struct ctl *ctl, const char *path, void *bytes, size_t len,
+		   struct ops_file *ret_file)
+{
+	int r = check_header(ctl, path, bytes, len);
+
+	*ret_file = (struct ops_file){ .header = bytes };
+	ret_file->ops = (void *)(ret_file->header + 1);
+	if (r == CTL_OK)
+		r = check(ctl, path, ret_file);
+	if (r != CTL_OK)
+		ops_file_deinit(ret_file);
 	return r;
 }
 
-static int failed(int error, char *text, size_t size)
-{
-	(void)snprintf(text, size, "%s", strerrordesc_np(-error));
-	return error;
-}
-
-int ops_file_read(const char *path, struct ops_file *ret_file, char *text, size_t size)
+int ops_file_read(const struct ctl *ctl, const char *path, struct ops_file *ret_file)
 {
 	_cleanup_(closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	_cleanup_(freep) char *bytes = NULL;
 	struct stat st;
-	size_t len = 0;
 	ssize_t n = 1;
+	size_t len;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return failed(-errno, text, size);
+		return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(errno));
 	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)BYTES_MAX)
-		return refuse(text, size, "is no file of dsaioctl trace record");
+		return ctl_fail(ctl, "%s: is no file of dsaioctl trace record", path);
 	bytes = malloc((size_t)st.st_size + 1);
 	if (!bytes)
-		return failed(-ENOMEM, text, size);
-	while (n > 0) {
+		return ctl_fail(ctl, "out of memory");
+	for (len = 0; n > 0; len += (size_t)n) {
 		n = read(fd, bytes + len, (size_t)st.st_size - len);
 		if (n < 0)
-			return failed(-errno, text, size);
-		len += (size_t)n;
+			return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(errno));
 	}
-	return ops_file_parse(TAKE_PTR(bytes), len, ret_file, text, size);
+	return ops_file_parse(ctl, path, TAKE_PTR(bytes), len, ret_file);
 }
 
 static int compare_times(const void *a, const void *b)
@@ -166,7 +169,7 @@ static int compare_times(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-int ops_file_dues(const struct ops_file_op *ops, uint64_t n, struct ops_file_due *ret_dues)
+int ops_file_dues(const struct trace_op *ops, uint64_t n, struct ops_file_due *ret_dues)
 {
 	_cleanup_(freep) uint64_t *ends = calloc(n + 1, sizeof(*ends));
 	uint64_t n_ended = 0;
@@ -174,17 +177,17 @@ int ops_file_dues(const struct ops_file_op *ops, uint64_t n, struct ops_file_due
 	if (!ends)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < n; i++)
-		ends[i] = ops[i].at_nsec + ops[i].latency_nsec;
+		ends[i] = ops[i].ended_nsec;
 	qsort(ends, n, sizeof(*ends), compare_times);
 	for (uint64_t i = 0; i < n; i++) {
-		uint64_t since = i ? ops[i - 1].at_nsec : 0;
+		uint64_t since = i ? ops[i - 1].taken_nsec : 0;
 
 		/* Later ops that took no time may have ended by then, too. */
-		while (n_ended < i && ends[n_ended] <= ops[i].at_nsec)
+		while (n_ended < i && ends[n_ended] <= ops[i].taken_nsec)
 			n_ended++;
 		if (n_ended && ends[n_ended - 1] > since)
 			since = ends[n_ended - 1];
-		ret_dues[i] = (struct ops_file_due){ n_ended, ops[i].at_nsec - since };
+		ret_dues[i] = (struct ops_file_due){ n_ended, ops[i].taken_nsec - since };
 	}
 	return 0;
 }

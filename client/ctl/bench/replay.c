@@ -1,25 +1,21 @@
 #include "client/ctl/bench/replay.h"
 
-#include "client/ctl/bench/buffer.h"
 #include "client/ctl/bench/crew.h"
+#include "client/ctl/bench/files.h"
+#include "proto/ring.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
-#define BATCH 64u	       /* completions taken at a time */
-#define BUFFER_MAX (64u << 20) /* unless one op is longer */
-#define PAGE 4096u
+#define BATCH 64u /* completions taken at a time */
 #define SPIN_NSEC \
 	60000u /* a sleep ends so much late: measured, the kernel's timer slack is 50 us */
 /* A recorded pause has the program's wake-up and its next submission, which a replay has anyway: measured. */
 #define WAKE_NSEC 20000u
-#define ENTRIES_MIN 1024u
-#define ENTRIES_MAX 4096u
+#define ENTRIES 4096u /* the most: deeper streams wait for room */
 #define NSEC_PER_SEC 1000000000u
 
 /* A stream that is replayed. */
@@ -28,25 +24,20 @@ struct stream {
 	const struct replay *replay;
 	struct dsaio_handle *handle;
 	struct dsaio_file **files; /* of the recording; NULL where the stream does not use one */
-	const struct ops_file_op *ops;
-	struct ops_file_op *replayed;
+	const struct trace_op *ops;
+	struct trace_op *replayed;
 	struct ops_file_due *dues;
 	uint64_t *ends; /* when ops ended, in that order */
 	uint64_t n_ops, n_submitted, n_ended;
 	uint64_t start_nsec, submitted_nsec; /* the last op */
-	char *buffer;
-	uint64_t buffer_bytes, buffer_next;
 };
 
 static void stream_deinit(struct stream *stream)
 {
 	/* All ops have ended, unless it failed. */
 	handle_closep(&stream->handle);
-	for (uint32_t i = 0; stream->files && i < stream->replay->file->header->n_files; i++)
+	for (uint32_t i = 0; stream->files && i < stream->replay->file->n_files; i++)
 		dsaio_file_close(stream->files[i]);
-	if (stream->buffer)
-		(void)dsaio_free(stream->process->client,
-				 stream->buffer); /* the process ends soon */
 	free(stream->files);
 	free(stream->dues);
 	free(stream->ends);
@@ -60,26 +51,14 @@ static int fail(struct stream *stream)
 
 /* ---- before the start ---- */
 
-static int open_handle(struct stream *stream, uint64_t depth)
-{
-	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
-
-	options.io_class = DSAIO_CLASS_BACKGROUND;
-	options.entries = depth < ENTRIES_MIN	? ENTRIES_MIN
-			  : depth < ENTRIES_MAX ? (uint32_t)depth
-						: ENTRIES_MAX;
-	return dsaio_handle_open(stream->process->client, &options, &stream->handle) < 0
-		       ? fail(stream)
-		       : 0;
-}
-
 static int open_files(struct stream *stream)
 {
 	for (uint64_t i = 0; i < stream->n_ops; i++) {
 		const uint32_t number = stream->ops[i].file;
 
 		if (!stream->files[number] &&
-		    dsaio_file_from_fd(stream->process->client, stream->replay->fds[number],
+		    dsaio_file_from_fd(stream->process->client,
+				       bench_files_fd(stream->process->files, number, BENCH_WRITE),
 				       &stream->files[number]) < 0)
 			return fail(stream);
 	}
@@ -88,9 +67,9 @@ static int open_files(struct stream *stream)
 
 static int prepare(struct stream *stream)
 {
-	uint64_t depth = 1, len = PAGE;
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 
-	stream->files = calloc(stream->replay->file->header->n_files, sizeof(struct dsaio_file *));
+	stream->files = calloc(stream->replay->file->n_files, sizeof(struct dsaio_file *));
 	stream->dues = calloc(stream->n_ops, sizeof(*stream->dues));
 	stream->ends = calloc(stream->n_ops, sizeof(*stream->ends));
 	if (!stream->files || !stream->dues || !stream->ends ||
@@ -98,21 +77,11 @@ static int prepare(struct stream *stream)
 		(void)bench_process_fail(stream->process, "out of memory"); /* -EIO */
 		return -EIO;
 	}
-	for (uint64_t i = 0; i < stream->n_ops; i++) {
-		if (i + 1 - stream->dues[i].n_before > depth)
-			depth = i + 1 - stream->dues[i].n_before;
-		if (stream->ops[i].len > len)
-			len = stream->ops[i].len;
-	}
-	len += PAGE; /* it begins in a page where it begins in the file */
-	stream->buffer_bytes = len < BUFFER_MAX / depth ? len * depth : BUFFER_MAX;
-	if (stream->buffer_bytes < len)
-		stream->buffer_bytes = len;
-	if (dsaio_alloc(stream->process->client, stream->buffer_bytes, NULL,
-			(void **)&stream->buffer) < 0)
+	options.io_class = DSAIO_CLASS_BACKGROUND;
+	options.entries = ENTRIES;
+	if (dsaio_handle_open(stream->process->client, &options, &stream->handle) < 0)
 		return fail(stream);
-	bench_fill_random(stream->buffer, stream->buffer_bytes);
-	if (open_handle(stream, depth) < 0 || open_files(stream) < 0)
+	if (open_files(stream) < 0)
 		return -EIO;
 	/* It opens the channel, and is not measured. */
 	return dsaio_fsync(stream->handle, stream->files[stream->ops[0].file], 0) < 0 ? fail(stream)
@@ -121,51 +90,46 @@ static int prepare(struct stream *stream)
 
 /* ---- ops ---- */
 
-/* Takes the ops that have ended, waits for at least min, and returns how many. */
-static int reap(struct stream *stream, int min)
+/* Takes the ops that have ended; waits for one until that time; UINT64_MAX: without end. */
+static int reap(struct stream *stream, uint64_t until_nsec)
 {
 	struct dsaio_completion ended[BATCH];
-	const int n = dsaio_handle_reap(stream->handle, ended, sizeof(ended[0]), min, BATCH, -1);
+	const uint64_t began_nsec = clock_nsec();
+	const uint64_t left = until_nsec > began_nsec ? (until_nsec - began_nsec) / 1000 : 0;
+	const int n = dsaio_handle_reap(stream->handle, ended, sizeof(ended[0]), left ? 1 : 0,
+					BATCH, until_nsec == UINT64_MAX ? -1 : (int64_t)left);
 	const uint64_t now_nsec = clock_nsec();
-	_Atomic uint64_t *bytes = stream->process->shared;
-	int r = n < 0 ? fail(stream) : n;
+	int r = n < 0 && n != -ETIMEDOUT ? fail(stream) : 0;
 
 	for (int i = 0; i < n; i++) {
-		struct ops_file_op *op = ended[i].user_data;
+		struct trace_op *op = ended[i].user_data;
 
 		if (ended[i].result < 0)
 			r = bench_process_fail(stream->process, "%s", dsaio_op_error(ended[i].op));
 		dsaio_op_free(ended[i].op);
-		op->latency_nsec = now_nsec - stream->start_nsec - op->at_nsec;
-		op->done = ended[i].bytes;
+		op->ended_nsec = now_nsec - stream->start_nsec;
+		op->result = (int64_t)ended[i].bytes;
 		stream->ends[stream->n_ended++] = now_nsec;
-		/* relaxed: for the progress alone */
-		(void)atomic_fetch_add_explicit(bytes, op->done, memory_order_relaxed);
 	}
 	return r;
 }
 
-/* Returns 0 at that time; meanwhile ops are taken that end. */
+/* Meanwhile ops are taken that end. */
 static int wait_until(struct stream *stream, uint64_t nsec)
 {
-	struct pollfd pollfd = { .fd = dsaio_handle_fd(stream->handle), .events = POLLIN };
-	uint64_t now = clock_nsec();
+	int r = 0;
 
-	if (pollfd.fd < 0)
-		return fail(stream);
-	for (; now < nsec; now = clock_nsec()) {
+	for (uint64_t now = clock_nsec(); r == 0 && now < nsec; now = clock_nsec()) {
 		const uint64_t left = nsec - now > SPIN_NSEC ? nsec - now - SPIN_NSEC : 0;
 		const struct timespec ts = { .tv_sec = (time_t)(left / NSEC_PER_SEC),
 					     .tv_nsec = (long)(left % NSEC_PER_SEC) };
-		const bool is_idle = stream->n_ended == stream->n_submitted;
-		const int r = is_idle ? 0 : reap(stream, 0);
 
-		if (r < 0)
-			return r;
-		if (r == 0 && left)
-			(void)ppoll(&pollfd, 1, &ts, NULL); /* the loop looks again */
+		if (stream->n_ended < stream->n_submitted)
+			r = reap(stream, now + left);
+		else if (left)
+			(void)nanosleep(&ts, NULL); /* the loop looks again */
 	}
-	return 0;
+	return r;
 }
 
 /* Waits until op i is due. */
@@ -175,8 +139,8 @@ static int wait_for_due(struct stream *stream, uint64_t i)
 	uint64_t since_nsec = stream->submitted_nsec;
 	int r = 0;
 
-	while (r >= 0 && stream->n_ended < due->n_before)
-		r = reap(stream, 1);
+	while (r == 0 && stream->n_ended < due->n_before)
+		r = reap(stream, UINT64_MAX);
 	if (r < 0 || stream->replay->is_fast)
 		return r;
 	if (due->n_before && stream->ends[due->n_before - 1] - WAKE_NSEC > since_nsec)
@@ -184,37 +148,27 @@ static int wait_for_due(struct stream *stream, uint64_t i)
 	return due->pause_nsec ? wait_until(stream, since_nsec + due->pause_nsec) : 0;
 }
 
-/* Bytes for the op, at the same distance from a page as in the file. */
-static char *place(struct stream *stream, const struct ops_file_op *op)
-{
-	uint64_t at = (stream->buffer_next + PAGE - 1) / PAGE * PAGE + op->off % PAGE;
-
-	if (at + op->len > stream->buffer_bytes)
-		at = op->off % PAGE;
-	stream->buffer_next = at + op->len;
-	return stream->buffer + at;
-}
-
 static int submit(struct stream *stream, uint64_t i)
 {
-	static const uint32_t opcodes[] = { [OPS_FILE_READ] = DSAIO_READ,
-					    [OPS_FILE_WRITE] = DSAIO_WRITE,
-					    [OPS_FILE_FSYNC] = DSAIO_FSYNC,
-					    [OPS_FILE_FDATASYNC] = DSAIO_FSYNC };
-	const struct ops_file_op *op = &stream->ops[i];
-	const bool is_sync = op->kind > OPS_FILE_WRITE;
-	struct dsaio_io io = { .opcode = opcodes[op->kind],
-			       .flags = op->kind == OPS_FILE_FDATASYNC ? DSAIO_DATASYNC : 0,
-			       .file = stream->files[op->file],
-			       .buf = is_sync ? NULL : place(stream, op),
-			       .len = op->len,
-			       .off = op->off,
-			       .user_data = &stream->replayed[i] };
+	static const uint32_t opcodes[] = { [RING_OP_READ] = DSAIO_READ,
+					    [RING_OP_WRITE] = DSAIO_WRITE,
+					    [RING_OP_FSYNC] = DSAIO_FSYNC,
+					    [RING_OP_FDATASYNC] = DSAIO_FSYNC };
+	const struct trace_op *op = &stream->ops[i];
+	struct dsaio_io io = {
+		.opcode = opcodes[op->opcode],
+		.flags = op->opcode == RING_OP_FDATASYNC ? DSAIO_DATASYNC : 0,
+		.file = stream->files[op->file],
+		.buf = op->len ? (char *)stream->process->buffer + op->off % REPLAY_PAGE : NULL,
+		.len = op->len,
+		.off = op->off,
+		.user_data = &stream->replayed[i]
+	};
 	struct dsaio_op *submitted;
 
 	stream->n_submitted++;
 	stream->submitted_nsec = clock_nsec();
-	stream->replayed[i].at_nsec = stream->submitted_nsec - stream->start_nsec;
+	stream->replayed[i].taken_nsec = stream->submitted_nsec - stream->start_nsec;
 	return dsaio_submit(stream->handle, &io, sizeof(io), 1, 0, &submitted) < 0 ? fail(stream)
 										   : 0;
 }
@@ -226,14 +180,14 @@ static int run(struct stream *stream)
 	if (r == 0)
 		r = bench_process_barrier(stream->process);
 	stream->start_nsec = stream->submitted_nsec = clock_nsec();
-	for (uint64_t i = 0; r >= 0 && i < stream->n_ops; i++) {
+	for (uint64_t i = 0; r == 0 && i < stream->n_ops; i++) {
 		r = wait_for_due(stream, i);
-		if (r >= 0)
+		if (r == 0)
 			r = submit(stream, i);
 	}
-	while (r >= 0 && stream->n_ended < stream->n_ops)
-		r = reap(stream, 1);
-	return r < 0 ? r : 0;
+	while (r == 0 && stream->n_ended < stream->n_ops)
+		r = reap(stream, UINT64_MAX);
+	return r;
 }
 
 int bench_replay_stream(struct bench_process *process, const void *arg)
@@ -243,8 +197,8 @@ int bench_replay_stream(struct bench_process *process, const void *arg)
 	uint64_t first = 0;
 
 	for (unsigned i = 0; i < process->id; i++)
-		first += replay->file->streams[i].n_ops;
-	stream.n_ops = replay->file->streams[process->id].n_ops;
+		first += replay->file->stream_ops[i];
+	stream.n_ops = replay->file->stream_ops[process->id];
 	stream.ops = replay->file->ops + first;
 	stream.replayed = replay->replayed + first;
 	memcpy(stream.replayed, stream.ops, stream.n_ops * sizeof(*stream.ops));

@@ -8,36 +8,28 @@
 #include "client/ctl/bench/replay.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/json.h"
-#include "client/ctl/ui/progress.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/plural.h"
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-
-#define FDS_SPARE 64u /* of this process, beside the files: a guess */
 
 static const char help[] =
 	"dsaioctl bench replay - the ops of a recorded job again, on any host\n"
 	"\n"
 	"    dsaioctl trace record job.ops -- python3 train.py\n"
 	"    dsaioctl bench replay job.ops --dir /nvme\n"
-	"    dsaioctl bench replay job.ops --dir /nvme --fast --json\n"
-	"    dsaioctl bench replay job.ops --dir . --private\n"
+	"    dsaioctl bench replay job.ops --dir . --fast --private\n"
 	"\n"
 	"Each stream (a handle of the job, on one store) becomes a process with a handle.  It does the\n"
-	"same ops in the same order, on files of its own: same offsets and lengths, as many in flight,\n"
-	"and the same pauses between the end of one and the start of the next.  So a faster store\n"
-	"makes the job shorter by the time that it waited for its ops.\n"
-	"The report has both runs.  The recorded latencies are the lane's; the replayed ones are those\n"
-	"of a program, with its wake-up.  Files of the job are not touched.  The test files have no\n"
-	"name and are gone at the end; they need as much room as those of the job.\n"
+	"same ops in the same order: same offsets and lengths, as many in flight, and the same pauses\n"
+	"between the end of one and the start of the next.  The report has both runs.  The recorded\n"
+	"latencies are the lane's; the replayed ones are those of a program, with its wake-up.  The\n"
+	"test files have no name and are gone at the end; they need as much room as those of the job.\n"
 	"\n"
 	"    --dir DIR      where the test files lie\n"
 	"    --fast         without the pauses\n"
@@ -61,18 +53,15 @@ struct run {
 	struct ops_file file;
 	struct replay replay;
 	struct bench_place place;
+	struct bench_files *files;
 	struct bench_crew *crew;
-	int *fds;
 	size_t map_bytes;
-	struct progress progress;
 };
 
 static void run_deinit(struct run *run)
 {
 	bench_crew_free(run->crew);
-	for (uint32_t i = 0; run->fds && i < run->file.header->n_files; i++)
-		closep(&run->fds[i]);
-	free(run->fds);
+	bench_files_free(run->files);
 	if (run->replay.replayed)
 		(void)munmap(run->replay.replayed, run->map_bytes);
 	ops_file_deinit(&run->file);
@@ -80,214 +69,119 @@ static void run_deinit(struct run *run)
 
 /* ---- before the start ---- */
 
-static void update(void *data, uint64_t done_bytes)
-{
-	progress_update(data, done_bytes);
-}
-
 static int make_files(struct run *run)
 {
-	const uint32_t n = run->file.header->n_files;
-	_cleanup_(freep) uint64_t *sizes = calloc(n, sizeof(*sizes));
-	uint64_t bytes = 0, end_bytes = 0;
+	const uint32_t n = run->file.n_files;
+	_cleanup_(freep) struct bench_place *places = calloc(n, sizeof(*places));
 	struct rlimit limit;
-	int r;
 
-	run->fds = calloc(n, sizeof(*run->fds));
-	if (!sizes || !run->fds)
+	if (!places)
 		return ctl_fail(run->ctl, "out of memory");
 	for (uint32_t i = 0; i < n; i++) {
-		run->fds[i] = -1;
-		sizes[i] = run->file.files[i].size;
-		bytes += sizes[i];
-		end_bytes += run->file.files[i].end;
+		places[i] = run->place;
+		places[i].file_bytes = run->file.file_bytes[i];
 	}
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < n + FDS_SPARE) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit); /* else the file that is too many says so */
-	}
-	progress_start(&run->progress, "making the test files", bytes);
-	r = bench_files_make_sized(run->ctl, &run->place, sizes, n, end_bytes, update,
-				   &run->progress, run->fds);
-	progress_stop(&run->progress);
-	return r;
+	(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* up to the hard limit: cannot fail */
+	return bench_files_make(run->ctl, places, n, false, true, 0, false, NULL, NULL,
+				&run->files);
 }
 
 /* ---- the run ---- */
 
-static void tick(void *data)
-{
-	struct run *run = data;
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < run->file.header->n_streams; i++) {
-		_Atomic uint64_t *done = bench_crew_shared(run->crew, i);
-
-		bytes += atomic_load_explicit(done, memory_order_relaxed); /* for people */
-	}
-	progress_update(&run->progress, bytes);
-}
-
 static int replay(struct run *run)
 {
-	const uint32_t n = run->file.header->n_streams;
+	const uint32_t n = run->file.n_streams;
 	const char *folders[OPS_FILE_STREAMS_MAX];
 	const struct replay *arg = &run->replay;
-	const struct bench_crew_options options = { .socket_path = run->ctl->socket_path,
-						    .folders = folders,
-						    .n_processes = n,
-						    .shared_bytes = sizeof(_Atomic uint64_t),
-						    .tick = tick,
-						    .tick_data = run };
+	struct bench_crew_options options = { .socket_path = run->ctl->socket_path,
+					      .folders = folders,
+					      .files = run->files,
+					      .n_processes = n };
 	char text[BENCH_TEXT_BYTES];
-	uint64_t bytes = 0;
 	void *map;
 	int r;
 
-	run->map_bytes = run->file.header->n_ops * sizeof(struct ops_file_op);
+	run->map_bytes = run->file.header->n_ops * sizeof(struct trace_op);
 	map = mmap(NULL, run->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (map == MAP_FAILED)
 		return ctl_fail(run->ctl, "out of memory");
-	run->replay = (struct replay){
-		.file = &run->file, .fds = run->fds, .is_fast = is_fast, .replayed = map
-	};
+	run->replay = (struct replay){ .file = &run->file, .is_fast = is_fast, .replayed = map };
 	for (uint32_t i = 0; i < n; i++)
 		folders[i] = run->place.folder;
 	for (uint64_t i = 0; i < run->file.header->n_ops; i++)
-		bytes += run->file.ops[i].done;
+		if (run->file.ops[i].len + REPLAY_PAGE > options.buffer_bytes)
+			options.buffer_bytes = run->file.ops[i].len + REPLAY_PAGE;
 	r = bench_crew_start(&options, &run->crew, text);
-	progress_start(&run->progress, "replaying", bytes);
 	if (r == 0)
 		r = bench_crew_call(run->crew, bench_replay_stream, &arg, sizeof(arg), text);
-	progress_stop(&run->progress);
 	return bench_crew_status(run->ctl, r, text);
 }
 
 /* ---- the report ---- */
 
-struct sum {
-	uint64_t ops, bytes, duration_nsec, p50_nsec, p99_nsec, max_nsec;
-};
-
-static struct sum sum_up(const struct ops_file_op *ops, uint64_t n)
+/* A row, and its object: the ops of one of the runs. */
+static void report_run(const struct run *run, const struct trace_op *ops, const char *name,
+		       struct table *table, struct json_object *parent)
 {
 	static struct bench_histogram latencies;
-	struct sum sum = { .ops = n };
-	uint64_t first_nsec = UINT64_MAX, last_nsec = 0;
+	const uint64_t n = run->file.header->n_ops;
+	struct json_object *object = json_object_new_object();
+	uint64_t bytes = 0, first_nsec = UINT64_MAX, last_nsec = 0, values[4];
+	static const char *const keys[] = { "p50_nsec", "p99_nsec", "max_nsec", "duration_nsec" };
+	char text[UNITS_TEXT_BYTES];
 
 	memset(&latencies, 0, sizeof(latencies));
 	for (uint64_t i = 0; i < n; i++) {
-		bench_histogram_record(&latencies, ops[i].latency_nsec);
-		sum.bytes += ops[i].done;
-		if (ops[i].at_nsec < first_nsec)
-			first_nsec = ops[i].at_nsec;
-		if (ops[i].at_nsec + ops[i].latency_nsec > last_nsec)
-			last_nsec = ops[i].at_nsec + ops[i].latency_nsec;
+		bench_histogram_record(&latencies, ops[i].ended_nsec - ops[i].taken_nsec);
+		bytes += (uint64_t)ops[i].result;
+		if (ops[i].taken_nsec < first_nsec)
+			first_nsec = ops[i].taken_nsec;
+		if (ops[i].ended_nsec > last_nsec)
+			last_nsec = ops[i].ended_nsec;
 	}
-	sum.duration_nsec = last_nsec - first_nsec;
-	sum.p50_nsec = bench_histogram_quantile(&latencies, 0.5);
-	sum.p99_nsec = bench_histogram_quantile(&latencies, 0.99);
-	sum.max_nsec = latencies.max_nsec;
-	return sum;
-}
-
-static void add_row(struct table *table, const struct sum *sum, const char *name)
-{
-	char text[UNITS_TEXT_BYTES];
-
+	values[0] = bench_histogram_quantile(&latencies, 0.5);
+	values[1] = bench_histogram_quantile(&latencies, 0.99);
+	values[2] = latencies.max_nsec;
+	values[3] = last_nsec - first_nsec;
 	table_add(table, "%s", name);
-	table_add(table, "%" PRIu64, sum->ops);
-	table_add(table, "%s", units_format_size(text, sum->bytes));
-	table_add(table, "%s", units_format_rate(text, sum->bytes, sum->duration_nsec));
-	table_add(table, "%s", units_format_nsec(text, sum->p50_nsec));
-	table_add(table, "%s", units_format_nsec(text, sum->p99_nsec));
-	table_add(table, "%s", units_format_nsec(text, sum->max_nsec));
-	table_add(table, "%s", units_format_nsec(text, sum->duration_nsec));
-}
-
-static struct json_object *sum_json(const struct sum *sum)
-{
-	struct json_object *object = json_object_new_object();
-	const double sec = (double)sum->duration_nsec / 1e9;
-
-	json_add_number(object, "ops", sum->ops);
-	json_add_number(object, "bytes", sum->bytes);
-	json_add_float(object, "bytes_per_sec", sec > 0 ? (double)sum->bytes / sec : 0);
-	json_add_number(object, "p50_nsec", sum->p50_nsec);
-	json_add_number(object, "p99_nsec", sum->p99_nsec);
-	json_add_number(object, "max_nsec", sum->max_nsec);
-	json_add_number(object, "duration_nsec", sum->duration_nsec);
-	return object;
-}
-
-/* Two rows, and two objects: n ops of both runs from that one on. */
-static void report_part(const struct run *run, uint64_t first, uint64_t n, const char *name,
-			struct table *table, struct json_object *object)
-{
-	const struct sum before = sum_up(run->file.ops + first, n);
-	const struct sum now = sum_up(run->replay.replayed + first, n);
-
-	table_add(table, "%s", name);
-	add_row(table, &before, "recorded");
-	table_add(table, "%s", "");
-	add_row(table, &now, "replayed");
-	json_object_object_add(object, "recorded", sum_json(&before));
-	json_object_object_add(object, "replayed", sum_json(&now));
-}
-
-static struct json_object *stream_json(const struct ops_file_stream *stream)
-{
-	struct json_object *object = json_object_new_object();
-
-	json_add_number(object, "client", stream->client);
-	json_add_number(object, "channel", stream->channel);
-	json_add_number(object, "pid", stream->pid);
-	json_add_number(object, "uid", stream->uid);
-	json_add_text(object, "command", stream->command);
-	json_add_text(object, "store", stream->store);
-	return object;
+	table_add(table, "%" PRIu64, n);
+	table_add(table, "%s", units_format_size(text, bytes));
+	table_add(table, "%s", units_format_rate(text, bytes, values[3]));
+	json_add_number(object, "ops", n);
+	json_add_number(object, "bytes", bytes);
+	for (unsigned i = 0; i < 4; i++) {
+		table_add(table, "%s", units_format_nsec(text, values[i]));
+		json_add_number(object, keys[i], values[i]);
+	}
+	json_object_object_add(parent, name, object);
 }
 
 static int report(const struct run *run, const char *path)
 {
 	static const struct table_column columns[] = {
-		{ "STREAM", false }, { "RUN", false },	    { "OPS", true },
-		{ "BYTES", true },   { "BANDWIDTH", true }, { "P50", true },
-		{ "P99", true },     { "MAX", true },	    { "DURATION", true },
+		{ "RUN", false }, { "OPS", true }, { "BYTES", true }, { "BANDWIDTH", true },
+		{ "P50", true },  { "P99", true }, { "MAX", true },   { "DURATION", true },
 	};
-	const struct ops_file_header *header = run->file.header;
+	const uint64_t n_left_out = run->file.header->n_left_out;
 	_cleanup_(table_deinit) struct table table;
 	_cleanup_(json_putp) struct json_object *object = json_object_new_object();
-	struct json_object *streams = json_object_new_array(), *total = json_object_new_object();
-	uint64_t first = 0;
-	char name[64];
 	int r;
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (uint32_t i = 0; i < header->n_streams; i++) {
-		const struct ops_file_stream *stream = &run->file.streams[i];
-		struct json_object *part = stream_json(stream);
-
-		(void)snprintf(name, sizeof(name), "%s %" PRIu32 " on %s",
-			       *stream->command ? stream->command : "?", stream->pid,
-			       stream->store);
-		report_part(run, first, stream->n_ops, name, &table, part);
-		(void)json_object_array_add(streams, part);
-		first += stream->n_ops;
-	}
-	report_part(run, 0, header->n_ops, "all", &table, total);
 	json_add_text(object, "file", path);
 	json_add_bool(object, "is_fast", is_fast);
-	json_add_number(object, "files", header->n_files);
-	json_add_number(object, "ops_left_out", header->n_left_out);
-	json_object_object_add(object, "streams", streams);
-	json_object_object_add(object, "total", total);
+	json_add_number(object, "streams", run->file.n_streams);
+	json_add_number(object, "files", run->file.n_files);
+	json_add_number(object, "ops_left_out", n_left_out);
+	report_run(run, run->file.ops, "recorded", &table, object);
+	report_run(run, run->replay.replayed, "replayed", &table, object);
 	if (run->ctl->is_json)
 		return ctl_print_json(run->ctl, json_object_get(object));
 	r = table_print(&table, stdout);
-	if (header->n_left_out)
-		(void)printf("not recorded: %" PRIu64 " op%s that failed, or had not ended\n",
-			     header->n_left_out, plural(header->n_left_out));
+	(void)printf("streams: %" PRIu32 ", files: %" PRIu32 ", ops not recorded: %" PRIu64 "\n",
+		     run->file.n_streams, run->file.n_files, n_left_out);
 	return r == -ENOMEM ? ctl_fail(run->ctl, "out of memory") : ctl_flush(run->ctl);
 }
 
@@ -304,9 +198,9 @@ static int replay_run(struct ctl *ctl)
 		return ctl_usage(ctl, "which job? name one file of dsaioctl trace record");
 	if (!dir)
 		return ctl_usage(ctl, "where to? give --dir DIR");
-	r = ops_file_read(ctl->args[0], &run.file, text, sizeof(text));
-	if (r < 0)
-		return ctl_fail(ctl, "%s: %s", ctl->args[0], text);
+	r = ops_file_read(ctl, ctl->args[0], &run.file);
+	if (r != CTL_OK)
+		return r;
 	if (bench_place_find(dir, &run.place, text, sizeof(text)) < 0)
 		return ctl_fail(ctl, "%s", text);
 	r = bench_guest_start(ctl, &run.place, 1, &guest);

@@ -1,430 +1,288 @@
 /*
- * dsaioctl trace: the last ops, or their events, as the flight recorder of each lane has them: of the daemon that
- * serves, or of one that crashed.  It reads the files beside the socket, and asks no daemon.
+ * dsaioctl trace: the last ops, as the flight recorder of each lane has them: of the daemon that serves, or of one
+ * that crashed.  It reads the files beside the socket, and asks no daemon.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/trace_file.h"
-#include "client/ctl/cmd/trace_files.h"
-#include "client/ctl/cmd/trace_ops.h"
-#include "client/ctl/cmd/trace_show.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
-#include "proto/util/socket.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define ROWS_SHOWN 100u
 
 static const char help[] =
 	"dsaioctl trace - the last ops: who, what, and how long each stage took\n"
 	"\n"
-	"    dsaioctl trace                          of the daemon that serves\n"
 	"    dsaioctl trace --user anna --slower 10ms\n"
 	"    dsaioctl trace --store nvme0 --op write --errors\n"
-	"    dsaioctl trace --last-crash             of the last one that crashed or was killed\n"
-	"    dsaioctl trace --last-crash --events --store nvme0 -n 1000\n"
+	"    dsaioctl trace --last-crash             of a daemon that crashed or was killed\n"
 	"    dsaioctl trace --json | jq '.ops[] | select(.error)'\n"
-	"    dsaioctl trace record job.ops -- python3 train.py\n"
-	"                                            for dsaioctl bench replay, see\n"
-	"                                            dsaioctl trace record --help\n"
+	"    dsaioctl trace record --help            into a file for dsaioctl bench replay\n"
 	"\n"
 	"A row is one op, the newest last.  TIME is when the store's thread took it: before now, before\n"
 	"the crash, or, where no signal handler could note that (kill -9), before the last event.\n"
 	"FILE is the file's number in that client, RESULT the bytes, or an errno; open: it has not\n"
 	"ended.  TOTAL is QUEUE, until its first block started; DEVICE, until its last one was done;\n"
 	"and DELIVERY, until its result was written.  An op that needed no block has only TOTAL.\n"
-	"With --events a row is one event: of an op (taken, ended), or of a block, which is one\n"
-	"request to the device: started, done; at worker, for a thread that may wait; returned, as it\n"
-	"would have had to wait in the kernel; hung.  OP is the client's number for the op.\n"
-	"Each lane keeps its last 16384 events in memory, beside the socket.  Only root and the\n"
-	"daemon's user may read them.\n"
+	"Only root and the daemon's user may see them.\n"
 	"\n"
 	"    --last-crash   of the last daemon that did not stop in order\n"
 	"    --store NAME   only this store's\n"
 	"    --pid N        only this process's\n"
 	"    --user USER    only this user's: a name or a number\n"
-	"    --op KIND      only read, write or fsync\n"
+	"    --op KIND      only read, write, fsync or fdatasync\n"
 	"    --slower TIME  only ops that took at least so long, as 10ms, 500us or 2s\n"
 	"    --errors       only ops that failed\n"
-	"    --events       events in place of ops; only with --store\n"
 	"    -n N           only the last N rows (100; with --json all)\n"
 	"    --json         all numbers, in bytes and nanoseconds\n"
 	"    --socket PATH  the daemon's socket\n"
 	"\n"
 	"exit status: 0 done, 1 failed, or there is no trace, 2 wrong usage\n";
 
-static bool is_last_crash, is_events;
-static const char *store_name;
+static bool is_last_crash;
 static uint32_t n_wanted;
 static struct trace_filter filter;
 
 static const struct flag flags[] = {
 	{ "last-crash", FLAG_BOOL, &is_last_crash, 0, 0 },
-	{ "store", FLAG_STRING, &store_name, 0, 0 },
-	{ "op", FLAG_STRING, &filter.opcode, 0, 0 },
+	{ "op", FLAG_STRING, &filter.kind, 0, 0 },
 	{ "slower", FLAG_STRING, &filter.slower, 0, 0 },
 	{ "errors", FLAG_BOOL, &filter.errors, 0, 0 },
-	{ "events", FLAG_BOOL, &is_events, 0, 0 },
 	{ "n", FLAG_COUNT, &n_wanted, 1, UINT32_MAX },
 	TRACE_FILTER_FLAGS(filter),
 };
 
-struct row {
-	const struct trace_file *file;
-	const struct recording_event *event;
-};
-
-struct trace {
-	char socket_path[SOCKET_PATH_BYTES];
-	struct trace_file files[RECORDING_FILES_MAX];
-	size_t n_files;
-	bool is_live;
-	uint64_t end_nsec; /* TIME is before it */
-	struct row *rows;  /* of events, oldest first */
-	size_t n_rows;	   /* or of ops */
-	struct trace_ops ops;
-};
-
-static void files_deinit(struct trace *trace)
-{
-	for (size_t i = 0; i < trace->n_files; i++)
-		trace_file_deinit(&trace->files[i]);
-	trace->n_files = 0;
-}
-
-static void trace_deinit(struct trace *trace)
-{
-	files_deinit(trace);
-	free(trace->rows);
-	trace_ops_deinit(&trace->ops);
-}
-
-/* ---- the files ---- */
-
-static int read_file(const struct ctl *ctl, struct trace *trace, const char *path)
-{
-	_cleanup_(closep) int fd = -1;
-	char text[256];
-	int r = trace_open(ctl, path, &fd);
-
-	if (fd < 0)
-		return r;
-	r = trace_file_read(fd, &trace->files[trace->n_files], text, sizeof(text));
-	if (r == 0)
-		trace->n_files++;
-	else if (r == -EINVAL) /* a daemon may be making it */
-		ctl_note(ctl, "%s %s: left out", path, text);
-	else
-		return ctl_fail(ctl, "%s: %s", path, text);
-	return CTL_OK;
-}
-
-static int read_files(const struct ctl *ctl, struct trace *trace, const char *kind)
-{
-	char path[SOCKET_PATH_BYTES + RECORDING_SUFFIX_BYTES];
-	int r = CTL_OK;
-
-	for (unsigned i = 0; r == CTL_OK && i < RECORDING_FILES_MAX; i++) {
-		(void)snprintf(path, sizeof(path), "%s.%s.%u", trace->socket_path, kind, i);
-		r = read_file(ctl, trace, path);
-	}
-	for (size_t i = 0; i < trace->n_files; i++)
-		trace->is_live |= trace_file_is_live(&trace->files[i]);
-	return r;
-}
-
-/* A crash after which no daemon has started is in the files of the present one. */
-static int find_files(const struct ctl *ctl, struct trace *trace)
-{
-	int r = read_files(ctl, trace, RECORDING_NOW);
-
-	if (r != CTL_OK)
-		return r;
-	if (is_last_crash && (trace->is_live || !trace->n_files)) {
-		files_deinit(trace);
-		trace->is_live = false;
-		r = read_files(ctl, trace, RECORDING_CRASH);
-	}
-	if (r != CTL_OK || trace->n_files)
-		return r;
-	if (is_last_crash)
-		return ctl_fail(ctl,
-				"%s: no crash is recorded there: no daemon has crashed since the "
-				"host's start, or it had no flight recorder (its log says so)",
-				trace->socket_path);
-	return ctl_fail(ctl,
-			"%s: nothing is recorded there: no daemon serves there, no op has come, or "
-			"it has no flight recorder (its log says so); a crash is shown by: "
-			"dsaioctl trace --last-crash",
-			trace->socket_path);
-}
-
-/* ---- the events ---- */
-
-static int compare_rows(const void *a, const void *b)
-{
-	const struct row *x = a, *y = b;
-
-	if (x->event->nsec != y->event->nsec)
-		return x->event->nsec < y->event->nsec ? -1 : 1;
-	if (x->file != y->file)
-		return x->file < y->file ? -1 : 1;
-	return x->event < y->event ? -1 : x->event > y->event;
-}
-
-static void find_end(struct trace *trace)
+static int read_files(const struct ctl *ctl, struct trace_files *trace, const char *kind)
 {
 	uint64_t crash_nsec = 0, last_nsec = 0;
+	int r = trace_files_read(ctl, trace, kind, &filter);
 
-	for (size_t i = 0; i < trace->n_files; i++) {
+	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
 		const struct trace_file *file = &trace->files[i];
 
+		trace->is_live |= file->events && trace_file_is_live(file);
 		if (file->crash_signal && file->crash_nsec > crash_nsec)
 			crash_nsec = file->crash_nsec;
 		if (file->n_events && file->events[file->n_events - 1].nsec > last_nsec)
 			last_nsec = file->events[file->n_events - 1].nsec;
 	}
 	trace->end_nsec = trace->is_live ? clock_nsec() : crash_nsec ? crash_nsec : last_nsec;
+	return r;
 }
 
-static int collect_rows(const struct ctl *ctl, struct trace *trace)
+/* A crash after which no daemon has started is in the files of the present one. */
+static int read_trace(const struct ctl *ctl, struct trace_files *trace)
 {
-	bool has_store = !store_name;
+	int r = trace_files_find(ctl, trace);
+
+	if (r == CTL_OK)
+		r = read_files(ctl, trace, RECORDING_NOW);
+	if (r == CTL_OK && is_last_crash && (trace->is_live || !trace->first)) {
+		trace_files_deinit(trace);
+		trace->is_live = false;
+		r = read_files(ctl, trace, RECORDING_CRASH);
+	}
+	if (r != CTL_OK)
+		return r;
+	if (!trace->first)
+		return ctl_fail(
+			ctl,
+			"%s: nothing is recorded there: %s, or it had no flight recorder "
+			"(its log says so)%s",
+			trace->socket_path,
+			is_last_crash ? "no daemon has crashed since the host's start"
+				      : "no daemon serves there, no op has come",
+			is_last_crash ? "" : "; a crash is shown by: dsaioctl trace --last-crash");
+	return trace_ops_end(&trace->ops) < 0 ? ctl_fail(ctl, "out of memory") : CTL_OK;
+}
+
+static void choose(struct trace_files *trace)
+{
+	struct trace_ops *ops = &trace->ops;
 	size_t n = 0;
 
-	for (size_t i = 0; i < trace->n_files; i++)
-		n += trace->files[i].n_events;
-	trace->rows = calloc(n + 1, sizeof(*trace->rows));
-	if (!trace->rows)
-		return ctl_fail(ctl, "out of memory");
-	for (size_t i = 0; i < trace->n_files; i++) {
-		const struct trace_file *file = &trace->files[i];
-
-		if (store_name && strcmp(file->store, store_name) != 0)
-			continue;
-		has_store = true;
-		for (size_t k = 0; is_events && k < file->n_events; k++)
-			trace->rows[trace->n_rows++] = (struct row){ .file = file,
-								     .event = &file->events[k] };
-		for (size_t k = 0; !is_events && k < file->n_events; k++)
-			if (trace_ops_add(&trace->ops, (unsigned)i, &file->events[k]) < 0)
-				return ctl_fail(ctl, "out of memory");
-	}
-	if (!has_store)
-		return ctl_fail(ctl,
-				"store %s: it has no events there: the others are shown without "
-				"--store",
-				store_name);
-	qsort(trace->rows, trace->n_rows, sizeof(*trace->rows), compare_rows);
-	if (trace_ops_end(&trace->ops) < 0)
-		return ctl_fail(ctl, "out of memory");
-	for (size_t i = 0; i < trace->ops.n; i++)
-		if (trace_filter_has(&filter, &trace->ops.ops[i], trace->end_nsec))
-			trace->ops.ops[trace->n_rows++] = trace->ops.ops[i];
-	return CTL_OK;
+	for (size_t i = 0; i < ops->n; i++)
+		if (trace_filter_has(&filter, &ops->ops[i], trace->end_nsec))
+			ops->ops[n++] = ops->ops[i];
+	ops->n = n;
 }
 
 /* ---- output ---- */
 
-/* "2026-11-21 14:03:22.123 +0000" */
-static const char *format_time(char text[64], uint64_t real_nsec)
+static int print_headline(const struct ctl *ctl, const struct trace_files *trace)
 {
-	const time_t seconds = (time_t)(real_nsec / 1000000000u);
-	char date[32] = "?", zone[8] = "";
+	const struct trace_file *file = trace->first;
+	const char *name = sigabbrev_np((int)(file->crash_signal & INT_MAX));
+	const time_t seconds = (time_t)(trace_file_real_nsec(file, trace->end_nsec) / 1000000000u);
+	char date[64] = "?", end[128] = ": TIME is before now";
 	struct tm tm;
 
-	if (localtime_r(&seconds, &tm)) {
-		(void)strftime(date, sizeof(date), "%F %T", &tm);
-		(void)strftime(zone, sizeof(zone), "%z", &tm);
-	}
-	(void)snprintf(text, 64, "%s.%03u %s", date, (unsigned)(real_nsec / 1000000u % 1000u),
-		       zone);
-	return text;
+	if (localtime_r(&seconds, &tm))
+		(void)strftime(date, sizeof(date), "%F %T %z", &tm);
+	if (!trace->is_live && file->crash_signal)
+		(void)snprintf(end, sizeof(end), " crashed (SIG%s) at %s: TIME is before that",
+			       name ? name : "?", date);
+	else if (!trace->is_live)
+		(void)snprintf(end, sizeof(end),
+			       " was killed after its last event at %s: TIME is before that", date);
+	return ctl_print_line(ctl, "dsaiod %s with pid %u%s", file->program, file->pid, end);
 }
 
-static void print_headline(const struct ctl *ctl, const struct trace *trace)
+/* "97.7 KiB", "EIO after 4 KiB" */
+static void add_result(struct table *table, const struct trace_op *op)
 {
-	const struct trace_file *file = &trace->files[0];
-	const char *name = sigabbrev_np((int)(file->crash_signal & INT_MAX));
-	char text[64];
+	const int error = ring_result_errno(op->result);
+	const uint64_t done = ring_result_done(op->result);
+	const char *name = error ? strerrorname_np(error) : "";
+	char size[UNITS_TEXT_BYTES];
 
-	(void)format_time(text, trace_file_real_nsec(file, trace->end_nsec));
-	if (trace->is_live)
-		(void)ctl_print_line(ctl, "dsaiod %s with pid %u: TIME is before now",
-				     file->program, file->pid);
-	else if (file->crash_signal)
-		(void)ctl_print_line(ctl,
-				     "dsaiod %s with pid %u crashed (SIG%s) at %s: TIME is before "
-				     "that",
-				     file->program, file->pid, name ? name : "?", text);
+	if (!op->ended_nsec)
+		table_add(table, "open");
 	else
-		(void)ctl_print_line(ctl,
-				     "dsaiod %s with pid %u was killed after its last event at %s: "
-				     "TIME is before that",
-				     file->program, file->pid, text);
+		table_add(table, "%s%s%s", name ? name : "?", error && done ? " after " : "",
+			  error && !done ? "" : units_format_size(size, done));
 }
 
-static void add_row(struct table *table, const struct trace *trace, const struct row *row)
+/* UINT64_MAX: it has not come to the stage's end, or skipped it, as where it was refused. */
+static uint64_t between(uint64_t from_nsec, uint64_t to_nsec)
 {
-	const struct recording_event *event = row->event;
-	char number[TRACE_NUMBER_BYTES], size[UNITS_TEXT_BYTES];
+	return from_nsec && to_nsec >= from_nsec ? to_nsec - from_nsec : UINT64_MAX;
+}
+
+enum { QUEUE, DEVICE, DELIVERY, TOTAL, N_STAGES };
+
+/* An open op takes until the end of the trace. */
+static void find_stages(const struct trace_op *op, uint64_t end_nsec, uint64_t stages[N_STAGES])
+{
+	stages[QUEUE] = between(op->taken_nsec, op->started_nsec);
+	stages[DEVICE] = between(op->started_nsec, op->ended_nsec ? op->done_nsec : 0);
+	stages[DELIVERY] = between(op->done_nsec, op->ended_nsec);
+	stages[TOTAL] = between(op->taken_nsec, op->ended_nsec ? op->ended_nsec : end_nsec);
+}
+
+static void add_row(struct table *table, const struct trace_files *trace, const struct trace_op *op)
+{
+	const struct passwd *user = getpwuid(op->uid);
+	char text[UNITS_TEXT_BYTES];
+	uint64_t stages[N_STAGES];
 
 	/* One of a lane that wrote after this looked at the clock is behind the end. */
-	table_add(table, "%.6f s", (double)(int64_t)(event->nsec - trace->end_nsec) / 1e9);
-	table_add(table, "%s", row->file->store);
-	table_add(table, "%" PRIu32, event->client);
-	table_add(table, "%" PRIu32, event->pid);
-	table_add(table, "%" PRIu64, event->id);
-	table_add(table, "%s", trace_opcode_text(event, number));
-	table_add(table, "%s", trace_event_text(event, number));
-	table_add(table, "%" PRIu32, event->file);
-	table_add(table, "%" PRIu64, event->off);
-	table_add(table, "%s", units_format_size(size, event->len));
-	if (trace_has_result(event))
-		trace_add_result(table, event->result);
-	else
-		table_add(table, "-");
+	table_add(table, "%.6f s", (double)(int64_t)(op->taken_nsec - trace->end_nsec) / 1e9);
+	table_add(table, "%" PRIu32, op->pid);
+	(void)snprintf(text, sizeof(text), "%" PRIu32, op->uid);
+	table_add(table, "%s", user ? user->pw_name : text);
+	table_add(table, "%s", trace->files[op->lane].store);
+	table_add(table, "%" PRIu32, op->file);
+	table_add(table, "%s", trace_op_kind(op));
+	table_add(table, "%" PRIu64, op->off);
+	table_add(table, "%s", units_format_size(text, op->len));
+	find_stages(op, trace->end_nsec, stages);
+	for (unsigned i = 0; i < N_STAGES; i++)
+		table_add(table, "%s",
+			  stages[i] == UINT64_MAX ? "-" : units_format_nsec(text, stages[i]));
+	add_result(table, op);
 }
 
-static int print_events(const struct trace *trace, const struct row *rows, size_t n)
+static int print_table(const struct ctl *ctl, const struct trace_files *trace, size_t first)
 {
 	static const struct table_column columns[] = {
-		{ "TIME", true },   { "STORE", false }, { "CLIENT", true },  { "PID", true },
-		{ "OP", true },	    { "WHAT", false },	{ "EVENT", false },  { "FILE", true },
-		{ "OFFSET", true }, { "LENGTH", true }, { "RESULT", false },
+		{ "TIME", true },    { "PID", true },	 { "USER", false },    { "STORE", false },
+		{ "FILE", true },    { "OP", false },	 { "OFFSET", true },   { "LENGTH", true },
+		{ "QUEUE", true },   { "DEVICE", true }, { "DELIVERY", true }, { "TOTAL", true },
+		{ "RESULT", false },
 	};
 	_cleanup_(table_deinit) struct table table;
+	int r = print_headline(ctl, trace);
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < n; i++)
-		add_row(&table, trace, &rows[i]);
-	return table_print(&table, stdout);
-}
-
-static int print_table(const struct ctl *ctl, const struct trace *trace, size_t first)
-{
-	const size_t n = trace->n_rows - first;
-	const char *what = is_events ? "events" : "ops";
-	int r = 0;
-
-	print_headline(ctl, trace);
-	if (!n)
-		(void)printf("no %s\n", what);
-	else if (is_events)
-		r = print_events(trace, trace->rows + first, n);
-	else
-		r = trace_ops_print(trace->ops.ops + first, n, trace->files, trace->end_nsec);
+	for (size_t i = first; i < trace->ops.n; i++)
+		add_row(&table, trace, &trace->ops.ops[i]);
+	if (r == CTL_OK && !trace->ops.n)
+		(void)printf("no ops\n");
+	else if (r == CTL_OK && table_print(&table, stdout) == -ENOMEM)
+		r = ctl_fail(ctl, "out of memory");
 	if (first)
-		(void)printf("showing the last %zu of %zu %s; -n N shows more\n", n, trace->n_rows,
-			     what);
-	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+		(void)printf("showing the last %zu of %zu ops; -n N shows more\n",
+			     trace->ops.n - first, trace->ops.n);
+	return r == CTL_OK ? ctl_flush(ctl) : r;
 }
 
-static struct json_object *event_json(const struct trace *trace, const struct row *row)
+static struct json_object *op_json(const struct trace_files *trace, const struct trace_op *op)
 {
-	const struct recording_event *event = row->event;
-	const int error = trace_has_result(event) ? ring_result_errno(event->result) : 0;
+	static const char *const keys[N_STAGES] = { "queue_nsec", "device_nsec", "delivery_nsec",
+						    "total_nsec" };
+	const struct trace_file *file = &trace->files[op->lane];
+	const int error = ring_result_errno(op->result);
 	const char *name = error ? strerrorname_np(error) : "";
 	struct json_object *object = json_object_new_object();
-	char number[TRACE_NUMBER_BYTES];
+	uint64_t stages[N_STAGES];
 
-	json_object_object_add(object, "before_nsec",
-			       json_object_new_int64((int64_t)(trace->end_nsec - event->nsec)));
-	json_add_number(object, "time_nsec", trace_file_real_nsec(row->file, event->nsec));
-	json_add_text(object, "store", row->file->store);
-	json_add_number(object, "client", event->client);
-	json_add_number(object, "pid", event->pid);
-	json_add_number(object, "uid", event->uid);
-	json_add_number(object, "channel", event->channel);
-	json_add_number(object, "op", event->id);
-	json_add_text(object, "what", trace_opcode_text(event, number));
-	json_add_text(object, "event", trace_event_text(event, number));
-	json_add_number(object, "file", event->file);
-	json_add_number(object, "offset", event->off);
-	json_add_number(object, "length", event->len);
-	if (trace_has_result(event))
-		json_add_number(object, "bytes", ring_result_done(event->result));
-	else
-		json_object_object_add(object, "bytes", NULL);
+	json_add_number(object, "time_nsec", trace_file_real_nsec(file, op->taken_nsec));
+	json_add_text(object, "store", file->store);
+	json_add_number(object, "client", op->client);
+	json_add_number(object, "pid", op->pid);
+	json_add_number(object, "uid", op->uid);
+	json_add_number(object, "channel", op->channel);
+	json_add_number(object, "op", op->id);
+	json_add_text(object, "what", trace_op_kind(op));
+	json_add_number(object, "file", op->file);
+	json_add_number(object, "offset", op->off);
+	json_add_number(object, "length", op->len);
+	find_stages(op, trace->end_nsec, stages);
+	for (unsigned i = 0; i < N_STAGES; i++)
+		json_object_object_add(object, keys[i],
+				       stages[i] == UINT64_MAX ? NULL
+							       : json_object_new_uint64(stages[i]));
+	json_add_bool(object, "is_open", !op->ended_nsec);
+	json_add_number(object, "bytes", ring_result_done(op->result));
 	json_add_text(object, "error", name ? name : "?");
 	return object;
 }
 
-static int print_json(const struct ctl *ctl, const struct trace *trace, size_t first)
+static int print_json(const struct ctl *ctl, const struct trace_files *trace, size_t first)
 {
-	struct json_object *object = json_object_new_object();
-	struct json_object *lanes = json_object_new_array(), *rows;
+	struct json_object *object = json_object_new_object(), *ops = json_object_new_array();
 
+	for (size_t i = first; i < trace->ops.n; i++)
+		(void)json_object_array_add(ops, op_json(trace, &trace->ops.ops[i]));
 	json_add_bool(object, "is_crash", !trace->is_live);
-	json_add_number(object, "end_nsec",
-			trace_file_real_nsec(&trace->files[0], trace->end_nsec));
-	for (size_t i = 0; i < trace->n_files; i++) {
-		struct json_object *lane = json_object_new_object();
-
-		json_add_text(lane, "store", trace->files[i].store);
-		json_add_number(lane, "pid", trace->files[i].pid);
-		json_add_text(lane, "version", trace->files[i].program);
-		json_add_number(lane, "signal", trace->files[i].crash_signal);
-		json_add_number(lane, "events", trace->files[i].n_events);
-		(void)json_object_array_add(lanes, lane);
-	}
-	if (!is_events)
-		rows = trace_ops_json(trace->ops.ops + first, trace->n_rows - first, trace->files,
-				      trace->end_nsec);
-	else
-		rows = json_object_new_array();
-	for (size_t i = first; is_events && i < trace->n_rows; i++)
-		(void)json_object_array_add(rows, event_json(trace, &trace->rows[i]));
-	json_object_object_add(object, "lanes", lanes);
-	json_object_object_add(object, is_events ? "events" : "ops", rows);
-	json_add_number(object, is_events ? "events_shown" : "ops_shown", trace->n_rows - first);
-	json_add_number(object, is_events ? "events_total" : "ops_total", trace->n_rows);
+	json_add_number(object, "pid", trace->first->pid);
+	json_add_text(object, "version", trace->first->program);
+	json_add_number(object, "signal", trace->first->crash_signal);
+	json_add_number(object, "end_nsec", trace_file_real_nsec(trace->first, trace->end_nsec));
+	json_object_object_add(object, "ops", ops);
+	json_add_number(object, "ops_total", trace->ops.n);
 	return ctl_print_json(ctl, object);
 }
 
 static int trace_run(struct ctl *ctl)
 {
-	_cleanup_(trace_deinit) struct trace trace = { 0 };
+	_cleanup_(trace_files_deinit) struct trace_files trace = { 0 };
 	size_t n;
 	int r;
 
 	if (ctl->n_args)
 		return ctl_usage(ctl, "%s: it takes no argument; a store is chosen by --store NAME",
 				 ctl->args[0]);
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no ops of "
-				      "others: leave it out");
-	if (is_events &&
-	    (filter.pid || filter.user || filter.opcode || filter.slower || filter.errors))
-		return ctl_usage(ctl, "--events: of the choices only --store goes with it");
 	r = trace_filter_check(ctl, &filter);
 	if (r == CTL_OK)
-		r = trace_find_socket(ctl, trace.socket_path);
-	if (r == CTL_OK)
-		r = find_files(ctl, &trace);
+		r = read_trace(ctl, &trace);
 	if (r != CTL_OK)
 		return r;
-	find_end(&trace);
-	r = collect_rows(ctl, &trace);
-	if (r != CTL_OK)
-		return r;
-	n = n_wanted ? n_wanted : ctl->is_json ? trace.n_rows : ROWS_SHOWN;
-	n = n < trace.n_rows ? trace.n_rows - n : 0;
+	choose(&trace);
+	n = n_wanted ? n_wanted : ctl->is_json ? trace.ops.n : ROWS_SHOWN;
+	n = n < trace.ops.n ? trace.ops.n - n : 0;
 	return (ctl->is_json ? print_json : print_table)(ctl, &trace, n);
 }
 

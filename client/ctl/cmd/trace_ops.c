@@ -2,33 +2,18 @@
 
 #include "client/ctl/ui/ctl.h"
 #include "proto/ring.h"
-#include "proto/util/cleanup.h"
-#include "proto/util/clock.h"
-#include "proto/util/process.h"
 #include "proto/util/size.h"
 
 #include <errno.h>
 #include <math.h>
 #include <pwd.h>
 #include <search.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define NSEC_PER_SEC 1e9
 
 static int compare(const void *a, const void *b)
 {
-	const struct trace_op *x = a, *y = b;
-
-	if (x->id != y->id)
-		return x->id < y->id ? -1 : 1;
-	if (x->channel != y->channel)
-		return x->channel < y->channel ? -1 : 1;
-	if (x->client != y->client)
-		return x->client < y->client ? -1 : 1;
-	return x->lane < y->lane ? -1 : x->lane > y->lane;
+	return TRACE_OP_COMPARE(a, b, daemon, pid);
 }
 
 static int compare_starts(const void *a, const void *b)
@@ -77,9 +62,11 @@ static int take(struct trace_ops *ops, struct trace_op *op, const struct trace_o
 	return -ENOMEM;
 }
 
-int trace_ops_add(struct trace_ops *ops, unsigned lane, const struct recording_event *event)
+int trace_ops_add(struct trace_ops *ops, uint32_t daemon, uint32_t lane,
+		  const struct recording_event *event)
 {
-	const struct trace_op key = { .lane = lane,
+	const struct trace_op key = { .daemon = daemon,
+				      .lane = lane,
 				      .id = event->id,
 				      .off = event->off,
 				      .len = event->len,
@@ -100,7 +87,6 @@ int trace_ops_add(struct trace_ops *ops, unsigned lane, const struct recording_e
 	switch (event->kind) {
 	case RECORDING_AT_ENGINE:
 	case RECORDING_AT_WORKER:
-		op->extends |= event->opcode == RECORDING_OP_EXTEND;
 		if (!op->started_nsec)
 			op->started_nsec = event->nsec;
 		return 0;
@@ -138,18 +124,25 @@ void trace_ops_deinit(struct trace_ops *ops)
 
 /* ---- the choice of ops ---- */
 
+static const char *const kinds[] = { NULL, "read", "write", "fsync",
+				     "fdatasync" }; /* by RING_OP_ */
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+const char *trace_op_kind(const struct trace_op *op)
+{
+	return op->opcode && op->opcode < N_KINDS ? kinds[op->opcode] : "?";
+}
+
 static int parse_time(const char *text, uint64_t *ret_nsec)
 {
-	static const struct {
-		const char *unit;
-		double nsec;
-	} units[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", NSEC_PER_SEC } };
+	static const char *const units[] = { "ns", "us", "ms", "s" };
 	char *end;
 	const double value = strtod(text, &end);
+	double nsec = value;
 
-	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++)
-		if (strcmp(end, units[i].unit) == 0 && value >= 0 && value * units[i].nsec < 1e18) {
-			*ret_nsec = (uint64_t)llround(value * units[i].nsec);
+	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++, nsec *= 1000)
+		if (strcmp(end, units[i]) == 0 && value >= 0 && nsec < 1e18) {
+			*ret_nsec = (uint64_t)llround(nsec);
 			return 0;
 		}
 	return -EINVAL;
@@ -160,12 +153,16 @@ int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter)
 	const struct passwd *user = filter->user ? getpwnam(filter->user) : NULL;
 	uint64_t number = UINT64_MAX;
 
+	if (ctl->is_private)
+		return ctl_usage(ctl, "--private: a daemon for this command alone has no ops of "
+				      "others: leave it out");
 	if (filter->slower && parse_time(filter->slower, &filter->slower_nsec) < 0)
 		return ctl_usage(ctl, "--slower %s: is no time: write for example 10ms, 500us, 2s",
 				 filter->slower);
-	if (filter->opcode && strcmp(filter->opcode, "read") != 0 &&
-	    strcmp(filter->opcode, "write") != 0 && strcmp(filter->opcode, "fsync") != 0)
-		return ctl_usage(ctl, "--op %s: there are read, write and fsync", filter->opcode);
+	for (size_t i = 1; filter->kind && strcmp(filter->kind, kinds[i]) != 0;)
+		if (++i == N_KINDS)
+			return ctl_usage(ctl, "--op %s: there are read, write, fsync and fdatasync",
+					 filter->kind);
 	if (!filter->user)
 		return CTL_OK;
 	if (user)
@@ -177,48 +174,21 @@ int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter)
 	return CTL_OK;
 }
 
+bool trace_filter_has_event(const struct trace_filter *filter, const char *store,
+			    const struct recording_event *event)
+{
+	return (!filter->store || strcmp(filter->store, store) == 0) &&
+	       (!filter->pid || filter->pid == event->pid) &&
+	       (!filter->user || filter->uid == event->uid);
+}
+
 bool trace_filter_has(const struct trace_filter *filter, const struct trace_op *op,
 		      uint64_t now_nsec)
 {
 	const uint64_t end_nsec = op->ended_nsec ? op->ended_nsec : now_nsec;
 
-	return (!filter->pid || filter->pid == op->pid) &&
-	       (!filter->user || filter->uid == op->uid) &&
-	       (!filter->opcode || strcmp(filter->opcode, trace_op_kind(op)) == 0) &&
+	return (!filter->kind || strcmp(filter->kind, trace_op_kind(op)) == 0) &&
 	       (!filter->errors || ring_result_errno(op->result)) &&
 	       (!filter->slower ||
 		(end_nsec >= op->taken_nsec && end_nsec - op->taken_nsec >= filter->slower_nsec));
-}
-
-const char *trace_op_kind(const struct trace_op *op)
-{
-	static const char *const kinds[] = { [RING_OP_READ] = "read",
-					     [RING_OP_WRITE] = "write",
-					     [RING_OP_FSYNC] = "fsync",
-					     [RING_OP_FDATASYNC] = "fsync" };
-
-	return op->opcode && op->opcode <= RING_OP_FDATASYNC ? kinds[op->opcode] : "";
-}
-
-const char *trace_op_command(const struct trace_op *op, char *text)
-{
-	const double ticks = (double)sysconf(_SC_CLK_TCK);
-	/* The start of a process counts the host's sleep, too. */
-	const uint64_t now_nsec = clock_nsec();
-	const uint64_t slept_nsec = clock_nsec_of(CLOCK_BOOTTIME) - now_nsec;
-	_cleanup_(fclosep) FILE *file = NULL;
-	struct process process;
-	char path[32];
-
-	text[0] = '\0';
-	/* A process that started after the op has only the same pid. */
-	if (op->pid > INT32_MAX || !process_look((pid_t)op->pid, &process) ||
-	    (double)process.started / ticks > (double)(op->taken_nsec + slept_nsec) / NSEC_PER_SEC)
-		return text;
-	(void)snprintf(path, sizeof(path), "/proc/%u/comm", op->pid);
-	file = fopen(path, "re");
-	if (!file || !fgets(text, TRACE_COMMAND_BYTES, file))
-		text[0] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-	return text;
 }

@@ -10,24 +10,11 @@
 #ifndef DSAIO_CLIENT_CTL_CMD_TRACE_OPS_H
 #define DSAIO_CLIENT_CTL_CMD_TRACE_OPS_H
 
+#include "client/ctl/bench/ops_file.h"
 #include "client/ctl/ui/flags.h"
 #include "proto/recording.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 struct ctl;
-
-struct trace_op {
-	unsigned lane; /* the caller's number for the file that the events are in */
-	uint64_t id, off, len;
-	uint32_t client, channel, file, pid, uid;
-	uint8_t opcode;
-	bool extends; /* the daemon made the file longer for it */
-	/* CLOCK_MONOTONIC: taken, its first block started, its last one was done, ended; 0: not (yet) */
-	uint64_t taken_nsec, started_nsec, done_nsec, ended_nsec;
-	int64_t result; /* as in struct ring_completion; 0 while it is open */
-};
 
 struct trace_ops {
 	void *open; /* of tsearch(3) */
@@ -36,8 +23,9 @@ struct trace_ops {
 	uint64_t n_lost;
 };
 
-/* Adds the next event of that lane.  An op whose end it is moves to ops.  Returns 0 or -ENOMEM. */
-int trace_ops_add(struct trace_ops *ops, unsigned lane, const struct recording_event *event);
+/* Adds the next event of that lane of that daemon (its pid).  An ended op moves to ops.  Returns 0 or -ENOMEM. */
+int trace_ops_add(struct trace_ops *ops, uint32_t daemon, uint32_t lane,
+		  const struct recording_event *event);
 
 /* Moves the open ops there, too, and sorts all by their start.  Returns 0 or -ENOMEM. */
 int trace_ops_end(struct trace_ops *ops);
@@ -47,31 +35,30 @@ void trace_ops_deinit(struct trace_ops *ops);
 /* ---- the choice of ops ---- */
 
 struct trace_filter {
-	const char *user, *slower, *opcode; /* as they were given; NULL: not */
-	uint32_t pid;			    /* 0: any */
+	const char *store, *user, *slower, *kind; /* as they were given; NULL: not */
+	uint32_t pid;				  /* 0: any */
 	bool errors;
 	uint32_t uid;	      /* of user */
 	uint64_t slower_nsec; /* of slower */
 };
 
-#define TRACE_FILTER_FLAGS(f)                          \
-	{ "pid", FLAG_COUNT, &(f).pid, 1, INT32_MAX }, \
-	{                                              \
-		"user", FLAG_STRING, &(f).user, 0, 0   \
+#define TRACE_FILTER_FLAGS(f)                                                                      \
+	{ "store", FLAG_STRING, &(f).store, 0, 0 }, { "pid", FLAG_COUNT, &(f).pid, 1, INT32_MAX }, \
+	{                                                                                          \
+		"user", FLAG_STRING, &(f).user, 0, 0                                               \
 	}
 
-/* Looks up user and slower.  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported). */
+/* Looks up user and slower, and refuses --private.  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported). */
 int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter);
 
-/* now_nsec: an open op takes until then. */
+/* By store, pid and user; all events of an op have the same. */
+bool trace_filter_has_event(const struct trace_filter *filter, const char *store,
+			    const struct recording_event *event);
+/* By the rest.  now_nsec: an open op takes until then. */
 bool trace_filter_has(const struct trace_filter *filter, const struct trace_op *op,
 		      uint64_t now_nsec);
 
-/* "read", "write" or "fsync" (both kinds of sync); "": the opcode is not known. */
+/* "read", "write", "fsync" or "fdatasync"; "?": the opcode is not known. */
 const char *trace_op_kind(const struct trace_op *op);
-
-/* The name of the program that did the op, which may have ended: "" then.  text: of TRACE_COMMAND_BYTES. */
-#define TRACE_COMMAND_BYTES 16u
-const char *trace_op_command(const struct trace_op *op, char *text);
 
 #endif
