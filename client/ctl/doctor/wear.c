@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libnvme.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Opened here alone: dsaioctl needs it for this, and each of its commands would load it with its libraries. */
@@ -38,35 +39,30 @@ void doctor_smart(struct doctor *doctor, const uint8_t page[DOCTOR_SMART_BYTES])
 {
 	struct nvme_smart_log log;
 	char written[UNITS_TEXT_BYTES];
-	enum doctor_level level = DOCTOR_OK;
+	enum doctor_level level;
 	uint64_t units, errors;
 	int degrees;
 
 	memcpy(&log, page, sizeof(log));
-	doctor_add(doctor, log.critical_warning ? DOCTOR_FAIL : DOCTOR_OK, "health",
-		   "critical warnings: %#x", log.critical_warning);
-	doctor_mend(doctor,
-		    "nvme smart-log says which; save its files elsewhere, and replace the drive");
-
 	units = counter(log.data_units_written);
-	if (log.percent_used >= USED_WARN)
-		level = DOCTOR_WARN;
+	errors = counter(log.media_errors);
+	degrees = (log.temperature[0] | log.temperature[1] << 8) - KELVIN;
+	level = doctor_warn(log.percent_used >= USED_WARN);
 	if (log.percent_used >= 100 || log.avail_spare < log.spare_thresh)
 		level = DOCTOR_FAIL;
-	doctor_add(doctor, level, "wear", "%u%% used, %u%% spare (at least %u%%), %s written",
-		   log.percent_used, log.avail_spare, log.spare_thresh,
+	doctor_add(doctor, log.critical_warning ? DOCTOR_FAIL : DOCTOR_OK, "health",
+		   "nvme smart-log says which; save its files elsewhere, and replace the drive",
+		   "critical warnings: %#x", log.critical_warning);
+	doctor_add(doctor, level, "wear", "replace the drive",
+		   "%u%% used, %u%% spare (at least %u%%), %s written", log.percent_used,
+		   log.avail_spare, log.spare_thresh,
 		   units_format_size(written, units < UINT64_MAX / UNIT_BYTES ? units * UNIT_BYTES
 									      : UINT64_MAX));
-	doctor_mend(doctor, "replace the drive");
-
-	errors = counter(log.media_errors);
-	doctor_add(doctor, errors ? DOCTOR_WARN : DOCTOR_OK, "media errors", "%" PRIu64, errors);
-	doctor_mend(doctor, "compare the files with a copy; replace the drive if the number grows");
-
-	degrees = (log.temperature[0] | log.temperature[1] << 8) - KELVIN;
-	doctor_add(doctor, degrees >= TEMPERATURE_WARN ? DOCTOR_WARN : DOCTOR_OK, "temperature",
-		   "%d C", degrees);
-	doctor_mend(doctor, "give the drive a heat sink or more air: it slows down");
+	doctor_add(doctor, doctor_warn(errors), "media errors",
+		   "compare the files with a copy; replace the drive if the number grows",
+		   "%" PRIu64, errors);
+	doctor_add(doctor, doctor_warn(degrees >= TEMPERATURE_WARN), "temperature",
+		   "give the drive a heat sink or more air: it slows down", "%d C", degrees);
 }
 
 /* Returns NULL, or why it cannot be read. */
@@ -103,11 +99,11 @@ void doctor_wear(struct doctor *doctor, const char *name)
 
 	(void)snprintf(path, sizeof(path), "%s/dev/%s", doctor->root, name);
 	problem = read_page(path, page);
-	if (!problem) {
+	if (problem)
+		doctor_add(
+			doctor, DOCTOR_WARN, "wear",
+			"sudo dsaioctl doctor, where libnvme is installed: apt-get install libnvme1",
+			"cannot be read: %s", problem);
+	else
 		doctor_smart(doctor, page);
-		return;
-	}
-	doctor_add(doctor, DOCTOR_WARN, "wear", "cannot be read: %s", problem);
-	doctor_mend(doctor,
-		    "sudo dsaioctl doctor, where libnvme is installed: apt-get install libnvme1");
 }
