@@ -40,19 +40,8 @@ static const char help[] =
 	"    dsaioctl bench mix job.fio --dir /nvme --json > mix.json\n"
 	"    dsaioctl bench report mix.json -o mix.html           the same as a picture\n"
 	"\n"
-	"The job file has a section for each client, in fio's words:\n"
-	"    [global]        of the sections behind it\n"
-	"    runtime=10\n"
-	"    [checkpoint]    a client that writes as fast as it can\n"
-	"    rw=write\n"
-	"    bs=4M\n"
-	"    iodepth=8\n"
-	"    class=background\n"
-	"    [inference]     three that read 4 KiB, 2000 times a second each\n"
-	"    rw=randread\n"
-	"    rate_iops=2000\n"
-	"    numjobs=3\n"
-	"\n"
+	"The job file has a section for each client, and [global] of those behind it, in fio's words.\n"
+	"The documentation of dsaiod has an example, mix.fio.\n"
 	"    rw=read|write|randread|randwrite|rw|randrw (read)    rwmixread=PERCENT of rw, randrw (50)\n"
 	"    bs=SIZE of an op (4K)        iodepth=N ops under way (1)   size=SIZE of its file (64M)\n"
 	"    rate=SIZE a second           rate_iops=N ops a second      runtime=SECONDS (5)\n"
@@ -69,16 +58,14 @@ static const char help[] =
 	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers, 129, 130 and 143\n"
 	"interrupted\n";
 
-struct mix {
-	struct ctl *ctl;
+static struct mix {
 	struct mix_job job;
 	int fds[MIX_CLIENTS_MAX]; /* their files */
-	struct bench_crew *crew;
 	struct progress_points progress;
 	struct mix_result {
 		uint64_t ops, bytes, nsec, percentiles[3]; /* of too few ops: 0 */
 	} results[MIX_CLIENTS_MAX][2];			   /* alone, together */
-};
+} mix;
 
 static const struct {
 	double share;
@@ -95,8 +82,7 @@ struct mix_record {
 };
 
 struct mix_call {
-	const struct mix *mix; /* as before the fork */
-	unsigned first, n;     /* the clients that are measured */
+	unsigned first, n; /* the clients that are measured */
 };
 
 struct mix_run {
@@ -163,17 +149,6 @@ static int reap(struct mix_run *run, uint64_t until_nsec)
 	return 0;
 }
 
-/* The first op opens the channel and starts the lane, so it is not measured. */
-static int warm_up(struct mix_run *run)
-{
-	int r = start_one(run, clock_nsec());
-
-	while (r == 0 && run->n_open)
-		r = reap(run, UINT64_MAX);
-	memset(run->record, 0, sizeof(*run->record));
-	return r;
-}
-
 static int measure(struct mix_run *run)
 {
 	const uint64_t began = clock_nsec(), end = began + run->client->runtime_nsec;
@@ -218,21 +193,24 @@ static int prepare(struct mix_run *run, int fd)
 		return bench_process_fail(process, "%s: %s", client->name, dsaio_error());
 	if (is_new && bench_process_fill(process, process->buffer_bytes) < 0)
 		return -EIO;
-	return warm_up(run);
+	/* The first op opens the channel and starts the lane, so it is not measured. */
+	if (dsaio_pread(run->handle, run->file, process->buffer, client->block_size, 0) < 0)
+		return bench_process_fail(process, "%s: %s", client->name, dsaio_error());
+	return 0;
 }
 
 static int mix_in_process(struct bench_process *process, const void *arg)
 {
 	const struct mix_call *call = arg;
 	struct mix_run run = { .process = process,
-			       .client = &call->mix->job.clients[process->id],
+			       .client = &mix.job.clients[process->id],
 			       .record = process->shared,
 			       .random = { (unsigned short)process->id } };
 	int r;
 
 	if (process->id - call->first >= call->n)
 		return 0;
-	r = prepare(&run, call->mix->fds[process->id]);
+	r = prepare(&run, mix.fds[process->id]);
 	if (r == 0 && call->n > 1)
 		r = bench_process_barrier(process);
 	if (r == 0)
@@ -246,49 +224,58 @@ static int mix_in_process(struct bench_process *process, const void *arg)
 
 static void tick(void *data)
 {
-	struct mix *mix = data;
-
-	progress_points_tick(&mix->progress);
+	progress_points_tick(data);
 }
 
 /* Measures these clients at the same time. */
-static int measure_once(struct mix *mix, unsigned first, unsigned n, bool is_together)
+static int measure_once(struct bench_crew *crew, struct mix_call call, bool is_together, char *text)
 {
-	const struct mix_call call = { mix, first, n };
-	char text[BENCH_TEXT_BYTES];
 	int r;
 
-	progress_points_begin(&mix->progress, 0);
-	r = bench_crew_call(mix->crew, mix_in_process, &call, sizeof(call), text);
-	for (unsigned i = first; r == 0 && i < first + n; i++) {
-		const struct mix_record *record = bench_crew_shared(mix->crew, i);
+	progress_points_begin(&mix.progress, 0);
+	r = bench_crew_call(crew, mix_in_process, &call, sizeof(call), text);
+	for (unsigned i = call.first; r == 0 && i < call.first + call.n; i++) {
+		const struct mix_record *record = bench_crew_shared(crew, i);
 		const struct bench_histogram *histogram = &record->histogram;
-		struct mix_result *result = &mix->results[i][is_together];
+		struct mix_result *result = &mix.results[i][is_together];
 
 		result->ops = histogram->n;
-		result->bytes = histogram->n * mix->job.clients[i].block_size;
+		result->bytes = histogram->n * mix.job.clients[i].block_size;
 		result->nsec = record->nsec;
 		for (size_t k = 0; k < N_PERCENTILES; k++)
 			if (histogram->n >= bench_histogram_needed(percentiles[k].share))
 				result->percentiles[k] = bench_histogram_quantile(
 					histogram, percentiles[k].share);
 	}
-	progress_points_end(&mix->progress, mix->job.clients[first].name);
-	return bench_crew_status(mix->ctl, r, text);
+	progress_points_end(&mix.progress, mix.job.clients[call.first].name);
+	return r;
 }
 
-static int measure_all(struct mix *mix)
+static int measure_all(struct ctl *ctl, const char *folder)
 {
-	const size_t n_left[PROGRESS_KINDS] = { mix->job.n + 1, 0 };
-	int r = CTL_OK;
+	const size_t n_left[PROGRESS_KINDS] = { mix.job.n + 1, 0 };
+	const char *folders[MIX_CLIENTS_MAX];
+	const struct bench_crew_options options = { .socket_path = ctl->socket_path,
+						    .folders = folders,
+						    .n_processes = mix.job.n,
+						    .shared_bytes = sizeof(struct mix_record),
+						    .tick = tick,
+						    .tick_data = &mix.progress };
+	struct bench_crew *crew = NULL;
+	char text[BENCH_TEXT_BYTES];
+	int r;
 
-	progress_points_start(&mix->progress, "mix", 0, n_left);
-	for (unsigned i = 0; r == CTL_OK && i < mix->job.n; i++)
-		r = measure_once(mix, i, 1, false);
-	if (r == CTL_OK)
-		r = measure_once(mix, 0, mix->job.n, true);
-	progress_points_stop(&mix->progress);
-	return r;
+	for (unsigned i = 0; i < mix.job.n; i++)
+		folders[i] = folder;
+	progress_points_start(&mix.progress, "mix", 0, n_left);
+	r = bench_crew_start(&options, &crew, text);
+	for (unsigned i = 0; r == 0 && i < mix.job.n; i++)
+		r = measure_once(crew, (struct mix_call){ i, 1 }, false, text);
+	if (r == 0)
+		r = measure_once(crew, (struct mix_call){ 0, mix.job.n }, true, text);
+	progress_points_stop(&mix.progress);
+	bench_crew_free(crew);
+	return bench_crew_status(ctl, r, text);
 }
 
 /* ---- the report ---- */
@@ -305,7 +292,7 @@ static double kept(const struct mix_result results[2])
 	return alone > 0 ? per_sec(results[1].bytes, &results[1]) / alone : 0;
 }
 
-static int print_table(const struct mix *mix)
+static int print_table(struct ctl *ctl)
 {
 	static const struct table_column columns[] = {
 		{ "CLIENT", false }, { "RUN", false }, { "BANDWIDTH", true }, { "IOPS", true },
@@ -316,10 +303,10 @@ static int print_table(const struct mix *mix)
 	int r;
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (unsigned i = 0; i < 2 * mix->job.n; i++) {
-		const struct mix_result *results = mix->results[i / 2], *result = &results[i % 2];
+	for (unsigned i = 0; i < 2 * mix.job.n; i++) {
+		const struct mix_result *results = mix.results[i / 2], *result = &results[i % 2];
 
-		table_add(&table, "%s", i % 2 ? "" : mix->job.clients[i / 2].name);
+		table_add(&table, "%s", i % 2 ? "" : mix.job.clients[i / 2].name);
 		table_add(&table, "%s", i % 2 ? "together" : "alone");
 		table_add(&table, "%s", units_format_rate(text, result->bytes, result->nsec));
 		table_add(&table, "%s",
@@ -332,7 +319,7 @@ static int print_table(const struct mix *mix)
 		table_add(&table, "%.2f", i % 2 ? kept(results) : 1.0);
 	}
 	r = table_print(&table, stdout);
-	return r == -ENOMEM ? ctl_fail(mix->ctl, "out of memory") : ctl_flush(mix->ctl);
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
 static struct json_object *result_json(const struct mix_result *result)
@@ -352,12 +339,12 @@ static struct json_object *result_json(const struct mix_result *result)
 	return object;
 }
 
-static struct json_object *mix_json(const struct mix *mix)
+static struct json_object *mix_json(void)
 {
 	struct json_object *object = json_object_new_object(), *array = json_object_new_array();
 
-	for (unsigned i = 0; i < mix->job.n; i++) {
-		const struct mix_client *client = &mix->job.clients[i];
+	for (unsigned i = 0; i < mix.job.n; i++) {
+		const struct mix_client *client = &mix.job.clients[i];
 		struct json_object *one = json_object_new_object();
 
 		json_add_text(one, "name", client->name);
@@ -365,9 +352,9 @@ static struct json_object *mix_json(const struct mix *mix)
 		json_add_text(one, "class", mix_class_names[client->io_class]);
 		json_add_number(one, "bs", client->block_size);
 		json_add_number(one, "iodepth", client->depth);
-		json_object_object_add(one, "alone", result_json(&mix->results[i][0]));
-		json_object_object_add(one, "together", result_json(&mix->results[i][1]));
-		json_add_float(one, "kept", kept(mix->results[i]));
+		json_object_object_add(one, "alone", result_json(&mix.results[i][0]));
+		json_object_object_add(one, "together", result_json(&mix.results[i][1]));
+		json_add_float(one, "kept", kept(mix.results[i]));
 		json_object_array_add(array, one);
 	}
 	json_add_text(object, "format", BENCH_FORMAT);
@@ -378,7 +365,7 @@ static struct json_object *mix_json(const struct mix *mix)
 
 /* ---- the command ---- */
 
-static int read_job(struct ctl *ctl, struct mix_job *job)
+static int read_job(struct ctl *ctl)
 {
 	_cleanup_(fclosep) FILE *file = NULL;
 	char text[1200];
@@ -389,61 +376,44 @@ static int read_job(struct ctl *ctl, struct mix_job *job)
 	file = fopen(ctl->args[0], "re");
 	if (!file)
 		return ctl_fail(ctl, "%s: %s", ctl->args[0], strerror(errno));
-	if (mix_job_read(file, job, text, sizeof(text)) < 0)
+	if (mix_job_read(file, &mix.job, text, sizeof(text)) < 0)
 		return ctl_usage(ctl, "%s: %s: see dsaioctl bench mix --help", ctl->args[0], text);
 	return CTL_OK;
 }
 
-static int make_files(struct mix *mix, struct bench_place *place)
+static int make_files(struct ctl *ctl, const struct bench_place *place)
 {
 	/* Asks for a daemon first: else the files are made in vain. */
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	uint64_t sizes[MIX_CLIENTS_MAX], total = 0;
-	char text[512];
-	int r;
+	const int r = ctl_connect(ctl, &dir, 1, &client);
 
-	if (bench_place_find(dir, place, text, sizeof(text)) < 0)
-		return ctl_fail(mix->ctl, "%s", text);
-	r = ctl_connect(mix->ctl, &dir, 1, &client);
 	if (r != CTL_OK)
 		return r;
 	if (stop_catch(SA_RESTART) < 0)
-		return ctl_fail(mix->ctl, "signals: %s", strerror(errno));
-	for (unsigned i = 0; i < mix->job.n; i++)
-		total += sizes[i] = mix->job.clients[i].size;
-	return bench_files_make_sized(mix->ctl, place, sizes, mix->job.n, total, NULL, NULL,
-				      mix->fds); /* closed at the process's end */
+		return ctl_fail(ctl, "signals: %s", strerror(errno));
+	for (unsigned i = 0; i < mix.job.n; i++)
+		total += sizes[i] = mix.job.clients[i].size;
+	return bench_files_make_sized(ctl, place, sizes, mix.job.n, total, NULL, NULL,
+				      mix.fds); /* closed at the process's end */
 }
 
 static int mix_run(struct ctl *ctl)
 {
-	static struct mix mix;
-	static struct bench_place place;
-	const char *folders[MIX_CLIENTS_MAX];
-	struct bench_crew_options options = { .folders = folders,
-					      .shared_bytes = sizeof(struct mix_record),
-					      .tick = tick,
-					      .tick_data = &mix };
-	char text[BENCH_TEXT_BYTES];
-	int r;
+	struct bench_place place;
+	char text[512];
+	int r = read_job(ctl);
 
-	mix.ctl = ctl;
-	r = read_job(ctl, &mix.job);
-	if (r == CTL_OK)
-		r = make_files(&mix, &place);
 	if (r != CTL_OK)
 		return r;
-	options.socket_path = ctl->socket_path; /* also of a private daemon */
-	options.n_processes = mix.job.n;
-	for (unsigned i = 0; i < mix.job.n; i++)
-		folders[i] = place.folder;
-	r = bench_crew_status(ctl, bench_crew_start(&options, &mix.crew, text), text);
+	if (bench_place_find(dir, &place, text, sizeof(text)) < 0)
+		return ctl_fail(ctl, "%s", text);
+	r = make_files(ctl, &place);
 	if (r == CTL_OK)
-		r = measure_all(&mix);
-	bench_crew_free(mix.crew);
+		r = measure_all(ctl, place.folder);
 	if (r != CTL_OK)
 		return r;
-	return ctl->is_json ? ctl_print_json(ctl, mix_json(&mix)) : print_table(&mix);
+	return ctl->is_json ? ctl_print_json(ctl, mix_json()) : print_table(ctl);
 }
 
 const struct command command_bench_mix = {
