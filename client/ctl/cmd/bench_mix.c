@@ -47,8 +47,8 @@ static const char help[] =
 	"    rate=SIZE a second           rate_iops=N ops a second      runtime=SECONDS (5)\n"
 	"    class=normal|demand|background                             numjobs=N such clients (1)\n"
 	"\n"
-	"KEPT is a client's bandwidth together, as a share of that alone.  With a rate, a latency\n"
-	"counts from when the op was due.  A percentile of too few ops is printed as -.\n"
+	"With a rate, a latency counts from when the op was due.  A percentile of too few ops is\n"
+	"printed as -.\n"
 	"\n"
 	"    --dir DIR      where the test files lie: they have no names, and are gone at the end\n"
 	"    --json         all numbers, in bytes and nanoseconds, for bench report, too\n"
@@ -285,18 +285,11 @@ static double per_sec(uint64_t n, const struct mix_result *result)
 	return result->nsec ? (double)n * 1e9 / (double)result->nsec : 0;
 }
 
-static double kept(const struct mix_result results[2])
-{
-	const double alone = per_sec(results[0].bytes, &results[0]);
-
-	return alone > 0 ? per_sec(results[1].bytes, &results[1]) / alone : 0;
-}
-
 static int print_table(struct ctl *ctl)
 {
 	static const struct table_column columns[] = {
 		{ "CLIENT", false }, { "RUN", false }, { "BANDWIDTH", true }, { "IOPS", true },
-		{ "P50", true },     { "P99", true },  { "P99.9", true },     { "KEPT", true },
+		{ "P50", true },     { "P99", true },  { "P99.9", true },
 	};
 	_cleanup_(table_deinit) struct table table;
 	char text[UNITS_TEXT_BYTES];
@@ -304,7 +297,7 @@ static int print_table(struct ctl *ctl)
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (unsigned i = 0; i < 2 * mix.job.n; i++) {
-		const struct mix_result *results = mix.results[i / 2], *result = &results[i % 2];
+		const struct mix_result *result = &mix.results[i / 2][i % 2];
 
 		table_add(&table, "%s", i % 2 ? "" : mix.job.clients[i / 2].name);
 		table_add(&table, "%s", i % 2 ? "together" : "alone");
@@ -316,7 +309,6 @@ static int print_table(struct ctl *ctl)
 				  result->percentiles[k]
 					  ? units_format_nsec(text, result->percentiles[k])
 					  : "-");
-		table_add(&table, "%.2f", i % 2 ? kept(results) : 1.0);
 	}
 	r = table_print(&table, stdout);
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
@@ -354,7 +346,6 @@ static struct json_object *mix_json(void)
 		json_add_number(one, "iodepth", client->depth);
 		json_object_object_add(one, "alone", result_json(&mix.results[i][0]));
 		json_object_object_add(one, "together", result_json(&mix.results[i][1]));
-		json_add_float(one, "kept", kept(mix.results[i]));
 		json_object_array_add(array, one);
 	}
 	json_add_text(object, "format", BENCH_FORMAT);
