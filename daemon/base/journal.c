@@ -11,6 +11,7 @@
 #include <sys/un.h>
 
 #define VALUE_BYTES 1024
+#define NUMBER_BYTES 16
 
 /* Written once, before any other thread. */
 static int fd = -1;
@@ -22,7 +23,8 @@ void journal_init(const char *path)
 	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path); /* fits */
 }
 
-static void add_text(char *record, size_t *n, const char *key, const char *value)
+/* value: NULL: there is none. */
+static void add(char *record, size_t *n, const char *key, const char *value)
 {
 	char text[VALUE_BYTES];
 	const size_t room = JOURNAL_RECORD_BYTES - *n;
@@ -35,36 +37,30 @@ static void add_text(char *record, size_t *n, const char *key, const char *value
 		*n += (size_t)size;
 }
 
-static void add_number(char *record, size_t *n, const char *key, int64_t value)
+static const char *number(char text[NUMBER_BYTES], uint32_t value)
 {
-	char text[24];
-
-	(void)snprintf(text, sizeof(text), "%" PRId64, value);
-	add_text(record, n, key, text);
+	(void)snprintf(text, NUMBER_BYTES, "%" PRIu32, value);
+	return text;
 }
 
 size_t journal_record(char record[JOURNAL_RECORD_BYTES], int priority, const char *text,
 		      const struct log_fields *fields)
 {
+	const struct hung_who *who = fields->who;
+	char value[NUMBER_BYTES];
 	size_t n = 0;
 
-	add_text(record, &n, "MESSAGE", text);
-	add_number(record, &n, "PRIORITY", priority);
-	add_text(record, &n, "SYSLOG_IDENTIFIER", "dsaiod");
-	if (!fields)
-		return n;
-	add_text(record, &n, "DSAIO_EVENT", fields->event);
-	add_text(record, &n, "DSAIO_STORE", fields->store);
-	add_text(record, &n, "DSAIO_OP", fields->op);
-	if (fields->error)
-		add_number(record, &n, "ERRNO", fields->error);
-	if (!fields->who)
-		return n;
-	add_number(record, &n, "DSAIO_CLIENT_UID", fields->who->uid);
-	if (fields->who->pid)
-		add_number(record, &n, "DSAIO_CLIENT_PID", fields->who->pid);
-	if (fields->who->client)
-		add_number(record, &n, "DSAIO_CLIENT", fields->who->client);
+	add(record, &n, "MESSAGE", text);
+	add(record, &n, "PRIORITY", number(value, (uint32_t)priority));
+	add(record, &n, "SYSLOG_IDENTIFIER", "dsaiod");
+	add(record, &n, "DSAIO_EVENT", fields->event);
+	add(record, &n, "DSAIO_STORE", fields->store);
+	add(record, &n, "DSAIO_OP", fields->op);
+	add(record, &n, "ERRNO", fields->error ? number(value, (uint32_t)fields->error) : NULL);
+	add(record, &n, "DSAIO_CLIENT_UID", who ? number(value, who->uid) : NULL);
+	add(record, &n, "DSAIO_CLIENT_PID",
+	    who && who->pid ? number(value, (uint32_t)who->pid) : NULL);
+	add(record, &n, "DSAIO_CLIENT", who && who->client ? number(value, who->client) : NULL);
 	return n;
 }
 

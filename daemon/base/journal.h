@@ -21,8 +21,8 @@ struct log_fields;
 void journal_init(const char *path);
 
 /*
- * Writes the record and returns its length.  text: without control characters; fields: NULL if there are
- * none.  Values are escaped; what does not fit is left out.
+ * Writes the record and returns its length.  text: without control characters.  Values are escaped; what does not
+ * fit is left out.
  */
 size_t journal_record(char record[JOURNAL_RECORD_BYTES], int priority, const char *text,
 		      const struct log_fields *fields);

@@ -21,9 +21,8 @@
 #define LINE_BYTES 1024
 /* Written once, before any other thread. */
 static bool is_journal;
-static uid_t owner;		       /* who started the daemon */
-static char place[256], process[64];   /* place: "": no file, nor the journal */
-static char place_sudo[sizeof(place)]; /* with the journal: for others */
+static uid_t owner;		     /* who started the daemon */
+static char place[256], process[64]; /* place: "": no file; with the journal: for others */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is written, and of: */
 static unsigned n_lost;					 /* dropped lines */
@@ -36,9 +35,7 @@ static void place_init(void)
 
 	(void)snprintf(process, sizeof(process), "standard error of process %d", (int)getpid());
 	if (is_journal) {
-		(void)snprintf(place, sizeof(place), "journalctl _PID=%d", (int)getpid());
-		(void)snprintf(place_sudo, sizeof(place_sudo), "sudo journalctl _PID=%d",
-			       (int)getpid());
+		(void)snprintf(place, sizeof(place), "sudo journalctl _PID=%d", (int)getpid());
 	} else if (n > 0 && (size_t)n < sizeof(link) && *link == '/') { /* else a pipe, or cut */
 		(void)snprintf(place, sizeof(place), "%.*s", (int)n, link);
 	} else {
@@ -71,7 +68,7 @@ const char *log_place(uid_t reader)
 	struct stat st;
 
 	if (is_journal)
-		return *log_sudo(reader) ? place_sudo : place;
+		return *log_sudo(reader) ? place : place + strlen("sudo ");
 	/* Nobody finds the lines in a terminal's or /dev/null's path, nor in that of a file that was removed
 	   since. */
 	if (!*place || fstat(STDERR_FILENO, &st) < 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0)
@@ -155,14 +152,14 @@ static void log_line(int priority, bool has_time, const struct log_fields *field
 	line_write(line, end + 1, is_journal ? record : NULL, n_record);
 }
 
-#define LOG_FUNCTION(name, priority, has_time)                    \
-	void name(const char *format, ...)                        \
-	{                                                         \
-		va_list args;                                     \
-                                                                  \
-		va_start(args, format);                           \
-		log_line(priority, has_time, NULL, format, args); \
-		va_end(args);                                     \
+#define LOG_FUNCTION(name, priority, has_time)                                               \
+	void name(const char *format, ...)                                                   \
+	{                                                                                    \
+		va_list args;                                                                \
+                                                                                             \
+		va_start(args, format);                                                      \
+		log_line(priority, has_time, &(const struct log_fields){ 0 }, format, args); \
+		va_end(args);                                                                \
 	}
 
 LOG_FUNCTION(log_error, LOG_ERR, true)
@@ -195,17 +192,6 @@ static bool limit_take(struct log_limit *limit)
 	}
 	limit->n_lines++;
 	return true;
-}
-
-void log_client(struct log_limit *limit, const char *format, ...)
-{
-	va_list args;
-
-	if (!limit_take(limit))
-		return;
-	va_start(args, format);
-	log_line(LOG_NOTICE, true, NULL, format, args);
-	va_end(args);
 }
 
 void log_event(struct log_limit *limit, const struct log_fields *fields, const char *format, ...)

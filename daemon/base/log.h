@@ -43,8 +43,7 @@ struct log_limit {
 	long second;
 	unsigned n_lines, n_left_out; /* in that second */
 };
-void log_client(struct log_limit *limit, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+#define log_client(limit, ...) log_event(limit, LOG_FIELDS(.event = NULL), __VA_ARGS__)
 
 /*
  * A line about an event that a program may look for in the journal, by its fields; what is not known is NULL

@@ -1,6 +1,7 @@
 #!/bin/bash
 # dsaioctl completion: what bash, zsh and fish propose from its scripts.
 . "$(dirname "$0")/ctl_common.sh"
+PATH=$(dirname "$ctl"):$PATH # the scripts call it
 
 # proposals SHELL WORD...: the words proposed for the last one, each on a line in $dir/proposed.  Nothing is proposed
 # where names of files are wanted.
@@ -10,9 +11,9 @@ proposals() {
 	case $shell in
 	bash) bash -c '. "$0" && COMP_WORDS=(dsaioctl "$@") COMP_CWORD=$# && _dsaioctl dsaioctl "${!#}" "${@: -2:1}" &&
 		printf "%s\n" "${COMPREPLY[@]}"' "$dir/bash" "$@" ;;
-	# Its function is for the line editor, which needs a terminal: here is the part that finds the words.
-	zsh) zsh -f -c 'compdef() { made="$*" }; . "$0" && [ "$made" = "_dsaioctl dsaioctl" ] && typed=${@[-1]} &&
-		_dsaioctl_choices "$typed" "${(@)@[1,-2]}" && print -rl -- ${(M)choices:#$typed*}' "$dir/zsh" "$@" ;;
+	# Its function is for the line editor, which needs a terminal.
+	zsh) zsh -f -c 'compdef() { made="$*" }; compadd() { print -rl -- $choices }; _files() { print }; . "$0" &&
+		[ "$made" = "_dsaioctl dsaioctl" ] && words=(dsaioctl "$@") CURRENT=$#words PREFIX=$words[-1] && _dsaioctl' "$dir/zsh" "$@" ;;
 	fish) fish --no-config -c 'source $argv[1]; complete -C "dsaioctl $argv[2..]"' "$dir/fish" "$@" | cut -f 1 ;;
 	esac >"$dir/proposed" 2>"$dir/err" </dev/null
 }

@@ -25,8 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(client->block_size * client->depth <= MIX_BUFFER_MAX);
 		assert(client->depth >= 1 && client->depth <= MIX_DEPTH_MAX &&
 		       client->runtime_nsec);
-		assert(mix_read_percent(client) <= 100 && mix_rw_names[client->rw] &&
-		       mix_class_names[client->io_class]);
+		assert(client->read_percent <= 100 && client->rw < 6 && client->io_class < 3);
 		assert(memchr(client->name, 0, sizeof(client->name)));
 		(void)mix_interval_nsec(client);
 	}

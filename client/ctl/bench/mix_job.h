@@ -10,12 +10,11 @@
  *     [others]
  *     numjobs=3             three of them: others.1, others.2, others.3
  *
- * Pure, except that it reads the file.
+ * For one thread: the keys of a section are collected in static memory.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_MIX_JOB_H
 #define DSAIO_CLIENT_CTL_BENCH_MIX_JOB_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,32 +23,25 @@
 #define MIX_DEPTH_MAX 256u	  /* entries that a handle has anyway are more */
 #define MIX_BUFFER_MAX (1u << 30) /* bs * iodepth, in the pool: a guess */
 
-enum mix_rw { MIX_READ, MIX_WRITE, MIX_RANDREAD, MIX_RANDWRITE, MIX_RW, MIX_RANDRW, N_MIX_RW };
-extern const char *const mix_rw_names[N_MIX_RW + 1]; /* the last is NULL */
-extern const char *const mix_class_names[];	     /* by enum dsaio_class */
-
 struct mix_client {
-	char name[48];
-	uint64_t rw, io_class;		  /* enum mix_rw, enum dsaio_class */
-	uint64_t block_size, size, depth; /* bytes of an op and of its file; ops under way */
-	uint64_t read_percent;		  /* of MIX_RW and MIX_RANDRW */
-	uint64_t rate, rate_iops;	  /* bytes and ops a second at most; 0: any */
-	uint64_t runtime_nsec, weight, n_jobs;
+	char name[52];
+	unsigned rw, io_class;	   /* in these lists; a class is an enum dsaio_class */
+	uint64_t block_size, size; /* bytes of an op and of its file */
+	uint32_t depth;		   /* ops under way */
+	uint32_t read_percent;
+	uint64_t rate;	    /* bytes a second at most; 0: any */
+	uint32_t rate_iops; /* likewise ops */
+	uint32_t n_jobs;
+	uint64_t runtime_nsec;
 };
+extern const char *const mix_rw_names[], *const mix_class_names[]; /* up to a NULL */
 
 struct mix_job {
 	struct mix_client clients[MIX_CLIENTS_MAX];
 	unsigned n;
 };
 
-static inline bool mix_is_random(const struct mix_client *client)
-{
-	return client->rw == MIX_RANDREAD || client->rw == MIX_RANDWRITE ||
-	       client->rw == MIX_RANDRW;
-}
-
-/* How many of a hundred ops are reads. */
-unsigned mix_read_percent(const struct mix_client *client);
+int mix_is_random(const struct mix_client *client);
 
 /* Nanoseconds from one op to the next; 0: at once. */
 uint64_t mix_interval_nsec(const struct mix_client *client);

@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOGETHER (-1) /* in the place of the client that is measured alone */
 #define ENDED_MAX 64
 
 static const char *dir;
@@ -38,33 +37,24 @@ static const char help[] =
 	"dsaioctl bench mix - clients of different kinds, each alone and all together\n"
 	"\n"
 	"    dsaioctl bench mix job.fio --dir /nvme\n"
-	"    dsaioctl bench mix job.fio --dir . --private --json | jq .fairness\n"
 	"    dsaioctl bench mix job.fio --dir /nvme --json > mix.json\n"
 	"    dsaioctl bench report mix.json -o mix.html           the same as a picture\n"
 	"\n"
-	"The job file has a section for each client, in fio's words:\n"
-	"    [global]        of the sections behind it\n"
-	"    runtime=10\n"
-	"    [checkpoint]    a client that writes as fast as it can\n"
+	"The job file has a section for each client, and [global] of those behind it, in fio's words.\n"
+	"dsaiod's documentation has a longer one, mix.fio.\n"
+	"    [checkpoint]\n"
 	"    rw=write\n"
 	"    bs=4M\n"
-	"    iodepth=8\n"
-	"    class=background\n"
-	"    [inference]     three that read 4 KiB, 2000 times a second each\n"
-	"    rw=randread\n"
+	"    [inference]\n"
 	"    rate_iops=2000\n"
-	"    numjobs=3\n"
 	"\n"
 	"    rw=read|write|randread|randwrite|rw|randrw (read)    rwmixread=PERCENT of rw, randrw (50)\n"
 	"    bs=SIZE of an op (4K)        iodepth=N ops under way (1)   size=SIZE of its file (64M)\n"
-	"    rate=SIZE a second           rate_iops=N ops a second      runtime=TIME: 5s, 300ms (5s)\n"
-	"    class=normal|demand|background                             weight=1..16 (1)\n"
-	"    numjobs=N such clients (1)\n"
+	"    rate=SIZE a second           rate_iops=N ops a second      runtime=SECONDS (5)\n"
+	"    class=normal|demand|background                             numjobs=N such clients (1)\n"
 	"\n"
-	"KEPT is a client's bandwidth together, as a share of that alone.  The fairness is Jain's\n"
-	"index of these shares: 1 if all keep the same, 1/N if one of N keeps all.  With a rate, a\n"
-	"latency counts from when the op was due.  A percentile that needs more ops than there were\n"
-	"is printed as -.\n"
+	"With a rate, a latency counts from when the op was due.  A percentile of too few ops is\n"
+	"printed as -.\n"
 	"\n"
 	"    --dir DIR      where the test files lie: they have no names, and are gone at the end\n"
 	"    --json         all numbers, in bytes and nanoseconds, for bench report, too\n"
@@ -74,22 +64,31 @@ static const char help[] =
 	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers, 129, 130 and 143\n"
 	"interrupted\n";
 
+static struct mix {
+	struct mix_job job;
+	int fds[MIX_CLIENTS_MAX]; /* their files */
+	struct progress_points progress;
+	struct mix_result {
+		uint64_t ops, bytes, nsec, percentiles[3]; /* of too few ops: 0 */
+	} results[MIX_CLIENTS_MAX][2];			   /* alone, together */
+} mix;
+
+static const struct {
+	double share;
+	const char *key;
+} percentiles[] = { { 0.5, "p50_nsec" }, { 0.99, "p99_nsec" }, { 0.999, "p999_nsec" } };
+#define N_PERCENTILES (sizeof(percentiles) / sizeof(percentiles[0]))
+
 /* ---- in a process ---- */
 
 /* Its results, in its shared memory. */
 struct mix_record {
-	uint64_t bytes, nsec;
+	uint64_t nsec;
 	struct bench_histogram histogram;
 };
 
 struct mix_call {
-	const struct mix_client *clients; /* as before the fork */
-	int alone;			  /* the client that is measured, or TOGETHER */
-};
-
-struct flight {
-	uint64_t due_nsec;
-	bool is_open;
+	unsigned first, n; /* the clients that are measured */
 };
 
 struct mix_run {
@@ -98,37 +97,30 @@ struct mix_run {
 	struct mix_record *record;
 	struct dsaio_handle *handle;
 	struct dsaio_file *file;
-	uint64_t random, next; /* the next op's place in order */
-	struct flight flights[MIX_DEPTH_MAX];
+	unsigned short random[3];	  /* of nrand48() */
+	uint64_t next;			  /* the next op's place in order */
+	uint64_t due_nsec[MIX_DEPTH_MAX]; /* of the op of each place in the buffer; 0: free */
 	unsigned n_open;
 };
-
-static uint64_t random_next(struct mix_run *run)
-{
-	run->random ^= run->random << 13; /* xorshift64 */
-	run->random ^= run->random >> 7;
-	run->random ^= run->random << 17;
-	return run->random;
-}
 
 static int start_one(struct mix_run *run, uint64_t due_nsec)
 {
 	const struct mix_client *client = run->client;
 	const uint64_t n_places = client->size / client->block_size;
-	const uint64_t place = mix_is_random(client) ? random_next(run) : run->next++;
-	const bool is_read = random_next(run) % 100 < mix_read_percent(client);
-	struct flight *flight = run->flights;
-	struct dsaio_io io = { .opcode = is_read ? DSAIO_READ : DSAIO_WRITE, .file = run->file };
+	const uint64_t place = mix_is_random(client) ? (uint64_t)nrand48(run->random) : run->next++;
+	struct dsaio_io io = { .opcode = DSAIO_WRITE, .file = run->file };
+	unsigned i = 0;
 
-	while (flight->is_open)
-		flight++;
-	*flight = (struct flight){ due_nsec, true };
-	io.buf = (char *)run->process->buffer +
-		 (size_t)(flight - run->flights) * client->block_size;
+	while (run->due_nsec[i])
+		i++;
+	run->due_nsec[i] = due_nsec;
+	run->n_open++;
+	if (nrand48(run->random) % 100 < client->read_percent)
+		io.opcode = DSAIO_READ;
+	io.buf = (char *)run->process->buffer + i * client->block_size;
 	io.len = client->block_size;
 	io.off = place % n_places * client->block_size;
-	io.user_data = flight;
-	run->n_open++;
+	io.user_data = &run->due_nsec[i];
 	if (dsaio_submit(run->handle, &io, sizeof(io), 1, 0, NULL) < 0)
 		return bench_process_fail(run->process, "%s: %s", client->name, dsaio_error());
 	return 0;
@@ -147,7 +139,7 @@ static int reap(struct mix_run *run, uint64_t until_nsec)
 	if (n < 0 && n != -ETIMEDOUT)
 		return bench_process_fail(run->process, "%s", dsaio_error());
 	for (int i = 0; i < n; i++) {
-		struct flight *flight = ended[i].user_data;
+		uint64_t *due_nsec = ended[i].user_data;
 
 		if (ended[i].result != (int64_t)run->client->block_size) {
 			(void)bench_process_fail(run->process, "%s: %s", run->client->name,
@@ -156,23 +148,11 @@ static int reap(struct mix_run *run, uint64_t until_nsec)
 			dsaio_op_free(ended[i].op);
 			return -EIO; /* closing the handle waits for the others */
 		}
-		flight->is_open = false;
+		bench_histogram_record(&run->record->histogram, now - *due_nsec);
+		*due_nsec = 0;
 		run->n_open--;
-		run->record->bytes += run->client->block_size;
-		bench_histogram_record(&run->record->histogram, now - flight->due_nsec);
 	}
 	return 0;
-}
-
-/* The first op opens the channel and starts the lane, so it is not measured. */
-static int warm_up(struct mix_run *run)
-{
-	int r = start_one(run, clock_nsec());
-
-	while (r == 0 && run->n_open)
-		r = reap(run, UINT64_MAX);
-	memset(run->record, 0, sizeof(*run->record));
-	return r;
 }
 
 static int measure(struct mix_run *run)
@@ -184,14 +164,14 @@ static int measure(struct mix_run *run)
 
 	while (r == 0 && (run->n_open || now < end)) {
 		const bool may_begin = now < end && run->n_open < run->client->depth;
+		const uint64_t until = due < end ? due : end;
 
 		if (may_begin && due <= now) {
 			r = start_one(run, interval ? due : now);
 			due += interval;
 		} else if (run->n_open) {
-			r = reap(run, !may_begin ? UINT64_MAX : due < end ? due : end);
+			r = reap(run, may_begin ? until : UINT64_MAX);
 		} else {
-			const uint64_t until = due < end ? due : end;
 			const struct timespec ts = { .tv_sec = (time_t)(until / 1000000000),
 						     .tv_nsec = (long)(until % 1000000000) };
 
@@ -203,43 +183,41 @@ static int measure(struct mix_run *run)
 	return r;
 }
 
-static int prepare(struct mix_run *run)
+static int prepare(struct mix_run *run, int fd)
 {
 	struct bench_process *process = run->process;
 	const struct mix_client *client = run->client;
-	const size_t bytes = client->block_size * client->depth;
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
-	int r = 0;
+	const bool is_new = !process->buffer;
 
-	options.io_class = (uint32_t)client->io_class;
-	options.weight = (uint32_t)client->weight;
-	if (!process->buffer) {
-		if (dsaio_alloc(process->client, bytes, NULL, &process->buffer) < 0)
-			return bench_process_fail(process, "%s: %s", client->name, dsaio_error());
-		process->buffer_bytes = bytes;
-		r = bench_process_fill(process, bytes);
-	}
-	if (r == 0 && (dsaio_handle_open(process->client, &options, &run->handle) < 0 ||
-		       dsaio_file_from_fd(process->client,
-					  bench_files_fd(process->files, process->id, BENCH_READ),
-					  &run->file) < 0))
-		r = bench_process_fail(process, "%s: %s", client->name, dsaio_error());
-	return r == 0 ? warm_up(run) : r;
+	options.io_class = client->io_class;
+	process->buffer_bytes = client->block_size * client->depth;
+	if ((is_new &&
+	     dsaio_alloc(process->client, process->buffer_bytes, NULL, &process->buffer) < 0) ||
+	    dsaio_handle_open(process->client, &options, &run->handle) < 0 ||
+	    dsaio_file_from_fd(process->client, fd, &run->file) < 0)
+		return bench_process_fail(process, "%s: %s", client->name, dsaio_error());
+	if (is_new && bench_process_fill(process, process->buffer_bytes) < 0)
+		return -EIO;
+	/* The first op opens the channel and starts the lane, so it is not measured. */
+	if (dsaio_pread(run->handle, run->file, process->buffer, client->block_size, 0) < 0)
+		return bench_process_fail(process, "%s: %s", client->name, dsaio_error());
+	return 0;
 }
 
 static int mix_in_process(struct bench_process *process, const void *arg)
 {
 	const struct mix_call *call = arg;
 	struct mix_run run = { .process = process,
-			       .client = &call->clients[process->id],
+			       .client = &mix.job.clients[process->id],
 			       .record = process->shared,
-			       .random = (process->id + 1) * UINT64_C(0x9e3779b97f4a7c15) };
+			       .random = { (unsigned short)process->id } };
 	int r;
 
-	if (call->alone != TOGETHER && call->alone != (int)process->id)
+	if (process->id - call->first >= call->n)
 		return 0;
-	r = prepare(&run);
-	if (r == 0 && call->alone == TOGETHER)
+	r = prepare(&run, mix.fds[process->id]);
+	if (r == 0 && call->n > 1)
 		r = bench_process_barrier(process);
 	if (r == 0)
 		r = measure(&run);
@@ -250,156 +228,96 @@ static int mix_in_process(struct bench_process *process, const void *arg)
 
 /* ---- the run ---- */
 
-struct mix_result {
-	uint64_t ops, bytes, nsec, p50, p99, p999; /* a percentile of too few ops: 0 */
-};
+static void tick(void *data)
+{
+	progress_points_tick(data);
+}
 
-struct mix {
-	struct ctl *ctl;
-	struct mix_job job;
-	struct bench_crew *crew;
-	struct progress_points progress;
-	struct mix_result alone[MIX_CLIENTS_MAX], together[MIX_CLIENTS_MAX];
-};
+/* Measures these clients at the same time. */
+static int measure_once(struct bench_crew *crew, struct mix_call call, bool is_together, char *text)
+{
+	int r;
+
+	progress_points_begin(&mix.progress, 0);
+	r = bench_crew_call(crew, mix_in_process, &call, sizeof(call), text);
+	for (unsigned i = call.first; r == 0 && i < call.first + call.n; i++) {
+		const struct mix_record *record = bench_crew_shared(crew, i);
+		const struct bench_histogram *histogram = &record->histogram;
+		struct mix_result *result = &mix.results[i][is_together];
+
+		result->ops = histogram->n;
+		result->bytes = histogram->n * mix.job.clients[i].block_size;
+		result->nsec = record->nsec;
+		for (size_t k = 0; k < N_PERCENTILES; k++)
+			if (histogram->n >= bench_histogram_needed(percentiles[k].share))
+				result->percentiles[k] = bench_histogram_quantile(
+					histogram, percentiles[k].share);
+	}
+	progress_points_end(&mix.progress, mix.job.clients[call.first].name);
+	return r;
+}
+
+static int measure_all(struct ctl *ctl, const char *folder)
+{
+	const size_t n_left[PROGRESS_KINDS] = { mix.job.n + 1, 0 };
+	const char *folders[MIX_CLIENTS_MAX];
+	const struct bench_crew_options options = { .socket_path = ctl->socket_path,
+						    .folders = folders,
+						    .n_processes = mix.job.n,
+						    .shared_bytes = sizeof(struct mix_record),
+						    .tick = tick,
+						    .tick_data = &mix.progress };
+	struct bench_crew *crew = NULL;
+	char text[BENCH_TEXT_BYTES];
+	int r;
+
+	for (unsigned i = 0; i < mix.job.n; i++)
+		folders[i] = folder;
+	progress_points_start(&mix.progress, "mix", 0, n_left);
+	r = bench_crew_start(&options, &crew, text);
+	for (unsigned i = 0; r == 0 && i < mix.job.n; i++)
+		r = measure_once(crew, (struct mix_call){ i, 1 }, false, text);
+	if (r == 0)
+		r = measure_once(crew, (struct mix_call){ 0, mix.job.n }, true, text);
+	progress_points_stop(&mix.progress);
+	bench_crew_free(crew);
+	return bench_crew_status(ctl, r, text);
+}
+
+/* ---- the report ---- */
 
 static double per_sec(uint64_t n, const struct mix_result *result)
 {
 	return result->nsec ? (double)n * 1e9 / (double)result->nsec : 0;
 }
 
-static double kept(const struct mix *mix, unsigned i)
-{
-	const double alone = per_sec(mix->alone[i].bytes, &mix->alone[i]);
-
-	return alone > 0 ? per_sec(mix->together[i].bytes, &mix->together[i]) / alone : 0;
-}
-
-/* Jain's index of the shares. */
-static double fairness(const struct mix *mix)
-{
-	double sum = 0, squares = 0;
-
-	for (unsigned i = 0; i < mix->job.n; i++) {
-		sum += kept(mix, i);
-		squares += kept(mix, i) * kept(mix, i);
-	}
-	return squares > 0 ? sum * sum / (mix->job.n * squares) : 0;
-}
-
-static uint64_t percentile(const struct bench_histogram *histogram, double share)
-{
-	return histogram->n < bench_histogram_needed(share)
-		       ? 0
-		       : bench_histogram_quantile(histogram, share);
-}
-
-static struct mix_result result_of(const struct mix_record *record)
-{
-	return (struct mix_result){ .ops = record->histogram.n,
-				    .bytes = record->bytes,
-				    .nsec = record->nsec,
-				    .p50 = percentile(&record->histogram, 0.5),
-				    .p99 = percentile(&record->histogram, 0.99),
-				    .p999 = percentile(&record->histogram, 0.999) };
-}
-
-static void tick(void *data)
-{
-	struct mix *mix = data;
-
-	progress_points_tick(&mix->progress);
-}
-
-static void on_file_bytes(void *data, uint64_t done_bytes)
-{
-	progress_update(data, done_bytes);
-}
-
-/* Measures that client, or all of them. */
-static int measure_once(struct mix *mix, int alone)
-{
-	const struct mix_call call = { mix->job.clients, alone };
-	const unsigned first = alone == TOGETHER ? 0 : (unsigned)alone;
-	const unsigned end = alone == TOGETHER ? mix->job.n : first + 1;
-	struct mix_result *results = alone == TOGETHER ? mix->together : mix->alone;
-	char text[BENCH_TEXT_BYTES], speed[UNITS_TEXT_BYTES];
-	uint64_t left = 0, longest = 0;
-	int r;
-
-	for (unsigned i = 0; i < mix->job.n; i++) {
-		const uint64_t nsec = mix->job.clients[i].runtime_nsec;
-
-		left += alone != TOGETHER && i >= first ? nsec : 0;
-		longest = nsec > longest ? nsec : longest;
-	}
-	progress_points_begin(&mix->progress, 0);
-	progress_points_estimate(&mix->progress, alone == TOGETHER ? 1 : mix->job.n - first + 1,
-				 left + longest);
-	r = bench_crew_status(mix->ctl,
-			      bench_crew_call(mix->crew, mix_in_process, &call, sizeof(call), text),
-			      text);
-	for (unsigned i = first; r == CTL_OK && i < end; i++)
-		results[i] = result_of(bench_crew_shared(mix->crew, i));
-	if (r != CTL_OK)
-		return r;
-	(void)snprintf(text, sizeof(text), "%s %s",
-		       alone == TOGETHER ? "together" : mix->job.clients[first].name,
-		       units_format_rate(speed, results[first].bytes, results[first].nsec));
-	progress_points_end(&mix->progress, text);
-	return CTL_OK;
-}
-
-static int measure_all(struct mix *mix)
-{
-	const size_t n_left[PROGRESS_KINDS] = { mix->job.n + 1, 0 };
-	int r = CTL_OK;
-
-	progress_points_start(&mix->progress, "mix", 0, n_left);
-	for (int i = 0; r == CTL_OK && i < (int)mix->job.n; i++)
-		r = measure_once(mix, i);
-	if (r == CTL_OK)
-		r = measure_once(mix, TOGETHER);
-	progress_points_stop(&mix->progress);
-	return r;
-}
-
-/* ---- the report ---- */
-
-static void add_time(struct table *table, uint64_t nsec)
-{
-	char text[UNITS_TEXT_BYTES];
-
-	table_add(table, "%s", nsec ? units_format_nsec(text, nsec) : "-");
-}
-
-static int print_table(const struct mix *mix)
+static int print_table(struct ctl *ctl)
 {
 	static const struct table_column columns[] = {
 		{ "CLIENT", false }, { "RUN", false }, { "BANDWIDTH", true }, { "IOPS", true },
-		{ "P50", true },     { "P99", true },  { "P99.9", true },     { "KEPT", true },
+		{ "P50", true },     { "P99", true },  { "P99.9", true },
 	};
 	_cleanup_(table_deinit) struct table table;
 	char text[UNITS_TEXT_BYTES];
 	int r;
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (unsigned i = 0; i < 2 * mix->job.n; i++) {
-		const struct mix_result *result = i % 2 ? &mix->together[i / 2]
-							: &mix->alone[i / 2];
+	for (unsigned i = 0; i < 2 * mix.job.n; i++) {
+		const struct mix_result *result = &mix.results[i / 2][i % 2];
 
-		table_add(&table, "%s", i % 2 ? "" : mix->job.clients[i / 2].name);
+		table_add(&table, "%s", i % 2 ? "" : mix.job.clients[i / 2].name);
 		table_add(&table, "%s", i % 2 ? "together" : "alone");
 		table_add(&table, "%s", units_format_rate(text, result->bytes, result->nsec));
 		table_add(&table, "%s",
 			  units_format_count(text, (uint64_t)per_sec(result->ops, result)));
-		add_time(&table, result->p50);
-		add_time(&table, result->p99);
-		add_time(&table, result->p999);
-		table_add(&table, "%.2f", i % 2 ? kept(mix, i / 2) : 1.0);
+		for (size_t k = 0; k < N_PERCENTILES; k++)
+			table_add(&table, "%s",
+				  result->percentiles[k]
+					  ? units_format_nsec(text, result->percentiles[k])
+					  : "-");
 	}
 	r = table_print(&table, stdout);
-	(void)printf("fairness (Jain's index of KEPT): %.3f\n", fairness(mix));
-	return r == -ENOMEM ? ctl_fail(mix->ctl, "out of memory") : ctl_flush(mix->ctl);
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
 static struct json_object *result_json(const struct mix_result *result)
@@ -411,142 +329,88 @@ static struct json_object *result_json(const struct mix_result *result)
 	json_add_number(object, "took_nsec", result->nsec);
 	json_add_float(object, "bytes_per_sec", per_sec(result->bytes, result));
 	json_add_float(object, "iops", per_sec(result->ops, result));
-	json_object_object_add(object, "p50_nsec",
-			       result->p50 ? json_object_new_uint64(result->p50) : NULL);
-	json_object_object_add(object, "p99_nsec",
-			       result->p99 ? json_object_new_uint64(result->p99) : NULL);
-	json_object_object_add(object, "p999_nsec",
-			       result->p999 ? json_object_new_uint64(result->p999) : NULL);
+	for (size_t k = 0; k < N_PERCENTILES; k++)
+		json_object_object_add(object, percentiles[k].key,
+				       result->percentiles[k]
+					       ? json_object_new_uint64(result->percentiles[k])
+					       : NULL);
 	return object;
 }
 
-static struct json_object *mix_json(const struct mix *mix)
+static struct json_object *mix_json(void)
 {
 	struct json_object *object = json_object_new_object(), *array = json_object_new_array();
 
-	for (unsigned i = 0; i < mix->job.n; i++) {
-		const struct mix_client *client = &mix->job.clients[i];
+	for (unsigned i = 0; i < mix.job.n; i++) {
+		const struct mix_client *client = &mix.job.clients[i];
 		struct json_object *one = json_object_new_object();
 
 		json_add_text(one, "name", client->name);
 		json_add_text(one, "rw", mix_rw_names[client->rw]);
 		json_add_text(one, "class", mix_class_names[client->io_class]);
-		json_add_number(one, "weight", client->weight);
 		json_add_number(one, "bs", client->block_size);
 		json_add_number(one, "iodepth", client->depth);
-		json_object_object_add(one, "alone", result_json(&mix->alone[i]));
-		json_object_object_add(one, "together", result_json(&mix->together[i]));
-		json_add_float(one, "kept", kept(mix, i));
+		json_object_object_add(one, "alone", result_json(&mix.results[i][0]));
+		json_object_object_add(one, "together", result_json(&mix.results[i][1]));
 		json_object_array_add(array, one);
 	}
 	json_add_text(object, "format", BENCH_FORMAT);
 	json_add_text(object, "kind", "mix");
 	json_object_object_add(object, "clients", array);
-	json_add_float(object, "fairness", fairness(mix));
 	return object;
 }
 
 /* ---- the command ---- */
 
-static int read_job(struct ctl *ctl, struct mix_job *job)
+static int read_job(struct ctl *ctl)
 {
-	char text[1024];
-	FILE *file;
-	int r;
+	_cleanup_(fclosep) FILE *file = NULL;
+	char text[1200];
 
-	if (ctl->n_args != 1)
-		return ctl_usage(ctl, "name one job file: dsaioctl bench mix JOB --dir DIR: see "
-				      "dsaioctl bench mix --help");
-	if (!dir)
-		return ctl_usage(ctl, "where to? give --dir DIR");
+	if (ctl->n_args != 1 || !dir)
+		return ctl_usage(ctl, "name one job file and a directory: dsaioctl bench mix JOB "
+				      "--dir DIR: see dsaioctl bench mix --help");
 	file = fopen(ctl->args[0], "re");
 	if (!file)
 		return ctl_fail(ctl, "%s: %s", ctl->args[0], strerror(errno));
-	r = mix_job_read(file, job, text, sizeof(text));
-	(void)fclose(file); /* it was only read */
-	return r < 0 ? ctl_usage(ctl, "%s: %s", ctl->args[0], text) : CTL_OK;
-}
-
-/* A place for each client, in the directory. */
-static int find_places(const struct mix *mix, struct bench_place *places)
-{
-	char text[512];
-
-	if (bench_place_find(dir, &places[0], text, sizeof(text)) < 0)
-		return ctl_fail(mix->ctl, "%s", text);
-	for (unsigned i = 0; i < mix->job.n; i++) {
-		places[i] = places[0];
-		places[i].file_bytes = mix->job.clients[i].size;
-	}
+	if (mix_job_read(file, &mix.job, text, sizeof(text)) < 0)
+		return ctl_usage(ctl, "%s: %s: see dsaioctl bench mix --help", ctl->args[0], text);
 	return CTL_OK;
 }
 
-/* Asks for a daemon first: else the files are made in vain. */
-static int look_for_daemon(struct ctl *ctl)
+static int make_files(struct ctl *ctl, const struct bench_place *place)
 {
+	/* Asks for a daemon first: else the files are made in vain. */
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	uint64_t sizes[MIX_CLIENTS_MAX], total = 0;
+	const int r = ctl_connect(ctl, &dir, 1, &client);
 
-	return ctl_connect(ctl, &dir, 1, &client);
-}
-
-static int mix_start(struct mix *mix, const struct bench_place *places, const char **folders,
-		     struct bench_files **ret_files)
-{
-	struct bench_crew_options options = { .folders = folders,
-					      .n_processes = mix->job.n,
-					      .shared_bytes = sizeof(struct mix_record),
-					      .tick = tick,
-					      .tick_data = mix };
-	char text[BENCH_TEXT_BYTES];
-	struct progress progress;
-	uint64_t total = 0;
-	int r;
-
-	for (unsigned i = 0; i < mix->job.n; i++) {
-		folders[i] = places[i].folder;
-		total += places[i].file_bytes;
-	}
-	progress_start(&progress, "writing the test files", total);
-	r = bench_files_make(mix->ctl, places, mix->job.n, true, false, 0, false, on_file_bytes,
-			     &progress, ret_files);
-	progress_stop(&progress);
 	if (r != CTL_OK)
 		return r;
-	options.files = *ret_files;
-	options.socket_path = mix->ctl->socket_path;
-	return bench_crew_status(mix->ctl, bench_crew_start(&options, &mix->crew, text), text);
+	if (stop_catch(SA_RESTART) < 0)
+		return ctl_fail(ctl, "signals: %s", strerror(errno));
+	for (unsigned i = 0; i < mix.job.n; i++)
+		total += sizes[i] = mix.job.clients[i].size;
+	return bench_files_make_sized(ctl, place, sizes, mix.job.n, total, NULL, NULL,
+				      mix.fds); /* closed at the process's end */
 }
 
 static int mix_run(struct ctl *ctl)
 {
-	_cleanup_(freep) struct mix *mix = calloc(1, sizeof(*mix));
-	_cleanup_(freep) struct bench_place *places = NULL;
-	_cleanup_(freep) const char **folders = NULL;
-	struct bench_files *files = NULL;
-	int r;
+	struct bench_place place;
+	char text[512];
+	int r = read_job(ctl);
 
-	if (!mix)
-		return ctl_fail(ctl, "out of memory");
-	mix->ctl = ctl;
-	r = read_job(ctl, &mix->job);
 	if (r != CTL_OK)
 		return r;
-	places = calloc(MIX_CLIENTS_MAX, sizeof(*places));
-	folders = calloc(MIX_CLIENTS_MAX, sizeof(*folders));
-	r = places && folders ? find_places(mix, places) : ctl_fail(ctl, "out of memory");
+	if (bench_place_find(dir, &place, text, sizeof(text)) < 0)
+		return ctl_fail(ctl, "%s", text);
+	r = make_files(ctl, &place);
 	if (r == CTL_OK)
-		r = look_for_daemon(ctl);
-	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)
-		r = ctl_fail(ctl, "signals: %s", strerror(errno));
-	if (r == CTL_OK)
-		r = mix_start(mix, places, folders, &files);
-	if (r == CTL_OK)
-		r = measure_all(mix);
-	bench_crew_free(mix->crew);
-	bench_files_free(files);
+		r = measure_all(ctl, place.folder);
 	if (r != CTL_OK)
 		return r;
-	return ctl->is_json ? ctl_print_json(ctl, mix_json(mix)) : print_table(mix);
+	return ctl->is_json ? ctl_print_json(ctl, mix_json()) : print_table(ctl);
 }
 
 const struct command command_bench_mix = {

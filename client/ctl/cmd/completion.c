@@ -1,8 +1,8 @@
 /*
- * dsaioctl completion: prints what lets a shell complete commands and options, from their tables.
+ * dsaioctl completion: prints what lets a shell complete commands and options.
  *
- * bash and zsh share one function, which finds the words that may follow.  Where it finds none, both
- * complete the names of files.
+ * The shells' functions ask this command for the words that may follow.  Where there are none, they complete the
+ * names of files.
  */
 #include "client/ctl/cmd/command.h"
 
@@ -15,27 +15,36 @@ static const char help[] =
 	"    source <(dsaioctl completion bash)      in ~/.bashrc\n"
 	"    source <(dsaioctl completion zsh)       in ~/.zshrc, after compinit\n"
 	"    dsaioctl completion fish | source       in ~/.config/fish/config.fish\n"
+	"    dsaioctl completion words -- bench i    what they ask: \"io\"\n"
 	"\n"
 	"The installation of dsaiod has the same scripts where each shell looks for them, so this is\n"
 	"for other installations, such as that of the wheel.\n"
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
 
-/* Calls print for each command, those of two words behind their first. */
-static void for_each(const struct ctl *ctl, void (*print)(const struct command *command))
-{
-	for (const struct command *const *at = ctl->commands; *at; at++) {
-		print(*at);
-		for (const struct command *const *part = (*at)->parts; part && *part; part++)
-			print(*part);
-	}
-}
-
-static void print_options(const struct flag_table *table)
-{
-	for (size_t i = 0; i < table->n_flags; i++)
-		(void)printf(" %s%s", table->flags[i].name[1] ? "--" : "-", table->flags[i].name);
-}
+static const struct {
+	const char *shell, *script;
+} scripts[] = {
+	{ "bash",
+	  "_dsaioctl() {\n"
+	  "\tCOMPREPLY=($(\"$1\" completion words -- \"${COMP_WORDS[@]:1:COMP_CWORD-1}\" \"$2\" 2>/dev/null))\n"
+	  "}\n"
+	  "complete -o bashdefault -o default -F _dsaioctl dsaioctl" },
+	{ "zsh",
+	  "#compdef dsaioctl\n"
+	  "_dsaioctl() {\n"
+	  "\tlocal -a choices\n"
+	  "\tchoices=($($words[1] completion words -- \"${(@)words[2,CURRENT-1]}\" \"$PREFIX\" 2>/dev/null))\n"
+	  "\tif (( $#choices )); then compadd -a choices; else _files; fi\n"
+	  "}\n"
+	  "if [ \"$funcstack[1]\" = _dsaioctl ]; then _dsaioctl; else compdef _dsaioctl dsaioctl; fi" },
+	{ "fish",
+	  "function __dsaioctl_words\n"
+	  "\tset -l typed (commandline -ct)\n"
+	  "\tdsaioctl completion words -- (commandline -opc)[2..] \"$typed\" 2>/dev/null\n"
+	  "end\n"
+	  "complete -c dsaioctl -n 'count (__dsaioctl_words) >/dev/null' -f -a '(__dsaioctl_words)'" },
+};
 
 /* "io" of "bench io" */
 static const char *last_word(const struct command *command)
@@ -45,122 +54,53 @@ static const char *last_word(const struct command *command)
 	return space ? space + 1 : command->name;
 }
 
-static void print_known(const struct command *command)
+static void print_options(const struct flag_table *table, const char *typed)
 {
-	(void)printf("|\"%s%s\"", strchr(command->name, ' ') ? "" : " ", command->name);
+	char name[64];
+
+	for (size_t i = 0; i < table->n_flags; i++) {
+		(void)snprintf(name, sizeof(name), "%s%s", table->flags[i].name[1] ? "--" : "-",
+			       table->flags[i].name);
+		if (strncmp(name, typed, strlen(typed)) == 0)
+			(void)puts(name);
+	}
 }
 
-/* The words that may follow a command: its options if a dash has been typed. */
-static void print_choices(const struct command *command)
+/* Prints what may stand in place of the last word. */
+static void print_words(const struct ctl *ctl, char *const *words, int n)
 {
-	(void)printf("\t(\"%s:-\"*) choices=(", command->name);
-	print_options(&command->flags);
-	(void)printf(" ) ;;\n\t(\"%s:\"*) choices=(", command->name);
+	const struct command root = { .parts = ctl->commands }, *command = &root;
+	const char *typed = words[n - 1];
+
+	for (int i = 0; i < n - 1; i++)
+		for (const struct command *const *part = command->parts; part && *part; part++)
+			if (strcmp(last_word(*part), words[i]) == 0) {
+				command = *part;
+				break;
+			}
+	if (*typed == '-') {
+		print_options(&command->flags, typed);
+		print_options(ctl->flags, typed);
+		return;
+	}
 	for (const struct command *const *part = command->parts; part && *part; part++)
-		(void)printf(" %s", last_word(*part));
-	(void)puts(" ) ;;");
-}
-
-/* Sets choices from the word that is typed and those before it. */
-static void print_function(const struct ctl *ctl)
-{
-	const struct command none = { .name = "", .parts = ctl->commands };
-
-	(void)fputs("_dsaioctl_choices() {\n"
-		    "\tlocal command= current=$1 word\n"
-		    "\tshift\n"
-		    "\tfor word; do\n"
-		    "\t\tcase \"$command $word\" in\n"
-		    "\t\t(\"\"",
-		    stdout);
-	for_each(ctl, print_known);
-	(void)puts(") command=\"$command${command:+ }$word\" ;;\n"
-		   "\t\tesac\n"
-		   "\tdone\n"
-		   "\tcase \"$command:$current\" in");
-	print_choices(&none);
-	for_each(ctl, print_choices);
-	(void)fputs("\tesac\n"
-		    "\t[[ $current != -* ]] || choices+=(",
-		    stdout);
-	print_options(ctl->flags);
-	(void)puts(" )\n}");
-}
-
-static void print_bash(const struct ctl *ctl)
-{
-	(void)puts("# dsaioctl completion bash");
-	print_function(ctl);
-	(void)puts("_dsaioctl() {\n"
-		   "\tlocal choices\n"
-		   "\t_dsaioctl_choices \"$2\" \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"\n"
-		   "\tCOMPREPLY=($(compgen -W \"${choices[*]}\" -- \"$2\"))\n"
-		   "}\n"
-		   "complete -o bashdefault -o default -F _dsaioctl dsaioctl");
-}
-
-static void print_zsh(const struct ctl *ctl)
-{
-	(void)puts("#compdef dsaioctl\n"
-		   "# dsaioctl completion zsh");
-	print_function(ctl);
-	(void)puts(
-		"_dsaioctl() {\n"
-		"\tlocal -a choices\n"
-		"\t_dsaioctl_choices \"$PREFIX\" \"${(@)words[2,CURRENT-1]}\"\n"
-		"\tif (( $#choices )); then compadd -a choices; else _files; fi\n"
-		"}\n"
-		"if [ \"$funcstack[1]\" = _dsaioctl ]; then _dsaioctl; else compdef _dsaioctl dsaioctl; fi");
-}
-
-static void print_fish_options(const char *pattern, const struct flag_table *table)
-{
-	for (size_t i = 0; i < table->n_flags; i++)
-		(void)printf("complete -c dsaioctl -n \"__dsaioctl_at '%s'\" -%c %s%s\n", pattern,
-			     table->flags[i].name[1] ? 'l' : 's', table->flags[i].name,
-			     table->flags[i].kind == FLAG_BOOL ||
-					     table->flags[i].kind == FLAG_OPTIONAL
-				     ? ""
-				     : " -r");
-}
-
-static void print_fish_command(const struct command *command)
-{
-	const char *last = last_word(command);
-	char pattern[64];
-
-	(void)snprintf(pattern, sizeof(pattern), "^%s\\b", command->name);
-	print_fish_options(pattern, &command->flags);
-	(void)printf("complete -c dsaioctl -n \"__dsaioctl_at '^%.*s\\z'\" -f -a %s -d \"%s\"\n",
-		     (int)(last - command->name), command->name, last, command->line);
-}
-
-static void print_fish(const struct ctl *ctl)
-{
-	(void)puts("# dsaioctl completion fish\n"
-		   "function __dsaioctl_at\n"
-		   "\tset -l words (string match -v -- '-*' (commandline -opc)[2..]) ''\n"
-		   "\tstring match -qr -- $argv \"$words\"\n"
-		   "end");
-	print_fish_options("", ctl->flags);
-	for_each(ctl, print_fish_command);
+		if (strncmp(last_word(*part), typed, strlen(typed)) == 0)
+			(void)puts(last_word(*part));
 }
 
 static int completion_run(struct ctl *ctl)
 {
-	static const struct {
-		const char *name;
-		void (*print)(const struct ctl *ctl);
-	} shells[] = { { "bash", print_bash }, { "zsh", print_zsh }, { "fish", print_fish } };
-
 	if (ctl->is_json)
 		return ctl_usage(ctl, "--json: a script is for a shell: leave it out");
-	for (size_t i = 0; ctl->n_args == 1 && i < sizeof(shells) / sizeof(shells[0]); i++) {
-		if (strcmp(ctl->args[0], shells[i].name) != 0)
-			continue;
-		shells[i].print(ctl);
+	if (ctl->n_args > 1 && strcmp(ctl->args[0], "words") == 0) {
+		print_words(ctl, ctl->args + 1, ctl->n_args - 1);
 		return ctl_flush(ctl);
 	}
+	for (size_t i = 0; ctl->n_args == 1 && i < sizeof(scripts) / sizeof(scripts[0]); i++)
+		if (strcmp(ctl->args[0], scripts[i].shell) == 0) {
+			(void)puts(scripts[i].script);
+			return ctl_flush(ctl);
+		}
 	return ctl_usage(ctl, "name one shell: dsaioctl completion bash|zsh|fish");
 }
 

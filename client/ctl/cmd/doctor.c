@@ -3,10 +3,10 @@
  */
 #include "client/ctl/doctor/doctor.h"
 #include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/json.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/plural.h"
 
 static const char help[] =
 	"dsaioctl doctor - what is wrong with host, daemon and stores, and what mends it\n"
@@ -25,62 +25,50 @@ static const char help[] =
 	"exit status: 0 no FAIL, 1 a FAIL, 2 wrong usage\n";
 
 static doctor_check *const checks[] = {
-	doctor_kernel, doctor_aio,  doctor_memlock, doctor_huge_pages, doctor_units,  doctor_socket,
-	doctor_daemon, doctor_pool, doctor_hung,    doctor_clients,    doctor_stores, doctor_gpus,
+	doctor_kernel, doctor_aio,     doctor_limits, doctor_huge_pages,
+	doctor_daemon, doctor_clients, doctor_stores, doctor_gpus,
 };
 
 static int print_findings(const struct ctl *ctl, const struct doctor *doctor)
 {
-	const unsigned n_warn = doctor->n_findings[DOCTOR_WARN],
-		       n_fail = doctor->n_findings[DOCTOR_FAIL];
-
 	for (size_t i = 0; i < json_object_array_length(doctor->findings); i++) {
 		struct json_object *finding = json_object_array_get_idx(doctor->findings, i);
 		const char *remedy = json_text(finding, "remedy");
 
 		(void)ctl_print_line(ctl, "%-4s  %s: %s", json_text(finding, "level"),
 				     json_text(finding, "what"), json_text(finding, "value"));
-		if (*remedy)
-			(void)ctl_print_line(ctl, "      mend it: %s",
-					     remedy); /* ctl_flush() looks */
+		if (*remedy) /* ctl_flush() looks */
+			(void)ctl_print_line(ctl, "      mend it: %s", remedy);
 	}
-	return ctl_print_line(ctl, "%u warning%s, %u failure%s", n_warn, plural(n_warn), n_fail,
-			      plural(n_fail));
-}
-
-static int print_json(const struct ctl *ctl, const struct doctor *doctor)
-{
-	struct json_object *object = json_object_new_object();
-
-	json_object_object_add(object, "findings", json_object_get(doctor->findings));
-	json_object_object_add(object, "errors", json_object_get(ctl->errors));
-	return ctl_print_json(ctl, object);
+	return ctl_print_line(ctl, "%u WARN, %u FAIL", doctor->n_findings[DOCTOR_WARN],
+			      doctor->n_findings[DOCTOR_FAIL]);
 }
 
 static int doctor_run(struct ctl *ctl)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	_cleanup_(json_putp) struct json_object *errors = NULL;
-	_cleanup_(doctor_deinit) struct doctor doctor;
+	_cleanup_(json_putp) struct json_object *object = json_object_new_object();
+	struct doctor doctor = { .root = "",
+				 .build = ctl->build,
+				 .findings = json_object_new_array() };
 	int r;
 
-	doctor_init(&doctor);
+	json_object_object_add(object, "findings", doctor.findings);
 	if (ctl->n_args > 0)
-		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl doctor --help",
-				 ctl->args[0]);
+		return show_no_arguments(ctl);
 	if (ctl->is_private)
-		return ctl_usage(
-			ctl,
-			"--private: a daemon for this command alone is not the host's: leave it out");
+		return ctl_usage(ctl, "--private: a daemon for this command alone is not the "
+				      "host's: leave it out");
 	ctl->is_of_all = true;
-	ctl->errors = errors = json_object_new_array();
+	ctl->errors = json_object_new_array();
+	json_object_object_add(object, "errors", ctl->errors);
 	if (ask_status(ctl, &client, &reply) == CTL_OK)
 		doctor.status = reply->status;
-	doctor.build = ctl->build;
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
 		checks[i](&doctor);
-	r = ctl->is_json ? print_json(ctl, &doctor) : print_findings(ctl, &doctor);
+	r = ctl->is_json ? ctl_print_json(ctl, json_object_get(object))
+			 : print_findings(ctl, &doctor);
 	return r == CTL_OK && doctor.n_findings[DOCTOR_FAIL] ? CTL_FAILED : r;
 }
 

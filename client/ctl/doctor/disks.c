@@ -1,56 +1,37 @@
 #include "client/ctl/doctor/doctor.h"
 
 #include "client/ctl/bench/place.h"
-#include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
 #include <glob.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#define LINE_BYTES 256
 #define N_LAYERS_MAX 8 /* of device mapper and md: a guess; deeper ones are not looked at */
 
 /* ---- a disk ---- */
 
-/* The choice of a file of the device dir. */
-static const char *look(const struct doctor *doctor, const char *dir, const char *name,
-			char line[LINE_BYTES])
-{
-	char path[2 * DOCTOR_PATH_BYTES];
-
-	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
-	return doctor_choice(doctor, path, line, LINE_BYTES);
-}
-
 /* part: the partition that the store is on, or the disk itself. */
 static void check_queue(struct doctor *doctor, const char *part, const char *disk, const char *name)
 {
-	char line[LINE_BYTES], logical[LINE_BYTES], physical[LINE_BYTES];
-	const char *value = look(doctor, disk, "queue/scheduler", line);
-	bool is_bad = *value && strcmp(value, "none") != 0 && strcmp(value, "mq-deadline") != 0;
+	char lines[3][DOCTOR_LINE_BYTES], remedy[128];
+	const char *value = doctor_read(doctor, lines[0], "", "%s/queue/scheduler", disk);
 
-	doctor_add(doctor, doctor_warn(is_bad), "scheduler", "%s", *value ? value : "none");
-	doctor_mend(doctor, "echo none >/sys/block/%s/queue/scheduler", name);
-
-	is_bad = strcmp(look(doctor, disk, "queue/rotational", line), "1") == 0;
-	doctor_add(doctor, doctor_warn(is_bad), "rotational", is_bad ? "yes" : "no");
-	doctor_mend(doctor,
-		    "use an NVMe drive; if this is one: echo 0 >/sys/block/%s/queue/rotational",
-		    name);
-
-	value = look(doctor, disk, "queue/write_cache", line);
-	doctor_add(doctor, DOCTOR_OK, "write cache", "%s", *value ? value : "not known");
-
-	value = look(doctor, part, "alignment_offset", line);
-	is_bad = *value && strcmp(value, "0") != 0;
-	doctor_add(doctor, doctor_warn(is_bad), "alignment",
-		   "blocks of %s bytes, physical ones of %s%s%s",
-		   look(doctor, disk, "queue/logical_block_size", logical),
-		   look(doctor, disk, "queue/physical_block_size", physical),
-		   is_bad ? ": the partition is off by " : "", is_bad ? value : "");
-	doctor_mend(doctor, "make the partition anew, from a multiple of 1 MiB");
+	(void)snprintf(remedy, sizeof(remedy), "echo none >/sys/block/%s/queue/scheduler", name);
+	doctor_add(doctor,
+		   doctor_warn(*value && strcmp(value, "none") != 0 &&
+			       strcmp(value, "mq-deadline") != 0),
+		   "scheduler", remedy, "%s", *value ? value : "none");
+	doctor_add(doctor, DOCTOR_OK, "write cache", "", "%s",
+		   doctor_read(doctor, lines[0], "", "%s/queue/write_cache", disk));
+	value = doctor_read(doctor, lines[0], "", "%s/alignment_offset", part);
+	doctor_add(doctor, doctor_warn(strspn(value, "0") != strlen(value)), "alignment",
+		   "make the partition anew, from a multiple of 1 MiB",
+		   "off by %s of blocks of %s bytes, physical ones of %s", *value ? value : "0",
+		   doctor_read(doctor, lines[1], "", "%s/queue/logical_block_size", disk),
+		   doctor_read(doctor, lines[2], "", "%s/queue/physical_block_size", disk));
 }
 
 static void check_disk(struct doctor *doctor, const char *part, const char *disk)
@@ -75,7 +56,7 @@ static void check_disk(struct doctor *doctor, const char *part, const char *disk
 /* dir: of a block device, below /sys. */
 static void walk(struct doctor *doctor, const char *dir, unsigned n_layers)
 {
-	char path[DOCTOR_PATH_BYTES + 64], line[LINE_BYTES];
+	char path[DOCTOR_PATH_BYTES + 64], line[DOCTOR_LINE_BYTES];
 	glob_t slaves = { .gl_pathc = 0 };
 
 	(void)snprintf(path, sizeof(path), "%s%s/slaves/*", doctor->root, dir);
@@ -84,10 +65,9 @@ static void walk(struct doctor *doctor, const char *dir, unsigned n_layers)
 	for (size_t i = 0; i < slaves.gl_pathc; i++)
 		walk(doctor, slaves.gl_pathv[i] + strlen(doctor->root), n_layers + 1);
 	if (!slaves.gl_pathc) {
-		(void)snprintf(path, sizeof(path), "%s/partition", dir);
 		/* dir is a link: .. is the parent of its target. */
 		(void)snprintf(path, sizeof(path), "%s%s", dir,
-			       *doctor_line(doctor, path, line, sizeof(line)) ? "/.." : "");
+			       *doctor_read(doctor, line, "", "%s/partition", dir) ? "/.." : "");
 		check_disk(doctor, dir, path);
 	}
 	globfree(&slaves);
@@ -103,29 +83,18 @@ void doctor_disks(struct doctor *doctor, dev_t device)
 
 /* ---- a store ---- */
 
-static void check_place(struct doctor *doctor, const Wire__Store *store)
+static void check_place(struct doctor *doctor, const char *path)
 {
-	char text[512], size[UNITS_TEXT_BYTES], free_text[UNITS_TEXT_BYTES];
 	struct bench_place place;
+	char text[512];
 	struct stat st;
-	bool is_full;
 
-	if (stat(store->path, &st) == 0 && S_ISBLK(st.st_mode)) {
+	if (stat(path, &st) == 0 && S_ISBLK(st.st_mode))
 		doctor_disks(doctor, st.st_rdev);
-		return;
-	}
-	if (bench_place_find(store->path, &place, text, sizeof(text)) < 0) {
-		doctor_add(doctor, DOCTOR_WARN, "space", "%s cannot be looked at here",
-			   store->path);
-		doctor_mend(doctor, "sudo dsaioctl doctor, in the daemon's mount namespace");
-		return;
-	}
-	is_full = place.free_bytes < place.size_bytes / 20;
-	doctor_add(doctor, doctor_warn(is_full), "space", "%s of %s free",
-		   units_format_size(free_text, place.free_bytes),
-		   units_format_size(size, place.size_bytes));
-	doctor_mend(doctor, "remove files below %s", store->path);
-	if (place.device)
+	else if (bench_place_find(path, &place, text, sizeof(text)) < 0)
+		doctor_add(doctor, DOCTOR_WARN, "disks",
+			   "sudo dsaioctl doctor, in the daemon's mount namespace", "%s", text);
+	else if (place.device)
 		doctor_disks(doctor, place.device);
 }
 
@@ -137,15 +106,13 @@ void doctor_stores(struct doctor *doctor)
 		const Wire__Store *store = status->stores[i];
 
 		(void)snprintf(doctor->subject, sizeof(doctor->subject), "store %s: ", store->name);
-		doctor_add(doctor, DOCTOR_OK, "file system", "%s at %s", store->fs_type,
-			   store->path);
 		doctor_add(doctor,
 			   doctor_warn(store->is_blocking && strcmp(store->fs_type, "tmpfs") != 0),
-			   "engine", "%s: %s",
+			   "engine", "put the store on ext4 or xfs, on a local disk",
+			   "%s at %s: %s: %s", store->fs_type, store->path,
 			   store->is_blocking ? "worker threads" : store->engine,
 			   store->engine_text);
-		doctor_mend(doctor, "put the store on ext4 or xfs, on a local disk");
-		check_place(doctor, store);
+		check_place(doctor, store->path);
 		doctor->subject[0] = '\0';
 	}
 }

@@ -4,81 +4,52 @@
 #include "proto/util/cleanup.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-#define TEXT_BYTES 1024 /* of a value or remedy; a longer one is cut */
-
-void doctor_init(struct doctor *doctor)
-{
-	*doctor = (struct doctor){ .root = "", .findings = json_object_new_array() };
-}
-
-void doctor_deinit(struct doctor *doctor)
-{
-	(void)json_object_put(doctor->findings);
-}
+#define TEXT_BYTES 1024 /* of a value; a longer one is cut */
 
 void doctor_add(struct doctor *doctor, enum doctor_level level, const char *what,
-		const char *format, ...)
+		const char *remedy, const char *format, ...)
 {
 	static const char *const levels[DOCTOR_N_LEVELS] = { "OK", "WARN", "FAIL" };
 	struct json_object *finding = json_object_new_object();
-	char title[TEXT_BYTES], value[TEXT_BYTES];
+	char text[TEXT_BYTES];
 	va_list args;
 
-	va_start(args, format);
-	(void)vsnprintf(value, sizeof(value), format, args);
-	va_end(args);
-	(void)snprintf(title, sizeof(title), "%s%s", doctor->subject, what);
 	json_add_text(finding, "level", levels[level]);
-	json_add_text(finding, "what", title);
-	json_add_text(finding, "value", value);
-	json_object_object_add(finding, "remedy", NULL);
+	(void)snprintf(text, sizeof(text), "%s%s", doctor->subject, what);
+	json_add_text(finding, "what", text);
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	json_add_text(finding, "value", text);
+	json_add_text(finding, "remedy", level == DOCTOR_OK ? "" : remedy);
 	(void)json_object_array_add(doctor->findings, finding);
 	doctor->n_findings[level]++;
 }
 
-void doctor_mend(struct doctor *doctor, const char *format, ...)
+const char *doctor_read(const struct doctor *doctor, char *line, const char *key,
+			const char *format, ...)
 {
-	struct json_object *last = json_object_array_get_idx(
-		doctor->findings, json_object_array_length(doctor->findings) - 1);
-	char text[TEXT_BYTES];
+	_cleanup_(fclosep) FILE *file = NULL;
+	char path[DOCTOR_PATH_BYTES], whole[2 * DOCTOR_PATH_BYTES], *start;
+	const size_t n = strlen(key);
 	va_list args;
 
-	if (strcmp(json_text(last, "level"), "OK") == 0)
-		return;
 	va_start(args, format);
-	(void)vsnprintf(text, sizeof(text), format, args);
+	(void)vsnprintf(path, sizeof(path), format, args);
 	va_end(args);
-	json_add_text(last, "remedy", text);
-}
-
-FILE *doctor_open(const struct doctor *doctor, const char *path)
-{
-	char whole[2 * DOCTOR_PATH_BYTES];
-
 	(void)snprintf(whole, sizeof(whole), "%s%s", doctor->root, path);
-	return fopen(whole, "re");
-}
-
-const char *doctor_line(const struct doctor *doctor, const char *path, char *line, size_t size)
-{
-	_cleanup_(fclosep) FILE *file = doctor_open(doctor, path);
-
-	if (!file || !fgets(line, (int)size, file))
-		line[0] = '\0';
+	file = fopen(whole, "re");
+	do {
+		if (!file || !fgets(line, DOCTOR_LINE_BYTES, file))
+			return strcpy(line, "");
+	} while (strncmp(line, key, n) != 0);
 	line[strcspn(line, "\n")] = '\0';
-	return line;
-}
-
-const char *doctor_choice(const struct doctor *doctor, const char *path, char *line, size_t size)
-{
-	char *start;
-
-	(void)doctor_line(doctor, path, line, size);
 	start = strchr(line, '[');
 	if (!start)
-		return line;
+		return line + n;
 	start[strcspn(start, "]")] = '\0';
 	return start + 1;
 }

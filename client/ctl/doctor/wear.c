@@ -1,7 +1,7 @@
 #include "client/ctl/doctor/doctor.h"
 
-#include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/size.h"
 
 #include <assert.h>
 #include <dlfcn.h>
@@ -9,64 +9,35 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libnvme.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Opened here alone: dsaioctl needs it for this, and each of its commands would load it with its libraries. */
 #define LIBRARY "libnvme.so.1"
-#define TIMEOUT_MSEC 5000u  /* a drive that does not answer */
-#define UNIT_BYTES 512000u  /* of data_units_written */
-#define USED_WARN 80u	    /* percent of the rated writes: time to order the next one */
-#define TEMPERATURE_WARN 75 /* degrees C; many drives slow down above: a guess */
-#define KELVIN 273
+#define TIMEOUT_MSEC 5000u /* a drive that does not answer */
+#define UNIT_BYTES 512000  /* of data_units_written */
+#define USED_WARN 80u	   /* percent of the rated writes: time to order the next one */
 
 static_assert(sizeof(struct nvme_smart_log) == DOCTOR_SMART_BYTES, "the log page");
-
-/* The low half of a counter; UINT64_MAX: it is larger. */
-static uint64_t counter(const uint8_t bytes[16])
-{
-	uint64_t value = 0;
-
-	for (unsigned i = 16; i-- > 0;) {
-		if (value >> 56)
-			return UINT64_MAX;
-		value = value << 8 | bytes[i];
-	}
-	return value;
-}
 
 void doctor_smart(struct doctor *doctor, const uint8_t page[DOCTOR_SMART_BYTES])
 {
 	struct nvme_smart_log log;
-	char written[UNITS_TEXT_BYTES];
-	enum doctor_level level = DOCTOR_OK;
-	uint64_t units, errors;
-	int degrees;
+	enum doctor_level level;
+	double units = 0;
 
 	memcpy(&log, page, sizeof(log));
-	doctor_add(doctor, log.critical_warning ? DOCTOR_FAIL : DOCTOR_OK, "health",
-		   "critical warnings: %#x", log.critical_warning);
-	doctor_mend(doctor,
-		    "nvme smart-log says which; save its files elsewhere, and replace the drive");
-
-	units = counter(log.data_units_written);
-	if (log.percent_used >= USED_WARN)
-		level = DOCTOR_WARN;
+	for (unsigned i = sizeof(log.data_units_written); i-- > 0;)
+		units = units * 256 + log.data_units_written[i];
+	level = doctor_warn(log.percent_used >= USED_WARN);
 	if (log.percent_used >= 100 || log.avail_spare < log.spare_thresh)
 		level = DOCTOR_FAIL;
-	doctor_add(doctor, level, "wear", "%u%% used, %u%% spare (at least %u%%), %s written",
-		   log.percent_used, log.avail_spare, log.spare_thresh,
-		   units_format_size(written, units < UINT64_MAX / UNIT_BYTES ? units * UNIT_BYTES
-									      : UINT64_MAX));
-	doctor_mend(doctor, "replace the drive");
-
-	errors = counter(log.media_errors);
-	doctor_add(doctor, errors ? DOCTOR_WARN : DOCTOR_OK, "media errors", "%" PRIu64, errors);
-	doctor_mend(doctor, "compare the files with a copy; replace the drive if the number grows");
-
-	degrees = (log.temperature[0] | log.temperature[1] << 8) - KELVIN;
-	doctor_add(doctor, degrees >= TEMPERATURE_WARN ? DOCTOR_WARN : DOCTOR_OK, "temperature",
-		   "%d C", degrees);
-	doctor_mend(doctor, "give the drive a heat sink or more air: it slows down");
+	doctor_add(doctor, log.critical_warning ? DOCTOR_FAIL : DOCTOR_OK, "health",
+		   "nvme smart-log says which; save its files elsewhere, and replace the drive",
+		   "critical warnings: %#x", log.critical_warning);
+	doctor_add(doctor, level, "wear", "replace the drive",
+		   "%u%% used, %u%% spare (at least %u%%), %s written", log.percent_used,
+		   log.avail_spare, log.spare_thresh, SIZE_TEXT(units * UNIT_BYTES));
 }
 
 /* Returns NULL, or why it cannot be read. */
@@ -103,11 +74,11 @@ void doctor_wear(struct doctor *doctor, const char *name)
 
 	(void)snprintf(path, sizeof(path), "%s/dev/%s", doctor->root, name);
 	problem = read_page(path, page);
-	if (!problem) {
+	if (problem)
+		doctor_add(
+			doctor, DOCTOR_WARN, "wear",
+			"sudo dsaioctl doctor, where libnvme is installed: apt-get install libnvme1",
+			"cannot be read: %s", problem);
+	else
 		doctor_smart(doctor, page);
-		return;
-	}
-	doctor_add(doctor, DOCTOR_WARN, "wear", "cannot be read: %s", problem);
-	doctor_mend(doctor,
-		    "sudo dsaioctl doctor, where libnvme is installed: apt-get install libnvme1");
 }

@@ -607,8 +607,7 @@ def mixes(pictures: Pictures, run: Run) -> str:
         ax.margins(x=0.15)
         pictures.legend(ax)
         out.append(pictures.html(figure, title))
-    fairness = number(run.results.get("fairness"))
-    return f"<p>Fairness (Jain's index of the bandwidths kept): {fairness:.3f}</p>\n" + "".join(out)
+    return "".join(out)
 
 
 # ---- tables ----
