@@ -87,21 +87,22 @@ static int print_drained(const struct ctl *ctl, const Wire__StoreDrainReply *dra
 }
 
 /* Sends the request, and says if the change is not saved. */
-static int ask(struct ctl *ctl, struct dsaio_client **client, Wire__DrainMode mode,
-	       Wire__Reply **ret_reply)
+static int send_drain(struct ctl *ctl, struct dsaio_client **client, Wire__DrainMode mode,
+		      Wire__Reply **ret_reply)
 {
-	int r;
+	Wire__StoreDrain drain = WIRE__STORE_DRAIN__INIT;
+	int r = show_for_daemon(ctl);
 
+	if (r != CTL_OK)
+		return r;
 	if (ctl->n_args != 1)
 		return ctl_usage(ctl,
 				 "name one store or path: dsaioctl %s STORE: see dsaioctl %s "
 				 "--help",
 				 ctl->command, ctl->command);
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no files of "
-				      "others: leave it out");
-	ctl->is_of_all = true;
-	r = ask_store_drain(ctl, client, ctl->args[0], mode, ret_reply);
+	drain.mode = mode;
+	r = ask_on_store(ctl, client, ctl->args[0], WIRE__REQUEST__BODY_STORE_DRAIN, &drain,
+			 &drain.name, ret_reply);
 	if (r == CTL_OK && (*ret_reply)->text[0])
 		ctl_note(ctl, "%s", (*ret_reply)->text);
 	return r;
@@ -111,7 +112,7 @@ static int undrain_run(struct ctl *ctl)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r = ask(ctl, &client, WIRE__DRAIN_MODE__DRAIN_END, &reply);
+	int r = send_drain(ctl, &client, WIRE__DRAIN_MODE__DRAIN_END, &reply);
 
 	if (r != CTL_OK)
 		return r;
@@ -126,9 +127,9 @@ static int drain_run(struct ctl *ctl)
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	const Wire__StoreDrainReply *drained;
-	int r = ask(ctl, &client,
-		    is_once ? WIRE__DRAIN_MODE__DRAIN_CLOSE : WIRE__DRAIN_MODE__DRAIN_BEGIN,
-		    &reply);
+	int r = send_drain(ctl, &client,
+			   is_once ? WIRE__DRAIN_MODE__DRAIN_CLOSE : WIRE__DRAIN_MODE__DRAIN_BEGIN,
+			   &reply);
 
 	if (r != CTL_OK)
 		return r;

@@ -39,8 +39,12 @@ static int kill_all(struct ctl *ctl, const uint32_t *numbers, struct json_object
 
 	for (int i = 0; i < ctl->n_args; i++) {
 		_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-		int r = ask_client_kill(ctl, &client, numbers[i], reason, &reply);
+		Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
+		int r;
 
+		kill.client = numbers[i];
+		kill.reason = (char *)(uintptr_t)reason; /* only read */
+		r = ask(ctl, &client, "kill", WIRE__REQUEST__BODY_CLIENT_KILL, &kill, &reply);
 		if (r == CTL_OK && ctl->is_json)
 			json_object_array_add(killed, json_object_new_uint64(numbers[i]));
 		else if (r == CTL_OK)

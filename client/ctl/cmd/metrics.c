@@ -6,6 +6,7 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/openmetrics.h"
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/json.h"
 #include "proto/util/cleanup.h"
@@ -57,10 +58,14 @@ static int metrics_text(struct ctl *ctl, char **ret_text)
 	_cleanup_(freep) char *text = NULL;
 	size_t size;
 	FILE *out;
-	int r = ask_metrics(ctl, &client, &reply);
+	int r;
 
+	ctl->wants_histograms = true;
+	r = ask_status(ctl, &client, &reply);
 	if (r != CTL_OK)
 		return r;
+	if (reply->status->others)
+		reply->status->n_all_clients += reply->status->others->clients;
 	out = open_memstream(&text, &size);
 	if (out)
 		r = openmetrics_print(reply->status, out);
@@ -182,11 +187,10 @@ static int listen_run(struct ctl *ctl)
 static int metrics_run(struct ctl *ctl)
 {
 	_cleanup_(freep) char *text = NULL;
-	int r;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args > 0)
-		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl metrics --help",
-				 ctl->args[0]);
+	if (r != CTL_OK)
+		return r;
 	if (ctl->is_json)
 		return ctl_usage(
 			ctl,

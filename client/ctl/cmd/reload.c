@@ -5,9 +5,6 @@
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/plural.h"
-
-#include <stdio.h>
 
 static const char help[] =
 	"dsaioctl reload - have the daemon read its configuration again\n"
@@ -28,18 +25,15 @@ static const char help[] =
 	"\n"
 	"exit status: 0 applied, 1 refused or failed, 2 wrong usage, 3 no daemon answers\n";
 
+/* ctl_flush() looks at their errors. */
 static int print_reloaded(const struct ctl *ctl, const Wire__ReloadReply *reloaded)
 {
 	for (size_t i = 0; i < reloaded->n_applied; i++)
-		if (ctl_print_line(ctl, "applied: %s", reloaded->applied[i]) != CTL_OK)
-			return CTL_FAILED;
+		(void)ctl_print_line(ctl, "applied: %s", reloaded->applied[i]);
 	for (size_t i = 0; i < reloaded->n_needs_restart; i++)
-		if (ctl_print_line(ctl, "needs a restart: %s", reloaded->needs_restart[i]) !=
-		    CTL_OK)
-			return CTL_FAILED;
-	if (!reloaded->n_applied && !reloaded->n_needs_restart &&
-	    ctl_print_line(ctl, "nothing has changed") != CTL_OK)
-		return CTL_FAILED;
+		(void)ctl_print_line(ctl, "needs a restart: %s", reloaded->needs_restart[i]);
+	if (!reloaded->n_applied && !reloaded->n_needs_restart)
+		(void)ctl_print_line(ctl, "nothing has changed");
 	return ctl_flush(ctl);
 }
 
@@ -47,15 +41,13 @@ static int reload_run(struct ctl *ctl)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r;
+	Wire__Reload reload = WIRE__RELOAD__INIT;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args)
-		return ctl_usage(ctl, "reload takes no argument: see dsaioctl reload --help");
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no "
-				      "configuration to read again: leave it out");
-	ctl->is_of_all = true;
-	r = ask_reload(ctl, &client, &reply);
+	if (r == CTL_OK)
+		r = show_for_daemon(ctl);
+	if (r == CTL_OK)
+		r = ask(ctl, &client, "reload", WIRE__REQUEST__BODY_RELOAD, &reload, &reply);
 	if (r != CTL_OK)
 		return r;
 	return ctl->is_json ? ctl_print_json(ctl, show_json(&reply->reload->base))

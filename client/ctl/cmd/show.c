@@ -203,15 +203,20 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 	table_add(table, "%" PRIu32 "/%" PRIu32, client->client, index_of(handle->handle));
 }
 
+char *show_uid(char *text, uint32_t uid)
+{
+	const struct passwd *passwd = getpwuid(uid);
+
+	if (passwd)
+		(void)snprintf(text, SHOW_USER_BYTES, "%s", passwd->pw_name);
+	else
+		(void)snprintf(text, SHOW_USER_BYTES, "%" PRIu32, uid);
+	return text;
+}
+
 const char *show_user(char *text, const Wire__User *user)
 {
-	const struct passwd *passwd = user->is_rest ? NULL : getpwuid(user->uid);
-
-	if (user->is_rest || passwd)
-		(void)snprintf(text, SHOW_USER_BYTES, "%s", passwd ? passwd->pw_name : "others");
-	else
-		(void)snprintf(text, SHOW_USER_BYTES, "%" PRIu32, user->uid);
-	return text;
+	return user->is_rest ? "others" : show_uid(text, user->uid);
 }
 
 /* ---- JSON ---- */
@@ -347,8 +352,19 @@ struct json_object *show_stores_json(Wire__Store **stores, size_t n)
 
 /* ---- commands ---- */
 
+int show_for_daemon(struct ctl *ctl)
+{
+	ctl->is_of_all = true;
+	if (ctl->is_private)
+		return ctl_usage(ctl, "--private: a daemon for this command alone serves no "
+				      "others: leave it out");
+	return CTL_OK;
+}
+
 int show_no_arguments(const struct ctl *ctl)
 {
+	if (!ctl->n_args)
+		return CTL_OK;
 	return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help", ctl->args[0],
 			 ctl->command);
 }
@@ -364,11 +380,10 @@ int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args > 0)
-		return show_no_arguments(ctl);
-	r = ask_status(ctl, &client, &reply);
+	if (r == CTL_OK)
+		r = ask_status(ctl, &client, &reply);
 	if (r != CTL_OK)
 		return r;
 	show_note_left_out(ctl, reply->status);

@@ -17,11 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
-#define WIDTH 80u /* where standard output is no terminal, or a narrower one */
+#define WIDTH 80u
 #define INTERVAL_MAX_MSEC 60000u
 
 static const char help[] =
@@ -40,9 +38,8 @@ static const char help[] =
 	"of the ops did not pass from when the daemon took them: a store's of the interval, a\n"
 	"client's since it began to use its slowest store.  A '-' is not known, or no op has ended.\n"
 	"OPEN are ops taken and not ended, ERR those that ended with an error so far, HUNG calls\n"
-	"that have not returned.  LIMIT is what an administrator has set: bytes or ops per second,\n"
-	"or a weight (w4); '+': there is more.  Clients of other users are shown to administrators;\n"
-	"to others they are one line.\n"
+	"that have not returned.  Clients of other users are shown to administrators; to others they\n"
+	"are one line.\n"
 	"dsaioctl top shows the same live; stores, clients and pool show more of each.\n"
 	"\n"
 	"    --interval N   milliseconds between the two looks that rates come from: 500; 0: one\n"
@@ -84,13 +81,11 @@ static void print_program(const struct ctl *ctl, const Wire__StatusReply *status
 		     status->pid);
 }
 
-static size_t line_width(void)
+static void print_row(const char *text)
 {
-	struct winsize size;
+	char line[OVERVIEW_LINE_BYTES];
 
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col < WIDTH)
-		return WIDTH;
-	return size.ws_col < OVERVIEW_LINE_BYTES ? size.ws_col : OVERVIEW_LINE_BYTES - 1;
+	(void)puts(overview_text(line, WIDTH, text));
 }
 
 static void print_verdict(const struct ctl *ctl, const Wire__StatusReply *before,
@@ -117,25 +112,23 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 {
 	_cleanup_(freep) struct overview_client *clients = calloc(now->n_clients + 1,
 								  sizeof(*clients));
-	const bool has_limits = overview_has_limits(now);
-	const size_t width = line_width();
 	char line[OVERVIEW_LINE_BYTES];
 
 	print_verdict(ctl, before, now);
 	if (!clients || show_hung(now, stdout) == -ENOMEM)
 		return ctl_fail(ctl, "out of memory");
-	(void)puts(overview_store_line(line, width, NULL, NULL));
+	print_row(OVERVIEW_STORE_TITLES);
 	for (size_t i = 0; i < now->n_stores; i++) {
 		const struct rates rates = rates_of_store(before, now, now->stores[i]);
 
-		(void)puts(overview_store_line(line, width, now->stores[i], &rates));
+		print_row(overview_store_line(line, now->stores[i], &rates));
 	}
 	(void)putchar('\n');
 	overview_clients(before, now, OVERVIEW_BANDWIDTH, clients);
 	if (now->n_clients)
-		(void)puts(overview_client_line(line, width, has_limits, NULL));
+		print_row(OVERVIEW_CLIENT_TITLES);
 	for (size_t i = 0; i < now->n_clients; i++)
-		(void)puts(overview_client_line(line, width, has_limits, &clients[i]));
+		print_row(overview_client_line(line, &clients[i]));
 	show_others(now);
 	return ctl_flush(ctl);
 }
@@ -171,12 +164,11 @@ static int status_run(struct ctl *ctl)
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *first = NULL, *second = NULL;
 	const Wire__StatusReply *before = NULL, *now;
-	int r;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args > 0)
-		return show_no_arguments(ctl);
 	ctl->wants_histograms = true;
-	r = ask_status(ctl, &client, &first);
+	if (r == CTL_OK)
+		r = ask_status(ctl, &client, &first);
 	if (r == CTL_OK && interval_msec) {
 		(void)nanosleep(&interval,
 				NULL); /* the rates are of the time that the replies say */

@@ -45,13 +45,11 @@ static const char help[] =
 	"The columns are those of dsaioctl status.  Keys:\n"
 	"\n"
 	"    b i p e        sort clients by bandwidth, IOPS, P99 or errors\n"
-	"    /              show only clients whose user, command or store has a text\n"
-	"    up, down       select a client; the line below the clients has more of it\n"
+	"    /              show only clients whose user or command has a text\n"
+	"    up, down       select a client\n"
 	"    w              set the weight of its channels\n"
-	"    l              limit it (100M 500: bytes and ops per second; 0: none), its\n"
-	"                   user (user 100M), or a store (nvme0 2G)\n"
+	"    l              limit it (100M 500: bytes and ops per second; 0: none)\n"
 	"    k              kill it: its session ends, and it does not reconnect\n"
-	"    ?              these keys\n"
 	"    q              quit\n"
 	"\n"
 	"Setting and killing is for administrators; others see their own clients.  If the daemon\n"
@@ -76,15 +74,13 @@ struct top {
 	enum overview_key key;
 	char filter[ANSWER_BYTES];
 	uint32_t selected;		 /* a client's number; 0: none */
-	size_t first;			 /* the row of clients at the top */
-	size_t n_rows;			 /* of them that the screen had */
 	char message[CTL_MESSAGE_BYTES]; /* of the last request that failed */
 	char note[OVERVIEW_LINE_BYTES];	 /* the last line */
 	/* A question is open: takes the answer at its end.  NULL: none is. */
 	void (*on_answer)(struct top *top);
 	char question[OVERVIEW_LINE_BYTES], answer[ANSWER_BYTES];
 	uint32_t target; /* the client that it is about */
-	bool is_help, is_over;
+	bool is_over;
 };
 
 static const Wire__StatusReply *status_of(const Wire__Reply *reply)
@@ -120,7 +116,7 @@ static void arrange(struct top *top)
 	if (!clients)
 		return;
 	overview_clients(status_of(top->before), now, top->key, clients);
-	top->n_clients = overview_filter(now, top->filter, clients, now->n_clients);
+	top->n_clients = overview_filter(top->filter, clients, now->n_clients);
 }
 
 static void forget(struct top *top)
@@ -151,11 +147,13 @@ static int look(struct top *top)
 }
 
 /* Sends the request, and notes its result. */
-static void act(struct top *top, const char *what, Wire__Request *request, const char *done)
+static void act(struct top *top, Wire__Request__BodyCase kind, void *body, const char *done)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	char what[ANSWER_BYTES];
 
-	if (!top->client || ask_request(top->ctl, top->client, what, request, &reply) != CTL_OK)
+	(void)snprintf(what, sizeof(what), "client %" PRIu32, top->target);
+	if (!top->client || ask(top->ctl, &top->client, what, kind, body, &reply) != CTL_OK)
 		(void)snprintf(top->note, sizeof(top->note), "%.500s", top->message);
 	else
 		(void)snprintf(top->note, sizeof(top->note), "%s: %s%s%s", what, done,
@@ -164,28 +162,15 @@ static void act(struct top *top, const char *what, Wire__Request *request, const
 
 /* ---- questions ---- */
 
-static void ask_user(struct top *top, const char *question, void (*on_answer)(struct top *top))
-{
-	(void)snprintf(top->question, sizeof(top->question), "%s", question);
-	top->answer[0] = '\0';
-	top->on_answer = on_answer;
-}
-
 static void on_filter(struct top *top)
 {
 	(void)strcpy(top->filter, top->answer);
 }
 
-static void client_name(const struct top *top, char text[ANSWER_BYTES])
-{
-	(void)snprintf(text, ANSWER_BYTES, "client %" PRIu32, top->target);
-}
-
 static void on_weight(struct top *top)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
-	char what[ANSWER_BYTES], done[ANSWER_BYTES];
+	char done[2 * ANSWER_BYTES];
 	uint64_t weight;
 
 	if (size_parse(top->answer, &weight) < 0 || weight < 1 || weight > WEIGHT_MAX) {
@@ -195,69 +180,35 @@ static void on_weight(struct top *top)
 	}
 	set.client = top->target;
 	set.weight = (uint32_t)weight;
-	request.body_case = WIRE__REQUEST__BODY_LIMIT_SET;
-	request.limit_set = &set;
-	client_name(top, what);
-	(void)snprintf(done, sizeof(done), "weight %" PRIu64, weight);
-	act(top, what, &request, done);
+	(void)snprintf(done, sizeof(done), "weight %s", top->answer);
+	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, done);
 }
 
-/* "100M 500": bytes and ops per second.  false: it is not that. */
-static bool parse_limit(char *text, Wire__Limit *limit)
-{
-	char *rest = NULL, *bytes = strtok_r(text, " ", &rest);
-	const char *ops = strtok_r(NULL, " ", &rest);
-
-	return bytes && size_parse(bytes, &limit->bytes_per_sec) == 0 &&
-	       (!ops || size_parse(ops, &limit->ops_per_sec) == 0) && !strtok_r(NULL, " ", &rest);
-}
-
-/* "100M", "user 100M", or a store's name in place of "user". */
+/* "100M 500": bytes and ops per second. */
 static void on_limit(struct top *top)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
 	Wire__Limit limit = WIRE__LIMIT__INIT;
-	char text[ANSWER_BYTES], what[ANSWER_BYTES], done[OVERVIEW_LINE_BYTES];
-	const Wire__Client *client;
-	char *name = NULL, *numbers = text;
+	char bytes[ANSWER_BYTES], done[2 * ANSWER_BYTES];
+	const size_t n = strcspn(top->answer, " ");
+	const char *ops = top->answer[n] ? top->answer + n + 1 : "0";
 
-	(void)strcpy(text, top->answer);
-	if (!isdigit((unsigned char)text[0])) {
-		numbers += strcspn(text, " ");
-		if (*numbers)
-			*numbers++ = '\0';
-		name = text;
-	}
-	if (!parse_limit(numbers, &limit)) {
+	(void)snprintf(bytes, sizeof(bytes), "%.*s", (int)n, top->answer);
+	if (size_parse(bytes, &limit.bytes_per_sec) < 0 ||
+	    size_parse(ops, &limit.ops_per_sec) < 0) {
 		(void)snprintf(top->note, sizeof(top->note),
 			       "%s: write bytes, or bytes and ops, as in: 100M 500", top->answer);
 		return;
 	}
+	set.client = top->target;
 	set.limit = &limit;
-	client = selected_client(top);
-	if (!name) {
-		set.client = top->target;
-		client_name(top, what);
-	} else if (strcmp(name, "user") == 0 && client && client->client == top->target) {
-		set.has_uid = true;
-		set.uid = client->uid;
-		(void)snprintf(what, sizeof(what), "user %s", overview_user(done, client->uid));
-	} else {
-		set.store = name;
-		(void)snprintf(what, sizeof(what), "store %s", name);
-	}
-	request.body_case = WIRE__REQUEST__BODY_LIMIT_SET;
-	request.limit_set = &set;
-	(void)overview_limits(done, &limit, 0);
-	act(top, what, &request, done[0] ? done : "no limit");
+	(void)snprintf(done, sizeof(done), "limit %s", top->answer);
+	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, done);
 }
 
 static void on_kill(struct top *top)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
-	char what[ANSWER_BYTES];
 
 	if (strcmp(top->answer, "yes") != 0) {
 		(void)snprintf(top->note, sizeof(top->note), "nothing was killed");
@@ -265,10 +216,7 @@ static void on_kill(struct top *top)
 	}
 	kill.client = top->target;
 	kill.reason = (char *)"by dsaioctl top";
-	request.body_case = WIRE__REQUEST__BODY_CLIENT_KILL;
-	request.client_kill = &kill;
-	client_name(top, what);
-	act(top, what, &request, "killed");
+	act(top, WIRE__REQUEST__BODY_CLIENT_KILL, &kill, "killed");
 }
 
 /* ---- keys ---- */
@@ -292,39 +240,42 @@ static void on_answer_key(struct top *top, int key)
 	}
 }
 
-static void select_by(struct top *top, long step)
+static void select_by(struct top *top, int step)
 {
-	const long place = (long)selected_place(top) + step, last = (long)top->n_clients - 1;
+	const size_t place = selected_place(top) + (size_t)step; /* (size_t)-1 is none, too */
 
-	if (last >= 0)
-		top->selected = top->clients[place < 0	    ? 0
-					     : place > last ? last
-							    : place]
-					.client->client;
+	if (place < top->n_clients)
+		top->selected = top->clients[place].client->client;
 }
 
-/* A question about the selected client, which stays the same one if rows move. */
-static void ask_about_client(struct top *top, int key)
+/* About the selected client, which stays the same one if rows move. */
+static void begin_question(struct top *top, int key)
 {
+	static const struct {
+		int key;
+		void (*on_answer)(struct top *top);
+		const char *text;
+	} questions[] = {
+		{ '/', on_filter, "show only clients whose user or command has: " },
+		{ 'w', on_weight, "weight (1 to 16): " },
+		{ 'l', on_limit, "limit (bytes per second, or these and IOPS; 0: none): " },
+		{ 'k', on_kill, "kill? (yes): " },
+	};
 	const Wire__Client *client = selected_client(top);
-	char question[OVERVIEW_LINE_BYTES];
 
-	if (!client)
-		return;
-	top->selected = top->target = client->client;
-	if (key == 'w')
-		(void)snprintf(question, sizeof(question),
-			       "weight of client %" PRIu32 " (1 to %u): ", client->client,
-			       WEIGHT_MAX);
-	else if (key == 'l')
-		(void)snprintf(question, sizeof(question),
-			       "limit client %" PRIu32 " ('user', or a store's name, first): ",
-			       client->client);
-	else
-		(void)snprintf(question, sizeof(question),
-			       "kill client %" PRIu32 ", process %" PRIu32 ", %.20s? (yes): ",
-			       client->client, client->pid, client->name);
-	ask_user(top, question, key == 'w' ? on_weight : key == 'l' ? on_limit : on_kill);
+	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
+		if (questions[i].key != key || (!client && key != '/'))
+			continue;
+		top->on_answer = questions[i].on_answer;
+		top->answer[0] = '\0';
+		(void)snprintf(top->question, sizeof(top->question), "%s", questions[i].text);
+		if (key == '/')
+			return;
+		top->selected = top->target = client->client;
+		(void)snprintf(top->question, sizeof(top->question),
+			       "client %" PRIu32 ", process %" PRIu32 ", %.20s: %s", client->client,
+			       client->pid, client->name, questions[i].text);
+	}
 }
 
 static void on_key(struct top *top, int key)
@@ -339,20 +290,15 @@ static void on_key(struct top *top, int key)
 		return;
 	}
 	top->note[0] = '\0';
-	top->is_help = key == '?' && !top->is_help;
 	if (sort) {
 		top->key = (enum overview_key)(sort - sort_keys);
 		arrange(top);
 	} else if (key == 'q') {
 		top->is_over = true;
-	} else if (key == '/') {
-		ask_user(top, "show only clients whose user, command or store has: ", on_filter);
 	} else if (key == KEY_UP || key == KEY_DOWN) {
 		select_by(top, key == KEY_UP ? -1 : 1);
-	} else if (key == KEY_PPAGE || key == KEY_NPAGE) {
-		select_by(top, (long)top->n_rows * (key == KEY_PPAGE ? -1 : 1));
-	} else if (key == 'w' || key == 'l' || key == 'k') {
-		ask_about_client(top, key);
+	} else {
+		begin_question(top, key);
 	}
 }
 
@@ -407,104 +353,51 @@ static int draw_stores(const struct top *top, int row, size_t n_max)
 	const Wire__StatusReply *now = status_of(top->now);
 	char line[OVERVIEW_LINE_BYTES];
 
-	draw_line(row++, A_REVERSE, overview_store_line(line, sizeof(line) - 1, NULL, NULL));
+	draw_line(row++, A_REVERSE, OVERVIEW_STORE_TITLES);
 	for (size_t i = 0; i < now->n_stores && i < n_max; i++) {
 		const struct rates rates = rates_of_store(status_of(top->before), now,
 							  now->stores[i]);
 
+		(void)overview_store_line(line, now->stores[i], &rates);
 		if (i == n_max - 1 && now->n_stores > n_max)
 			(void)snprintf(line, sizeof(line), "and %zu more stores",
 				       now->n_stores - i);
-		else
-			(void)overview_store_line(line, sizeof(line) - 1, now->stores[i], &rates);
 		draw_line(row++, A_NORMAL, line);
 	}
 	return row;
 }
 
-static void draw_clients(struct top *top, int row, int end)
+static void draw_clients(const struct top *top, int row, int end)
 {
-	const bool has_limits = overview_has_limits(status_of(top->now));
 	const size_t place = selected_place(top);
 	char line[OVERVIEW_LINE_BYTES];
+	size_t n_rows, first;
 
-	draw_line(row++, A_REVERSE, overview_client_line(line, sizeof(line) - 1, has_limits, NULL));
-	top->n_rows = end > row ? (size_t)(end - row) : 1;
-	if (place < top->first)
-		top->first = place;
-	if (place >= top->first + top->n_rows)
-		top->first = place - top->n_rows + 1;
-	for (size_t i = top->first; i < top->n_clients && row < end; i++)
-		draw_line(
-			row++, i == place ? A_STANDOUT | A_BOLD : A_NORMAL,
-			overview_client_line(line, sizeof(line) - 1, has_limits, &top->clients[i]));
+	draw_line(row++, A_REVERSE, OVERVIEW_CLIENT_TITLES);
+	n_rows = end > row ? (size_t)(end - row) : 1;
+	first = place < n_rows ? 0 : place - n_rows + 1;
+	for (size_t i = first; i < top->n_clients && row < end; i++)
+		draw_line(row++, i == place ? A_STANDOUT | A_BOLD : A_NORMAL,
+			  overview_client_line(line, &top->clients[i]));
 }
 
-/* More of the selected client. */
-static void draw_client(const struct top *top, int row)
+static void draw(const struct top *top)
 {
-	const Wire__Client *client = selected_client(top);
-	char line[OVERVIEW_LINE_BYTES], user[OVERVIEW_LINE_BYTES], limits[OVERVIEW_LINE_BYTES];
-	char pool[UNITS_TEXT_BYTES];
-
-	if (!client)
-		return;
-	(void)overview_limits(limits, client->limit, client->weight);
-	(void)snprintf(line, sizeof(line),
-		       "client %" PRIu32 ": %.30s, %.64s: %.100s%spool %s, %" PRIu32
-		       " file%s, %zu handle%s",
-		       client->client, overview_user(user, client->uid), client->name, limits,
-		       limits[0] ? ", " : "", units_format_size(pool, client->pool_bytes),
-		       client->files, plural(client->files), client->n_handles,
-		       plural(client->n_handles));
-	draw_line(row, A_NORMAL, line);
-}
-
-static void draw_help(void)
-{
-	const char *line = strstr(help, "    b i p e");
-	int row = 0;
-
-	draw_line(row++, A_REVERSE, "keys");
-	while (*line) {
-		char text[OVERVIEW_LINE_BYTES];
-		const size_t n = strcspn(line, "\n");
-
-		(void)snprintf(text, sizeof(text), "%.*s", (int)n, line);
-		draw_line(row++, A_NORMAL, text);
-		line += n + (line[n] == '\n');
-		if (strncmp(line, "Setting", 7) == 0)
-			break;
-	}
-}
-
-static void draw(struct top *top)
-{
-	const Wire__StatusReply *now = status_of(top->now);
 	char line[OVERVIEW_LINE_BYTES];
-	int row;
 
 	(void)erase();
-	if (top->is_help) {
-		draw_help();
-	} else {
-		draw_head(top);
-		if (now) {
-			row = draw_stores(top, 2, LINES > 16 ? (size_t)(LINES - 10) / 2 : 2);
-			draw_clients(top, row + 1, LINES - 2);
-			draw_client(top, LINES - 2);
-		}
-	}
+	draw_head(top);
+	if (top->now)
+		draw_clients(top,
+			     1 + draw_stores(top, 2, LINES > 16 ? (size_t)(LINES - 10) / 2 : 2),
+			     LINES - 1);
 	(void)curs_set(top->on_answer != NULL); /* not every terminal hides it */
-	if (top->on_answer) {
-		(void)snprintf(line, sizeof(line), "%.400s%s", top->question, top->answer);
-		draw_line(LINES - 1, A_BOLD, line);
-	} else {
-		draw_line(LINES - 1, A_BOLD,
-			  top->note[0] ? top->note
-				       : "q quit  ? help  b/i/p/e sort  / filter  arrows select  "
-					 "w weight  l limit  k kill");
-	}
+	(void)snprintf(line, sizeof(line), "%.400s%s", top->question, top->answer);
+	draw_line(LINES - 1, A_BOLD,
+		  top->on_answer ? line
+		  : top->note[0] ? top->note
+				 : "q quit  b/i/p/e sort  / filter  up/down select  w weight  "
+				   "l limit  k kill");
 	(void)refresh();
 }
 
@@ -554,21 +447,20 @@ static int run_on_screen(struct top *top)
 static int top_run(struct ctl *ctl)
 {
 	struct top top = { .ctl = ctl };
-	int r;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args > 0)
-		return show_no_arguments(ctl);
+	if (r == CTL_OK)
+		r = show_for_daemon(ctl);
+	if (r != CTL_OK)
+		return r;
 	if (ctl->is_json)
 		return ctl_usage(ctl,
 				 "--json: top is for a terminal: dsaioctl status --json has the "
 				 "same numbers");
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no clients: "
-				      "leave it out");
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
 		return ctl_fail(ctl, "standard input and output must be a terminal (ssh -t makes "
 				     "one): dsaioctl status prints the same once");
-	ctl->is_of_all = ctl->wants_histograms = true;
+	ctl->wants_histograms = true;
 	r = look(&top);
 	if (r == CTL_OK) {
 		ctl->timeout_nsec = TIMEOUT_NSEC;
