@@ -95,41 +95,31 @@ const char *overview_client_line(char *line, const struct overview_client *row)
 
 /* ---- clients ---- */
 
-static uint64_t key_of(const struct overview_client *row, enum overview_key key)
-{
-	const struct rates *rates = &row->rates;
-
-	switch (key) {
-	case OVERVIEW_IOPS:
-		return rates->nsec ? rates->ops : 0;
-	case OVERVIEW_P99:
-		return rates->p99_nsec;
-	case OVERVIEW_ERRORS:
-		return rates->all_errors;
-	default:
-		return rates->nsec ? rates->read_bytes + rates->write_bytes : 0;
-	}
-}
-
-static int compare(const void *a, const void *b, void *arg)
+static int compare(const void *a, const void *b)
 {
 	const struct overview_client *first = a, *second = b;
-	const enum overview_key *key = arg;
-	const uint64_t x = key_of(first, *key), y = key_of(second, *key);
 
-	if (x != y)
-		return x < y ? 1 : -1;
+	if (first->order != second->order)
+		return first->order < second->order ? 1 : -1;
 	return first->client->client < second->client->client ? -1 : 1;
 }
 
 void overview_clients(const Wire__StatusReply *before, const Wire__StatusReply *now,
 		      enum overview_key key, struct overview_client *ret_clients)
 {
-	for (size_t i = 0; i < now->n_clients; i++)
-		ret_clients[i] = (struct overview_client){ .client = now->clients[i],
-							   .rates = rates_of_client(
-								   before, now, now->clients[i]) };
-	qsort_r(ret_clients, now->n_clients, sizeof(*ret_clients), compare, &key);
+	for (size_t i = 0; i < now->n_clients; i++) {
+		const struct rates rates = rates_of_client(before, now, now->clients[i]);
+		const uint64_t orders[] = {
+			[OVERVIEW_BANDWIDTH] = rates.nsec ? rates.read_bytes + rates.write_bytes
+							  : 0,
+			[OVERVIEW_IOPS] = rates.nsec ? rates.ops : 0,
+			[OVERVIEW_P99] = rates.p99_nsec,
+			[OVERVIEW_ERRORS] = rates.all_errors,
+		};
+
+		ret_clients[i] = (struct overview_client){ now->clients[i], rates, orders[key] };
+	}
+	qsort(ret_clients, now->n_clients, sizeof(*ret_clients), compare);
 }
 
 size_t overview_filter(const char *text, struct overview_client *clients, size_t n)
@@ -146,9 +136,8 @@ size_t overview_filter(const char *text, struct overview_client *clients, size_t
 
 /* ---- health ---- */
 
-static void add_problem(struct json_object *problems, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-static void add_problem(struct json_object *problems, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_problem(struct json_object *problems,
+							      const char *format, ...)
 {
 	char text[OVERVIEW_LINE_BYTES];
 	va_list args;
@@ -159,30 +148,26 @@ static void add_problem(struct json_object *problems, const char *format, ...)
 	(void)json_object_array_add(problems, json_object_new_string(text));
 }
 
-static void add_store_problems(struct json_object *problems, const Wire__StatusReply *before,
-			       const Wire__StatusReply *now, const Wire__Store *store)
-{
-	const struct rates rates = rates_of_store(before, now, store);
-	char time[UNITS_TEXT_BYTES];
-
-	if (rates.nsec && rates.errors)
-		add_problem(problems, "store %s: %" PRIu64 " op%s failed in the last %s",
-			    store->name, rates.errors, plural(rates.errors),
-			    units_format_nsec(time, rates.nsec));
-	if (store->is_drained)
-		add_problem(problems, "store %s is drained", store->name);
-}
-
 struct json_object *overview_problems(const Wire__StatusReply *before, const Wire__StatusReply *now)
 {
 	struct json_object *problems = json_object_new_array();
 	const Wire__Gpus *gpus = now->gpus;
+	char time[UNITS_TEXT_BYTES];
 
 	if (now->n_hung)
 		add_problem(problems, "%zu call%s hung", now->n_hung,
 			    now->n_hung == 1 ? " is" : "s are");
-	for (size_t i = 0; i < now->n_stores; i++)
-		add_store_problems(problems, before, now, now->stores[i]);
+	for (size_t i = 0; i < now->n_stores; i++) {
+		const Wire__Store *store = now->stores[i];
+		const struct rates rates = rates_of_store(before, now, store);
+
+		if (rates.nsec && rates.errors)
+			add_problem(problems, "store %s: %" PRIu64 " op%s failed in the last %s",
+				    store->name, rates.errors, plural(rates.errors),
+				    units_format_nsec(time, rates.nsec));
+		if (store->is_drained)
+			add_problem(problems, "store %s is drained", store->name);
+	}
 	if (now->pool && !now->pool->is_locked)
 		add_problem(problems, "the pool cannot all be locked");
 	if (now->is_replaced)

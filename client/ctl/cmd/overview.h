@@ -22,6 +22,7 @@ enum overview_key { OVERVIEW_BANDWIDTH, OVERVIEW_IOPS, OVERVIEW_P99, OVERVIEW_ER
 struct overview_client {
 	const Wire__Client *client; /* of the reply */
 	struct rates rates;
+	uint64_t order; /* its key */
 };
 
 /* The clients of a reply, in an array of as many, the highest first, then by number. */

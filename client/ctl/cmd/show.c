@@ -59,6 +59,16 @@ void show_others(const Wire__StatusReply *status)
 		     plural(others->handles));
 }
 
+void show_pool(const Wire__Pool *pool)
+{
+	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
+
+	(void)printf("pool: %s of %s used, %s%s%s\n", units_format_size(used, pool->used_bytes),
+		     units_format_size(size, pool->size_bytes),
+		     pool->is_locked ? "locked" : "cannot all be locked",
+		     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
+}
+
 void show_device_bytes(const Wire__StatusReply *status)
 {
 	char text[UNITS_TEXT_BYTES];

@@ -50,6 +50,9 @@ void show_left_out(const Wire__StatusReply *status);
 /* Prints the same, then a line about clients of other users, if any; or that there are none at all. */
 void show_others(const Wire__StatusReply *status);
 
+/* Prints how much of the pool is used, and if it is locked. */
+void show_pool(const Wire__Pool *pool);
+
 /* Prints a line for each client whose GPU memory the daemon has imported. */
 void show_device_bytes(const Wire__StatusReply *status);
 

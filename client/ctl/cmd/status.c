@@ -92,18 +92,13 @@ static void print_verdict(const struct ctl *ctl, const Wire__StatusReply *before
 			  const Wire__StatusReply *now)
 {
 	struct json_object *problems = overview_problems(before, now);
-	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], line[OVERVIEW_LINE_BYTES];
-	const Wire__Pool *pool = now->pool;
+	char line[OVERVIEW_LINE_BYTES];
 
 	(void)puts(overview_verdict(line, problems)); /* ctl_flush() looks */
 	(void)json_object_put(problems);
 	print_program(ctl, now);
-	if (pool)
-		(void)printf("pool: %s of %s used, %s%s%s\n",
-			     units_format_size(used, pool->used_bytes),
-			     units_format_size(size, pool->size_bytes),
-			     pool->is_locked ? "locked" : "cannot all be locked",
-			     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
+	if (now->pool)
+		show_pool(now->pool);
 	(void)putchar('\n');
 }
 
@@ -133,6 +128,11 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 	return ctl_flush(ctl);
 }
 
+static void add_rates(struct json_object *array, size_t i, struct rates rates)
+{
+	json_object_object_add(json_object_array_get_idx(array, i), "rates", rates_json(&rates));
+}
+
 /* The fields of the reply, and: problems, and rates of each store and client. */
 static struct json_object *status_json(const Wire__StatusReply *before,
 				       const Wire__StatusReply *now)
@@ -141,18 +141,10 @@ static struct json_object *status_json(const Wire__StatusReply *before,
 	struct json_object *stores = json_object_object_get(object, "stores");
 	struct json_object *clients = json_object_object_get(object, "clients");
 
-	for (size_t i = 0; i < now->n_stores; i++) {
-		const struct rates rates = rates_of_store(before, now, now->stores[i]);
-
-		json_object_object_add(json_object_array_get_idx(stores, i), "rates",
-				       rates_json(&rates));
-	}
-	for (size_t i = 0; i < now->n_clients; i++) {
-		const struct rates rates = rates_of_client(before, now, now->clients[i]);
-
-		json_object_object_add(json_object_array_get_idx(clients, i), "rates",
-				       rates_json(&rates));
-	}
+	for (size_t i = 0; i < now->n_stores; i++)
+		add_rates(stores, i, rates_of_store(before, now, now->stores[i]));
+	for (size_t i = 0; i < now->n_clients; i++)
+		add_rates(clients, i, rates_of_client(before, now, now->clients[i]));
 	json_object_object_add(object, "problems", overview_problems(before, now));
 	return object;
 }
@@ -170,8 +162,7 @@ static int status_run(struct ctl *ctl)
 	if (r == CTL_OK)
 		r = ask_status(ctl, &client, &first);
 	if (r == CTL_OK && interval_msec) {
-		(void)nanosleep(&interval,
-				NULL); /* the rates are of the time that the replies say */
+		(void)nanosleep(&interval, NULL); /* the replies say how long it was */
 		before = first->status;
 		r = ask_status(ctl, &client, &second);
 	}

@@ -3,8 +3,7 @@
  *
  * One loop draws the screen, waits for a key up to the next look, and asks the daemon for its status.  An
  * answer is awaited for at most TIMEOUT_NSEC, so that a stopped daemon does not stop the keys.  A connection that has
- * ended is closed, and each further look connects anew.  A question to the user, such as for a weight, is a state of
- * the loop, so the screen stays live behind it.
+ * ended is closed, and each further look connects anew.
  *
  * Errors of requests are no messages of their own: ctl->message takes them, for the last line of the screen.
  */
@@ -19,7 +18,6 @@
 #include "proto/util/plural.h"
 #include "proto/util/size.h"
 
-#include <ctype.h>
 #include <curses.h>
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -30,9 +28,7 @@
 
 #define TIMEOUT_NSEC 1000000000u
 #define INTERVAL_MAX_MSEC 60000u
-#define ESCAPE_MSEC 50 /* after an escape, the rest of a key's code comes within this time */
 #define ANSWER_BYTES 64u
-#define KEY_ESCAPE 27
 #define WEIGHT_MAX 16u
 
 static const char help[] =
@@ -76,10 +72,7 @@ struct top {
 	uint32_t selected;		 /* a client's number; 0: none */
 	char message[CTL_MESSAGE_BYTES]; /* of the last request that failed */
 	char note[OVERVIEW_LINE_BYTES];	 /* the last line */
-	/* A question is open: takes the answer at its end.  NULL: none is. */
-	void (*on_answer)(struct top *top);
-	char question[OVERVIEW_LINE_BYTES], answer[ANSWER_BYTES];
-	uint32_t target; /* the client that it is about */
+	char answer[ANSWER_BYTES];	 /* to the last question */
 	bool is_over;
 };
 
@@ -97,11 +90,6 @@ static size_t selected_place(const struct top *top)
 		if (top->clients[i].client->client == top->selected)
 			return i;
 	return 0;
-}
-
-static const Wire__Client *selected_client(const struct top *top)
-{
-	return top->n_clients ? top->clients[selected_place(top)].client : NULL;
 }
 
 /* The rows anew, from the looks. */
@@ -152,154 +140,12 @@ static void act(struct top *top, Wire__Request__BodyCase kind, void *body, const
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	char what[ANSWER_BYTES];
 
-	(void)snprintf(what, sizeof(what), "client %" PRIu32, top->target);
-	if (!top->client || ask(top->ctl, &top->client, what, kind, body, &reply) != CTL_OK)
+	(void)snprintf(what, sizeof(what), "client %" PRIu32, top->selected);
+	if (ask(top->ctl, &top->client, what, kind, body, &reply) != CTL_OK)
 		(void)snprintf(top->note, sizeof(top->note), "%.500s", top->message);
 	else
-		(void)snprintf(top->note, sizeof(top->note), "%s: %s%s%s", what, done,
-			       reply->text[0] ? "; " : "", reply->text);
-}
-
-/* ---- questions ---- */
-
-static void on_filter(struct top *top)
-{
-	(void)strcpy(top->filter, top->answer);
-}
-
-static void on_weight(struct top *top)
-{
-	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
-	char done[2 * ANSWER_BYTES];
-	uint64_t weight;
-
-	if (size_parse(top->answer, &weight) < 0 || weight < 1 || weight > WEIGHT_MAX) {
-		(void)snprintf(top->note, sizeof(top->note),
-			       "%s: a weight is a number from 1 to %u", top->answer, WEIGHT_MAX);
-		return;
-	}
-	set.client = top->target;
-	set.weight = (uint32_t)weight;
-	(void)snprintf(done, sizeof(done), "weight %s", top->answer);
-	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, done);
-}
-
-/* "100M 500": bytes and ops per second. */
-static void on_limit(struct top *top)
-{
-	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
-	Wire__Limit limit = WIRE__LIMIT__INIT;
-	char bytes[ANSWER_BYTES], done[2 * ANSWER_BYTES];
-	const size_t n = strcspn(top->answer, " ");
-	const char *ops = top->answer[n] ? top->answer + n + 1 : "0";
-
-	(void)snprintf(bytes, sizeof(bytes), "%.*s", (int)n, top->answer);
-	if (size_parse(bytes, &limit.bytes_per_sec) < 0 ||
-	    size_parse(ops, &limit.ops_per_sec) < 0) {
-		(void)snprintf(top->note, sizeof(top->note),
-			       "%s: write bytes, or bytes and ops, as in: 100M 500", top->answer);
-		return;
-	}
-	set.client = top->target;
-	set.limit = &limit;
-	(void)snprintf(done, sizeof(done), "limit %s", top->answer);
-	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, done);
-}
-
-static void on_kill(struct top *top)
-{
-	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
-
-	if (strcmp(top->answer, "yes") != 0) {
-		(void)snprintf(top->note, sizeof(top->note), "nothing was killed");
-		return;
-	}
-	kill.client = top->target;
-	kill.reason = (char *)"by dsaioctl top";
-	act(top, WIRE__REQUEST__BODY_CLIENT_KILL, &kill, "killed");
-}
-
-/* ---- keys ---- */
-
-static void on_answer_key(struct top *top, int key)
-{
-	void (*on_answer)(struct top * top) = top->on_answer;
-	const size_t n = strlen(top->answer);
-
-	if (key == KEY_ESCAPE) {
-		top->on_answer = NULL;
-	} else if (key == '\n' || key == '\r' || key == KEY_ENTER) {
-		top->on_answer = NULL;
-		on_answer(top);
-		arrange(top);
-	} else if ((key == KEY_BACKSPACE || key == '\b' || key == 0x7f) && n) {
-		top->answer[n - 1] = '\0';
-	} else if (key >= ' ' && key <= '~' && n + 1 < ANSWER_BYTES) {
-		top->answer[n] = (char)key;
-		top->answer[n + 1] = '\0';
-	}
-}
-
-static void select_by(struct top *top, int step)
-{
-	const size_t place = selected_place(top) + (size_t)step; /* (size_t)-1 is none, too */
-
-	if (place < top->n_clients)
-		top->selected = top->clients[place].client->client;
-}
-
-/* About the selected client, which stays the same one if rows move. */
-static void begin_question(struct top *top, int key)
-{
-	static const struct {
-		int key;
-		void (*on_answer)(struct top *top);
-		const char *text;
-	} questions[] = {
-		{ '/', on_filter, "show only clients whose user or command has: " },
-		{ 'w', on_weight, "weight (1 to 16): " },
-		{ 'l', on_limit, "limit (bytes per second, or these and IOPS; 0: none): " },
-		{ 'k', on_kill, "kill? (yes): " },
-	};
-	const Wire__Client *client = selected_client(top);
-
-	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
-		if (questions[i].key != key || (!client && key != '/'))
-			continue;
-		top->on_answer = questions[i].on_answer;
-		top->answer[0] = '\0';
-		(void)snprintf(top->question, sizeof(top->question), "%s", questions[i].text);
-		if (key == '/')
-			return;
-		top->selected = top->target = client->client;
-		(void)snprintf(top->question, sizeof(top->question),
-			       "client %" PRIu32 ", process %" PRIu32 ", %.20s: %s", client->client,
-			       client->pid, client->name, questions[i].text);
-	}
-}
-
-static void on_key(struct top *top, int key)
-{
-	static const char sort_keys[] = "bipe"; /* in the order of enum overview_key */
-	const char *sort = key > 0 && key < 0x7f ? strchr(sort_keys, key) : NULL;
-
-	if (key == ERR || key == KEY_RESIZE)
-		return;
-	if (top->on_answer) {
-		on_answer_key(top, key);
-		return;
-	}
-	top->note[0] = '\0';
-	if (sort) {
-		top->key = (enum overview_key)(sort - sort_keys);
-		arrange(top);
-	} else if (key == 'q') {
-		top->is_over = true;
-	} else if (key == KEY_UP || key == KEY_DOWN) {
-		select_by(top, key == KEY_UP ? -1 : 1);
-	} else {
-		begin_question(top, key);
-	}
+		(void)snprintf(top->note, sizeof(top->note), "%s: %s %s%s%s", what, done,
+			       top->answer, reply->text[0] ? "; " : "", reply->text);
 }
 
 /* ---- the screen ---- */
@@ -383,22 +229,142 @@ static void draw_clients(const struct top *top, int row, int end)
 
 static void draw(const struct top *top)
 {
-	char line[OVERVIEW_LINE_BYTES];
-
 	(void)erase();
 	draw_head(top);
 	if (top->now)
 		draw_clients(top,
 			     1 + draw_stores(top, 2, LINES > 16 ? (size_t)(LINES - 10) / 2 : 2),
 			     LINES - 1);
-	(void)curs_set(top->on_answer != NULL); /* not every terminal hides it */
-	(void)snprintf(line, sizeof(line), "%.400s%s", top->question, top->answer);
 	draw_line(LINES - 1, A_BOLD,
-		  top->on_answer ? line
-		  : top->note[0] ? top->note
-				 : "q quit  b/i/p/e sort  / filter  up/down select  w weight  "
-				   "l limit  k kill");
+		  top->note[0] ? top->note
+			       : "q quit  b/i/p/e sort  / filter  up/down select  w weight  "
+				 "l limit  k kill");
 	(void)refresh();
+}
+
+/* ---- keys ---- */
+
+/* The screen stands still meanwhile. */
+static void ask_user(struct top *top, const char *question)
+{
+	draw_line(LINES - 2, A_REVERSE, question);
+	draw_line(LINES - 1, A_BOLD, "> ");
+	(void)clrtoeol();
+	timeout(-1);
+	(void)curs_set(1);
+	(void)echo();
+	if (getnstr(top->answer, ANSWER_BYTES - 1) == ERR) /* a signal, or the size has changed */
+		top->answer[0] = '\0';
+	(void)noecho();
+	(void)curs_set(0);
+}
+
+static void set_weight(struct top *top)
+{
+	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
+	uint64_t weight;
+
+	if (size_parse(top->answer, &weight) < 0 || weight < 1 || weight > WEIGHT_MAX) {
+		(void)snprintf(top->note, sizeof(top->note),
+			       "%s: a weight is a number from 1 to %u", top->answer, WEIGHT_MAX);
+		return;
+	}
+	set.client = top->selected;
+	set.weight = (uint32_t)weight;
+	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, "weight");
+}
+
+/* "100M 500": bytes and ops per second. */
+static void set_limit(struct top *top)
+{
+	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
+	Wire__Limit limit = WIRE__LIMIT__INIT;
+	const size_t n = strcspn(top->answer, " ");
+	const char *ops = top->answer[n] ? top->answer + n + 1 : "0";
+	char bytes[ANSWER_BYTES];
+
+	(void)snprintf(bytes, sizeof(bytes), "%.*s", (int)n, top->answer);
+	if (size_parse(bytes, &limit.bytes_per_sec) < 0 ||
+	    size_parse(ops, &limit.ops_per_sec) < 0) {
+		(void)snprintf(top->note, sizeof(top->note),
+			       "%s: write bytes, or bytes and ops, as in: 100M 500", top->answer);
+		return;
+	}
+	set.client = top->selected;
+	set.limit = &limit;
+	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, "limit");
+}
+
+static void kill_client(struct top *top)
+{
+	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
+
+	if (strcmp(top->answer, "yes") != 0) {
+		(void)snprintf(top->note, sizeof(top->note), "nothing was killed");
+		return;
+	}
+	top->answer[0] = '\0';
+	kill.client = top->selected;
+	kill.reason = (char *)"by dsaioctl top";
+	act(top, WIRE__REQUEST__BODY_CLIENT_KILL, &kill, "killed");
+}
+
+static void on_client_key(struct top *top, int key)
+{
+	const size_t place = selected_place(top);
+	char question[OVERVIEW_LINE_BYTES];
+	const Wire__Client *client;
+
+	if (place >= top->n_clients)
+		return;
+	client = top->clients[place].client;
+	top->selected = client->client;
+	(void)snprintf(question, sizeof(question),
+		       "client %" PRIu32 ", process %" PRIu32 ", %.20s: %s", client->client,
+		       client->pid, client->name,
+		       key == 'w'   ? "weight (1 to 16)"
+		       : key == 'l' ? "limit (100M 500: bytes and ops per second; 0: none)"
+				    : "kill? (yes)");
+	ask_user(top, question);
+	if (!top->answer[0])
+		return;
+	if (key == 'w')
+		set_weight(top);
+	else if (key == 'l')
+		set_limit(top);
+	else
+		kill_client(top);
+}
+
+static void select_by(struct top *top, int step)
+{
+	const size_t place = selected_place(top) + (size_t)step; /* (size_t)-1 is none, too */
+
+	if (place < top->n_clients)
+		top->selected = top->clients[place].client->client;
+}
+
+static void on_key(struct top *top, int key)
+{
+	static const char sort_keys[] = "bipe"; /* in the order of enum overview_key */
+	const char *sort = key > 0 && key < 0x7f ? strchr(sort_keys, key) : NULL;
+
+	if (key == ERR || key == KEY_RESIZE)
+		return;
+	top->note[0] = '\0';
+	if (sort) {
+		top->key = (enum overview_key)(sort - sort_keys);
+	} else if (key == '/') {
+		ask_user(top, "show only clients whose user or command has");
+		(void)strcpy(top->filter, top->answer);
+	} else if (key == 'q') {
+		top->is_over = true;
+	} else if (key == KEY_UP || key == KEY_DOWN) {
+		select_by(top, key == KEY_UP ? -1 : 1);
+	} else if (key == 'w' || key == 'l' || key == 'k') {
+		on_client_key(top, key);
+	}
+	arrange(top);
 }
 
 /* ---- the loop ---- */
@@ -436,7 +402,7 @@ static int run_on_screen(struct top *top)
 	(void)cbreak(); /* these do not fail on a screen */
 	(void)noecho();
 	(void)keypad(stdscr, true);
-	(void)set_escdelay(ESCAPE_MSEC);
+	(void)curs_set(0); /* not every terminal hides it */
 	run(top);
 	(void)endwin();
 	delscreen(screen);
