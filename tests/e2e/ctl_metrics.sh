@@ -42,7 +42,7 @@ another_user_sees_itself() {
 	has "dsaio_user_clients{uid=\"0\",user=\"root\"} 0" || return 1
 	expect 0 "${nobody[@]}" "$ctl" metrics && says "$dir/out" "dsaio_user_clients{uid=\"65534\",user=\"$user\"} 0" \
 		'dsaio_store_writes_total{store="t"}' "dsaio_clients 0" && says_not "$dir/out" 'uid="0"' || return 1
-	expect 0 "${nobody[@]}" "$ctl" wear && says "$dir/out" "user   $user " "$store" && says_not "$dir/out" "root "
+	expect 0 "${nobody[@]}" "$ctl" wear && says "$dir/out" "user   $user " "store  t " && says_not "$dir/out" "root "
 }
 
 wrong_usage_is_reported() {
@@ -124,7 +124,7 @@ what_was_written_is_kept_over_restarts() {
 	start_daemon
 	why="$(written) bytes after it was killed, not $before"
 	[ "$(written)" = "$before" ] || return 1
-	expect 0 "$ctl" wear && says "$dir/out" "since 2" "store  t ($store) " "user   $(id -un) "
+	expect 0 "$ctl" wear && says "$dir/out" "since 2" "store  t " "user   $(id -un) "
 }
 
 # The flight recorder, which tells of a crash, needs a socket on tmpfs.

@@ -73,7 +73,7 @@ a_terminal_or_daemon_that_is_not_there_is_reported() {
 
 it_shows_stores_and_clients() {
 	in_terminal "$ctl top --interval 100" &&
-		shows "^(healthy|NOT HEALTHY: the pool)" "^up .* pool .* 3 clients, by bandwidth" "^STORE +READ/s WRITE/s" \
+		shows "^(healthy|NOT HEALTHY: the pool)" "^3 clients, by bandwidth" "^STORE +READ/s WRITE/s" \
 			"^disk9 +0 +[1-9]" "^CLIENT +PID USER" "^ *[0-9]+ +[0-9]+ .* +0 +[1-9].* dsaioctl$" "^q quit" || return 1
 	shows "evil\?\[2Jname" || return 1 # and the rest is still there:
 	shows "^CLIENT" || return 1
@@ -108,9 +108,9 @@ selected() {
 
 weights_and_limits_are_set() {
 	local number
-	selected && keys w && shows "^client $number, process $pid, evil.*: weight \(1 to 16\)" && keys 99 Enter &&
-		shows "^99: a weight is a number from 1 to 16" && keys l && shows "^client $number, .*: limit " && keys nonsense Enter &&
-		shows "^nonsense: write bytes" && acts "client $number: weight 4" w 4 &&
+	selected && keys w && shows "^client $number, process $pid, evil.*: weight: 1 to 16" && keys 99 Enter &&
+		shows "^99: must be 1 to 16" && keys l && shows "^client $number, .*: limit: bytes" && keys nonsense Enter &&
+		shows "^nonsense: must be bytes" && acts "client $number: weight 4" w 4 &&
 		acts "client $number: limit 100M 500" l "100M 500" && expect 0 "$ctl" limit &&
 		says "$dir/out" "client" "100 MiB/s" " 500 " " 4" &&
 		acts "client $number: limit 0" l 0 && expect 0 "$ctl" limit && says "$dir/out" " 4" && says_not "$dir/out" "MiB/s"

@@ -252,7 +252,6 @@ TEST(the_verdict_names_all_that_is_wrong)
 	Wire__Hung hung = WIRE__HUNG__INIT, *hungs[] = { &hung };
 	Wire__Pool pool = WIRE__POOL__INIT;
 	Wire__Gpus gpus = WIRE__GPUS__INIT;
-	struct json_object *problems;
 	struct look before, now;
 	char line[OVERVIEW_LINE_BYTES];
 
@@ -263,31 +262,27 @@ TEST(the_verdict_names_all_that_is_wrong)
 	now.reply.gpus = &gpus;
 	look_moves(&before, 5, 5, 5);
 	look_moves(&now, 5, 5, 5); /* of long ago */
-	problems = overview_problems(&before.reply, &now.reply);
-	ck_assert_str_eq(overview_verdict(line, problems), "healthy");
-	(void)json_object_put(problems);
+	(void)overview_verdict(line, &before.reply, &now.reply);
+	ck_assert_str_eq(line, "healthy");
 	look_moves(&now, 6, 6, 6);
 	now.reply.hung = hungs;
 	now.reply.n_hung = 1;
 	pool.is_locked = false;
 	now.store.is_drained = now.reply.is_replaced = true;
 	gpus.call = (char *)"cuInit()";
-	problems = overview_problems(&before.reply, &now.reply);
+	(void)overview_verdict(line, &before.reply, &now.reply);
 	ck_assert_str_eq(
-		overview_verdict(line, problems),
-		"NOT HEALTHY: 1 call is hung; store nvme0: 1 op failed in the last 1.00 s; "
-		"store nvme0 is drained; the pool cannot all be locked; "
-		"the daemon's program was replaced after its start; "
-		"the GPU driver has not answered yet");
-	(void)json_object_put(problems);
+		line, "NOT HEALTHY: 1 call is hung; store nvme0: 1 op failed in the last 1.00 s; "
+		      "store nvme0 is drained; the pool cannot all be locked; "
+		      "the daemon's program was replaced after its start; "
+		      "the GPU driver has not answered yet");
 	now.store.name = (char *)"a\033[2J";
 	gpus.problem = (char *)"error 999";
-	problems = overview_problems(NULL, &now.reply); /* errors of which time? */
-	ck_assert_str_eq(overview_verdict(line, problems),
+	(void)overview_verdict(line, NULL, &now.reply); /* errors of which time? */
+	ck_assert_str_eq(line,
 			 "NOT HEALTHY: 1 call is hung; store a?[2J is drained; "
 			 "the pool cannot all be locked; "
 			 "the daemon's program was replaced after its start; GPUs cannot be used");
-	(void)json_object_put(problems);
 }
 
 TEST_MAIN

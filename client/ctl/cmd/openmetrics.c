@@ -105,12 +105,11 @@ static bool ends_with(const char *text, const char *end)
 static void print_value(FILE *out, const ProtobufCMessage *message, const char *field)
 {
 	const uint64_t value = value_of(message, field);
-	const int digits = ends_with(field, "_nsec") ? 9 : ends_with(field, "_usec") ? 6 : 0;
-	const uint64_t unit = digits == 9 ? 1000000000 : 1000000;
 
-	if (digits)
-		(void)fprintf(out, " %" PRIu64 ".%0*" PRIu64 "\n", value / unit, digits,
-			      value % unit);
+	if (ends_with(field, "_nsec"))
+		(void)fprintf(out, " %.9f\n", (double)value / 1e9);
+	else if (ends_with(field, "_usec"))
+		(void)fprintf(out, " %.6f\n", (double)value / 1e6);
 	else
 		(void)fprintf(out, " %" PRIu64 "\n", value);
 }

@@ -1,7 +1,9 @@
 #include "client/ctl/cmd/overview.h"
 
 #include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
 #include "proto/util/plural.h"
 
 #include <inttypes.h>
@@ -179,16 +181,17 @@ struct json_object *overview_problems(const Wire__StatusReply *before, const Wir
 	return problems;
 }
 
-const char *overview_verdict(char *line, struct json_object *problems)
+bool overview_verdict(char *line, const Wire__StatusReply *before, const Wire__StatusReply *now)
 {
+	_cleanup_(json_putp) struct json_object *problems = overview_problems(before, now);
 	const size_t n = json_object_array_length(problems);
 	size_t used = 0;
 
-	if (!n)
-		return strcpy(line, "healthy");
+	(void)strcpy(line, "healthy");
 	for (size_t i = 0; i < n && used < OVERVIEW_LINE_BYTES; i++)
 		used += (size_t)snprintf(
 			line + used, OVERVIEW_LINE_BYTES - used, "%s%s", i ? "; " : "NOT HEALTHY: ",
 			json_object_get_string(json_object_array_get_idx(problems, i)));
-	return fit(line, OVERVIEW_LINE_BYTES);
+	(void)fit(line, OVERVIEW_LINE_BYTES);
+	return !n;
 }

@@ -9,6 +9,7 @@
 
 #include "client/ctl/cmd/rates.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,7 +46,7 @@ const char *overview_text(char *line, size_t width, const char *text);
 /* An array of strings: all that is wrong.  Errors are those of the time between both replies. */
 struct json_object *overview_problems(const Wire__StatusReply *before,
 				      const Wire__StatusReply *now);
-/* "healthy", or "NOT HEALTHY: ..." with the problems. */
-const char *overview_verdict(char *line, struct json_object *problems);
+/* "healthy", or "NOT HEALTHY: ..." with the problems.  Returns whether it is. */
+bool overview_verdict(char *line, const Wire__StatusReply *before, const Wire__StatusReply *now);
 
 #endif

@@ -30,17 +30,11 @@ static const char help[] =
 	"    dsaioctl status --json | jq '.problems[]'\n"
 	"    dsaioctl status --json | jq '.stores[].rates.read_bytes_per_sec'\n"
 	"\n"
-	"The first line is the verdict: healthy, or what is wrong, such as calls that have not\n"
-	"returned (with what frees them below), ops that failed meanwhile, a pool that cannot be\n"
-	"locked, a store that is drained, a daemon whose program was replaced.  Then come a row for\n"
-	"each store, and one for each client, the busiest first.\n"
-	"READ/s, WRITE/s (bytes, K is 1024) and IOPS are of the interval.  P99 is the time that 99%\n"
-	"of the ops did not pass from when the daemon took them: a store's of the interval, a\n"
-	"client's since it began to use its slowest store.  A '-' is not known, or no op has ended.\n"
-	"OPEN are ops taken and not ended, ERR those that ended with an error so far, HUNG calls\n"
-	"that have not returned.  Clients of other users are shown to administrators; to others they\n"
-	"are one line.\n"
-	"dsaioctl top shows the same live; stores, clients and pool show more of each.\n"
+	"The first line is the verdict: healthy, or what is wrong.  READ/s, WRITE/s (bytes, K is\n"
+	"1024) and IOPS are of the interval.  P99 is the time that 99% of the ops did not pass: a\n"
+	"store's in the interval, a client's so far, on its slowest store.  OPEN are ops taken and\n"
+	"not ended, ERR those that ended with an error so far, HUNG calls that have not returned.\n"
+	"A '-' is not known.  Clients of other users are shown to administrators.\n"
 	"\n"
 	"    --interval N   milliseconds between the two looks that rates come from: 500; 0: one\n"
 	"                   look, and no rates\n"
@@ -91,11 +85,10 @@ static void print_row(const char *text)
 static void print_verdict(const struct ctl *ctl, const Wire__StatusReply *before,
 			  const Wire__StatusReply *now)
 {
-	struct json_object *problems = overview_problems(before, now);
 	char line[OVERVIEW_LINE_BYTES];
 
-	(void)puts(overview_verdict(line, problems)); /* ctl_flush() looks */
-	(void)json_object_put(problems);
+	(void)overview_verdict(line, before, now);
+	(void)puts(line); /* ctl_flush() looks */
 	print_program(ctl, now);
 	if (now->pool)
 		show_pool(now->pool);

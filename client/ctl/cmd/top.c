@@ -11,16 +11,13 @@
 #include "client/ctl/cmd/overview.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/units.h"
 #include "client/lib/api/client.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
-#include "proto/util/plural.h"
 #include "proto/util/size.h"
 
 #include <curses.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +27,8 @@
 #define INTERVAL_MAX_MSEC 60000u
 #define ANSWER_BYTES 64u
 #define WEIGHT_MAX 16u
+#define WEIGHT_TEXT "1 to 16"
+#define LIMIT_TEXT "bytes, or bytes and ops, per second (100M 500; 0: none)"
 
 static const char help[] =
 	"dsaioctl top - who uses the disks, live\n"
@@ -48,8 +47,7 @@ static const char help[] =
 	"    k              kill it: its session ends, and it does not reconnect\n"
 	"    q              quit\n"
 	"\n"
-	"Setting and killing is for administrators; others see their own clients.  If the daemon\n"
-	"ends, top waits for the next one.\n"
+	"Setting and killing is for administrators; others see their own clients.\n"
 	"\n"
 	"    --interval N   milliseconds between looks: 1000, and 100 at least\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -168,26 +166,19 @@ static void draw_head(const struct top *top)
 {
 	static const char *const sorts[] = { "bandwidth", "IOPS", "P99", "errors" };
 	const Wire__StatusReply *now = status_of(top->now);
-	char line[OVERVIEW_LINE_BYTES], used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
-	char verdict[OVERVIEW_LINE_BYTES];
-	struct json_object *problems;
+	char line[OVERVIEW_LINE_BYTES], verdict[OVERVIEW_LINE_BYTES];
+	bool is_healthy;
 
 	if (!now) {
 		(void)snprintf(line, sizeof(line), "no daemon: %.400s", top->message);
 		draw_line(0, A_BOLD, line);
 		return;
 	}
-	problems = overview_problems(status_of(top->before), now);
-	(void)overview_verdict(verdict, problems);
+	is_healthy = overview_verdict(verdict, status_of(top->before), now);
 	(void)snprintf(line, sizeof(line), "%.200s%s%.250s", top->message,
 		       top->message[0] ? "; before that: " : "", verdict);
-	draw_line(0, json_object_array_length(problems) || top->message[0] ? A_BOLD : A_NORMAL,
-		  line);
-	(void)json_object_put(problems);
-	(void)snprintf(line, sizeof(line), "up %s, pool %s of %s, %" PRIu32 " clients, by %s%s%s",
-		       units_format_nsec(verdict, now->uptime_usec * 1000),
-		       units_format_size(used, now->pool ? now->pool->used_bytes : 0),
-		       units_format_size(size, now->pool ? now->pool->size_bytes : 0),
+	draw_line(0, is_healthy && !top->message[0] ? A_NORMAL : A_BOLD, line);
+	(void)snprintf(line, sizeof(line), "%" PRIu32 " clients, by %s%s%s",
 		       now->n_all_clients + (now->others ? now->others->clients : 0),
 		       sorts[top->key], top->filter[0] ? ", only: " : "", top->filter);
 	draw_line(1, A_NORMAL, line);
@@ -259,40 +250,31 @@ static void ask_user(struct top *top, const char *question)
 	(void)curs_set(0);
 }
 
-static void set_weight(struct top *top)
-{
-	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
-	uint64_t weight;
-
-	if (size_parse(top->answer, &weight) < 0 || weight < 1 || weight > WEIGHT_MAX) {
-		(void)snprintf(top->note, sizeof(top->note),
-			       "%s: a weight is a number from 1 to %u", top->answer, WEIGHT_MAX);
-		return;
-	}
-	set.client = top->selected;
-	set.weight = (uint32_t)weight;
-	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, "weight");
-}
-
-/* "100M 500": bytes and ops per second. */
-static void set_limit(struct top *top)
+/* A weight, or "100M 500": bytes and ops per second. */
+static void set_limit(struct top *top, bool is_weight)
 {
 	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
 	Wire__Limit limit = WIRE__LIMIT__INIT;
 	const size_t n = strcspn(top->answer, " ");
 	const char *ops = top->answer[n] ? top->answer + n + 1 : "0";
-	char bytes[ANSWER_BYTES];
+	char first[ANSWER_BYTES];
+	uint64_t number;
 
-	(void)snprintf(bytes, sizeof(bytes), "%.*s", (int)n, top->answer);
-	if (size_parse(bytes, &limit.bytes_per_sec) < 0 ||
-	    size_parse(ops, &limit.ops_per_sec) < 0) {
-		(void)snprintf(top->note, sizeof(top->note),
-			       "%s: write bytes, or bytes and ops, as in: 100M 500", top->answer);
+	(void)snprintf(first, sizeof(first), "%.*s", (int)n, top->answer);
+	if (size_parse(first, &number) < 0 || size_parse(ops, &limit.ops_per_sec) < 0 ||
+	    (is_weight && (number < 1 || number > WEIGHT_MAX))) {
+		(void)snprintf(top->note, sizeof(top->note), "%s: must be %s", top->answer,
+			       is_weight ? WEIGHT_TEXT : LIMIT_TEXT);
 		return;
 	}
 	set.client = top->selected;
-	set.limit = &limit;
-	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, "limit");
+	if (is_weight) {
+		set.weight = (uint32_t)number;
+	} else {
+		limit.bytes_per_sec = number;
+		set.limit = &limit;
+	}
+	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, is_weight ? "weight" : "limit");
 }
 
 static void kill_client(struct top *top)
@@ -322,18 +304,16 @@ static void on_client_key(struct top *top, int key)
 	(void)snprintf(question, sizeof(question),
 		       "client %" PRIu32 ", process %" PRIu32 ", %.20s: %s", client->client,
 		       client->pid, client->name,
-		       key == 'w'   ? "weight (1 to 16)"
-		       : key == 'l' ? "limit (100M 500: bytes and ops per second; 0: none)"
+		       key == 'w'   ? "weight: " WEIGHT_TEXT
+		       : key == 'l' ? "limit: " LIMIT_TEXT
 				    : "kill? (yes)");
 	ask_user(top, question);
 	if (!top->answer[0])
 		return;
-	if (key == 'w')
-		set_weight(top);
-	else if (key == 'l')
-		set_limit(top);
-	else
+	if (key == 'k')
 		kill_client(top);
+	else
+		set_limit(top, key == 'w');
 }
 
 static void select_by(struct top *top, int step)
