@@ -22,7 +22,7 @@ static const char help[] =
 	"    dsaioctl limit --user alice --bandwidth 1G           all her clients together\n"
 	"    dsaioctl limit --client 7 --bandwidth 100M           until it disconnects\n"
 	"    dsaioctl limit --client 7 --weight 8                 its share\n"
-	"    dsaioctl limit --user alice --bandwidth none         no limit again\n"
+	"    dsaioctl limit --user alice --bandwidth 0            no limit again\n"
 	"    dsaioctl limit --json | jq '.users[] | select(.limit)'\n"
 	"\n"
 	"A limit holds at once, for reads and writes together, and takes the place of the last one:\n"
@@ -34,23 +34,24 @@ static const char help[] =
 	"    --store STORE      a store: its name, or (with a '/') a path on it\n"
 	"    --user USER        a user: name or number\n"
 	"    --client N         a client: its number in dsaioctl clients\n"
-	"    --bandwidth N|none bytes per second, with K, M, G, T (powers of 1024)\n"
-	"    --iops N|none      ops per second: reads, writes and syncs\n"
+	"    --bandwidth N      bytes per second, with K, M, G, T (powers of 1024); 0: no limit\n"
+	"    --iops N           ops per second: reads, writes and syncs; 0: no limit\n"
 	"    --weight N         of a client: that of all its handles, 1 to 16\n"
 	"    --json             stores, users and clients, as in status\n"
 	"    --socket PATH      the daemon's socket\n"
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
-static const char *store_arg, *user_arg, *bandwidth_arg, *iops_arg;
-static uint32_t client_arg, weight_arg;
+static const char *store_arg, *user_arg;
+static uint64_t bandwidth_arg = UINT64_MAX; /* it is not given; also the next */
+static uint32_t iops_arg = UINT32_MAX, client_arg, weight_arg;
 
 static const struct flag flags[] = {
 	{ "store", FLAG_STRING, &store_arg, 0, 0 },
 	{ "user", FLAG_STRING, &user_arg, 0, 0 },
 	{ "client", FLAG_COUNT, &client_arg, 1, UINT32_MAX },
-	{ "bandwidth", FLAG_STRING, &bandwidth_arg, 0, 0 },
-	{ "iops", FLAG_STRING, &iops_arg, 0, 0 },
+	{ "bandwidth", FLAG_SIZE, &bandwidth_arg, 0, UINT64_MAX - 1 },
+	{ "iops", FLAG_COUNT, &iops_arg, 0, UINT32_MAX - 1 },
 	{ "weight", FLAG_COUNT, &weight_arg, 1, 16 },
 };
 
@@ -116,19 +117,6 @@ static int print_limits(const struct ctl *ctl, const Wire__StatusReply *status)
 
 /* ---- set ---- */
 
-/* Reads a value; text NULL: none. */
-static int read_value(const struct ctl *ctl, const char *option, const char *text,
-		      const char *suffixes, uint64_t *value)
-{
-	if (!text || strcmp(text, "none") == 0)
-		return CTL_OK;
-	if ((!suffixes[0] && text[strspn(text, "0123456789")]) || size_parse(text, value) < 0 ||
-	    !*value)
-		return ctl_usage(ctl, "--%s %s: must be a number above 0%s, or none", option, text,
-				 suffixes);
-	return CTL_OK;
-}
-
 static int find_user(const struct ctl *ctl, uint32_t *ret_uid)
 {
 	const struct passwd *passwd = getpwnam(user_arg);
@@ -177,24 +165,21 @@ static int check_usage(struct ctl *ctl, bool is_set)
 		return ctl_usage(ctl, "--bandwidth, --iops or --weight? see dsaioctl limit --help");
 	if (weight_arg && !client_arg)
 		return ctl_usage(ctl, "--weight: only a client has one: --client N");
-	return show_for_daemon(ctl);
+	return ctl->n_args ? show_no_arguments(ctl) : show_for_daemon(ctl);
 }
 
 static int limit_run(struct ctl *ctl)
 {
 	static const char *const names[] = { "stores", "users", "clients", NULL };
-	const bool is_set = bandwidth_arg || iops_arg || weight_arg;
+	const bool has_bandwidth = bandwidth_arg < UINT64_MAX, has_iops = iops_arg < UINT32_MAX;
+	const bool is_set = has_bandwidth || has_iops || weight_arg;
 	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
 	Wire__Limit limit = WIRE__LIMIT__INIT;
-	int r = ctl->n_args ? show_no_arguments(ctl) : check_usage(ctl, is_set);
+	int r = check_usage(ctl, is_set);
 
-	if (r == CTL_OK)
-		r = read_value(ctl, "bandwidth", bandwidth_arg,
-			       " (bytes per second, or with K, M, G, T behind it)",
-			       &limit.bytes_per_sec);
-	if (r == CTL_OK)
-		r = read_value(ctl, "iops", iops_arg, "", &limit.ops_per_sec);
-	if (bandwidth_arg || iops_arg)
+	limit.bytes_per_sec = has_bandwidth ? bandwidth_arg : 0;
+	limit.ops_per_sec = has_iops ? iops_arg : 0;
+	if (has_bandwidth || has_iops)
 		set.limit = &limit;
 	if (r == CTL_OK && is_set)
 		r = send_limit(ctl, &set);
