@@ -70,7 +70,7 @@ TEST(the_rest_of_the_users_has_a_name_of_its_own)
 {
 	user.is_rest = true;
 	user.clients = 7;
-	has("dsaio_user_clients{uid=\"rest\",user=\"rest\"} 7\n");
+	has("dsaio_user_clients{uid=\"rest\",user=\"others\"} 7\n");
 	user.is_rest = false;
 	user.uid = 4000000000u; /* nobody has it */
 	has("dsaio_user_clients{uid=\"4000000000\",user=\"4000000000\"} 7\n");

@@ -182,7 +182,7 @@ static const char *line_of(const struct look *look)
 	char text[OVERVIEW_LINE_BYTES];
 	struct overview_client row;
 
-	overview_clients(NULL, &look->reply, OVERVIEW_P99, &row);
+	(void)overview_clients(NULL, &look->reply, OVERVIEW_P99, "", &row);
 	return overview_text(line, 80, overview_client_line(text, &row));
 }
 
@@ -228,21 +228,22 @@ TEST(clients_are_sorted_and_filtered)
 	both[1] = &now.client;
 	now.reply.clients = both;
 	now.reply.n_clients = 2;
-	overview_clients(&before.reply, &now.reply, OVERVIEW_BANDWIDTH, rows);
+	ck_assert_uint_eq(overview_clients(&before.reply, &now.reply, OVERVIEW_BANDWIDTH, "", rows),
+			  2);
 	ck_assert_uint_eq(rows[0].client->client, 3); /* equal: by number */
 	look_moves(&now, 1, 1, 1);
 	now.of_channel.latency_p99_nsec = 1;
 	for (enum overview_key key = OVERVIEW_BANDWIDTH; key <= OVERVIEW_ERRORS; key++) {
-		overview_clients(&before.reply, &now.reply, key, rows);
+		(void)overview_clients(&before.reply, &now.reply, key, "", rows);
 		ck_assert_uint_eq(rows[0].client->client, 7);
 	}
-	ck_assert_uint_eq(overview_filter("", rows, 2), 2);
-	ck_assert_uint_eq(overview_filter("rain", rows, 2), 1); /* its command */
+	ck_assert_uint_eq(overview_clients(NULL, &now.reply, OVERVIEW_P99, "rain", rows),
+			  1); /* its command */
 	ck_assert_uint_eq(rows[0].client->client, 7);
-	overview_clients(&before.reply, &now.reply, OVERVIEW_P99, rows);
-	ck_assert_uint_eq(overview_filter("429496729", rows, 2), 1); /* its user */
+	ck_assert_uint_eq(overview_clients(NULL, &now.reply, OVERVIEW_P99, "429496729", rows),
+			  1); /* its user */
 	ck_assert_uint_eq(rows[0].client->client, 3);
-	ck_assert_uint_eq(overview_filter("train", rows, 1), 0);
+	ck_assert_uint_eq(overview_clients(NULL, &now.reply, OVERVIEW_P99, "trains", rows), 0);
 }
 
 /* ---- health ---- */

@@ -182,22 +182,13 @@ static void print_kind(FILE *out, enum kind kind, const struct row *rows, size_t
 
 /* ---- rows ---- */
 
-struct rows {
-	struct row *rows;
-	size_t n;
-};
-
-static void rows_deinit(struct rows *rows)
+/* *end: behind the last one. */
+__attribute__((format(printf, 5, 6))) static void add_row(struct row **end, enum kind kind,
+							  const ProtobufCMessage *message,
+							  const Wire__Counters *counters,
+							  const char *format, ...)
 {
-	free(rows->rows);
-}
-
-__attribute__((format(printf, 5, 6))) static void rows_add(struct rows *rows, enum kind kind,
-							   const ProtobufCMessage *message,
-							   const Wire__Counters *counters,
-							   const char *format, ...)
-{
-	struct row *row = &rows->rows[rows->n];
+	struct row *row = *end;
 	va_list args;
 
 	if (!message || (COUNTED & IN(kind) && !counters)) /* of no daemon */
@@ -206,56 +197,55 @@ __attribute__((format(printf, 5, 6))) static void rows_add(struct rows *rows, en
 	va_start(args, format);
 	(void)vsnprintf(row->labels, sizeof(row->labels), format, args);
 	va_end(args);
-	rows->n++;
+	++*end;
 }
 
-static void add_store(struct rows *rows, const Wire__Store *store)
+static void add_store(struct row **end, const Wire__Store *store)
 {
 	char name[VALUE_BYTES], class[SHOW_ENUM_BYTES];
 
 	(void)quoted(name, sizeof(name), store->name);
-	rows_add(rows, STORE, &store->base, store->counters, "store=\"%s\"", name);
+	add_row(end, STORE, &store->base, store->counters, "store=\"%s\"", name);
 	for (size_t k = 0; k < store->n_classes; k++)
-		rows_add(rows, CLASS, &store->classes[k]->base, store->classes[k]->counters,
-			 "store=\"%s\",class=\"%s\"", name,
-			 show_enum(class, &wire__class__descriptor,
-				   (int)store->classes[k]->io_class));
+		add_row(end, CLASS, &store->classes[k]->base, store->classes[k]->counters,
+			"store=\"%s\",class=\"%s\"", name,
+			show_enum(class, &wire__class__descriptor,
+				  (int)store->classes[k]->io_class));
 }
 
-static void add_user(struct rows *rows, const Wire__User *one)
+static void add_user(struct row **end, const Wire__User *one)
 {
-	char name[VALUE_BYTES], user[SHOW_USER_BYTES];
+	char uid[16], name[VALUE_BYTES], user[SHOW_USER_BYTES];
 
-	if (one->is_rest)
-		rows_add(rows, USER, &one->base, one->counters, "uid=\"rest\",user=\"rest\"");
-	else
-		rows_add(rows, USER, &one->base, one->counters, "uid=\"%" PRIu32 "\",user=\"%s\"",
-			 one->uid, quoted(name, sizeof(name), show_user(user, one)));
+	(void)snprintf(uid, sizeof(uid), "%" PRIu32, one->uid);
+	add_row(end, USER, &one->base, one->counters, "uid=\"%s\",user=\"%s\"",
+		one->is_rest ? "rest" : uid, quoted(name, sizeof(name), show_user(user, one)));
 }
 
 int openmetrics_print(const Wire__StatusReply *status, FILE *out)
 {
 	char version[VALUE_BYTES], build[VALUE_BYTES];
 	size_t n_max = 2 + status->n_stores + status->n_users;
-	_cleanup_(rows_deinit) struct rows rows = { 0 };
+	_cleanup_(freep) struct row *rows = NULL;
+	struct row *end;
 
 	for (size_t i = 0; i < status->n_stores; i++)
 		n_max += status->stores[i]->n_classes;
-	rows.rows = calloc(n_max, sizeof(*rows.rows));
-	if (!rows.rows)
+	end = rows = calloc(n_max, sizeof(*rows));
+	if (!rows)
 		return -ENOMEM;
-	rows_add(&rows, DAEMON, &status->base, NULL, "%s", "");
-	rows_add(&rows, POOL, status->pool ? &status->pool->base : NULL, NULL, "%s", "");
+	add_row(&end, DAEMON, &status->base, NULL, "%s", "");
+	add_row(&end, POOL, status->pool ? &status->pool->base : NULL, NULL, "%s", "");
 	for (size_t i = 0; i < status->n_stores; i++)
-		add_store(&rows, status->stores[i]);
+		add_store(&end, status->stores[i]);
 	for (size_t i = 0; i < status->n_users; i++)
-		add_user(&rows, status->users[i]);
+		add_user(&end, status->users[i]);
 	print_head(out, "", "build", "info", "The daemon's program.");
 	(void)fprintf(out, "dsaio_build_info{version=\"%s\",build=\"%s\"} 1\n",
 		      quoted(version, sizeof(version), status->daemon_version),
 		      quoted(build, sizeof(build), status->daemon_build));
 	for (enum kind kind = 0; kind < N_KINDS; kind++)
-		print_kind(out, kind, rows.rows, rows.n);
+		print_kind(out, kind, rows, (size_t)(end - rows));
 	(void)fputs("# EOF\n", out);
 	return 0;
 }

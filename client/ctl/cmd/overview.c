@@ -106,11 +106,16 @@ static int compare(const void *a, const void *b)
 	return first->client->client < second->client->client ? -1 : 1;
 }
 
-void overview_clients(const Wire__StatusReply *before, const Wire__StatusReply *now,
-		      enum overview_key key, struct overview_client *ret_clients)
+size_t overview_clients(const Wire__StatusReply *before, const Wire__StatusReply *now,
+			enum overview_key key, const char *text,
+			struct overview_client *ret_clients)
 {
+	char user[SHOW_USER_BYTES];
+	size_t n = 0;
+
 	for (size_t i = 0; i < now->n_clients; i++) {
-		const struct rates rates = rates_of_client(before, now, now->clients[i]);
+		const Wire__Client *client = now->clients[i];
+		const struct rates rates = rates_of_client(before, now, client);
 		const uint64_t orders[] = {
 			[OVERVIEW_BANDWIDTH] = rates.nsec ? rates.read_bytes + rates.write_bytes
 							  : 0,
@@ -119,21 +124,11 @@ void overview_clients(const Wire__StatusReply *before, const Wire__StatusReply *
 			[OVERVIEW_ERRORS] = rates.all_errors,
 		};
 
-		ret_clients[i] = (struct overview_client){ now->clients[i], rates, orders[key] };
+		if (strstr(client->name, text) || strstr(show_uid(user, client->uid), text))
+			ret_clients[n++] = (struct overview_client){ client, rates, orders[key] };
 	}
-	qsort(ret_clients, now->n_clients, sizeof(*ret_clients), compare);
-}
-
-size_t overview_filter(const char *text, struct overview_client *clients, size_t n)
-{
-	char user[SHOW_USER_BYTES];
-	size_t n_left = 0;
-
-	for (size_t i = 0; i < n; i++)
-		if (strstr(clients[i].client->name, text) ||
-		    strstr(show_uid(user, clients[i].client->uid), text))
-			clients[n_left++] = clients[i];
-	return n_left;
+	qsort(ret_clients, n, sizeof(*ret_clients), compare);
+	return n;
 }
 
 /* ---- health ---- */

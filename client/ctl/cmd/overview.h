@@ -26,11 +26,11 @@ struct overview_client {
 	uint64_t order; /* its key */
 };
 
-/* The clients of a reply, in an array of as many, the highest first, then by number. */
-void overview_clients(const Wire__StatusReply *before, const Wire__StatusReply *now,
-		      enum overview_key key, struct overview_client *ret_clients);
-/* Removes those of which neither the user nor the command has the text.  Returns how many are left. */
-size_t overview_filter(const char *text, struct overview_client *clients, size_t n);
+/* The clients of a reply whose user or command has the text, the highest first, then by number.  There is room
+   for all.  Returns how many these are. */
+size_t overview_clients(const Wire__StatusReply *before, const Wire__StatusReply *now,
+			enum overview_key key, const char *text,
+			struct overview_client *ret_clients);
 
 #define OVERVIEW_RATE_TITLES "READ/s WRITE/s  IOPS     P99 OPEN  ERR HUNG"
 #define OVERVIEW_STORE_TITLES "STORE                   " OVERVIEW_RATE_TITLES

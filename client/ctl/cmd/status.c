@@ -82,9 +82,11 @@ static void print_row(const char *text)
 	(void)puts(overview_text(line, WIDTH, text));
 }
 
-static void print_verdict(const struct ctl *ctl, const Wire__StatusReply *before,
-			  const Wire__StatusReply *now)
+static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
+			const Wire__StatusReply *now)
 {
+	_cleanup_(freep) struct overview_client *clients = calloc(now->n_clients + 1,
+								  sizeof(*clients));
 	char line[OVERVIEW_LINE_BYTES];
 
 	(void)overview_verdict(line, before, now);
@@ -93,16 +95,6 @@ static void print_verdict(const struct ctl *ctl, const Wire__StatusReply *before
 	if (now->pool)
 		show_pool(now->pool);
 	(void)putchar('\n');
-}
-
-static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
-			const Wire__StatusReply *now)
-{
-	_cleanup_(freep) struct overview_client *clients = calloc(now->n_clients + 1,
-								  sizeof(*clients));
-	char line[OVERVIEW_LINE_BYTES];
-
-	print_verdict(ctl, before, now);
 	if (!clients || show_hung(now, stdout) == -ENOMEM)
 		return ctl_fail(ctl, "out of memory");
 	print_row(OVERVIEW_STORE_TITLES);
@@ -112,8 +104,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 		print_row(overview_store_line(line, now->stores[i], &rates));
 	}
 	(void)putchar('\n');
-	overview_clients(before, now, OVERVIEW_BANDWIDTH, clients);
-	if (now->n_clients)
+	if (overview_clients(before, now, OVERVIEW_BANDWIDTH, "", clients))
 		print_row(OVERVIEW_CLIENT_TITLES);
 	for (size_t i = 0; i < now->n_clients; i++)
 		print_row(overview_client_line(line, &clients[i]));

@@ -101,8 +101,8 @@ static void arrange(struct top *top)
 	top->n_clients = 0;
 	if (!clients)
 		return;
-	overview_clients(status_of(top->before), now, top->key, clients);
-	top->n_clients = overview_filter(top->filter, clients, now->n_clients);
+	top->n_clients = overview_clients(status_of(top->before), now, top->key, top->filter,
+					  clients);
 }
 
 static void forget(struct top *top)
