@@ -155,7 +155,7 @@ it_does_not_hang_with_the_daemon() {
 
 it_quits_and_leaves_the_terminal_as_it_was() {
 	keys q && shows "^ended with 0" && same "$dir/before" "$dir/after" || return 1
-	in_terminal "$ctl top" && shows "^q quit" && keys C-c && shows "^ended with 130" && same "$dir/before" "$dir/after"
+	in_terminal "$ctl top" && shows "^q quit" && keys / && shows "^>" && keys C-c && shows "^ended with 130" && same "$dir/before" "$dir/after"
 }
 
 others_see_their_own_clients() {

@@ -26,6 +26,7 @@
 #define TIMEOUT_NSEC 1000000000u
 #define INTERVAL_MAX_MSEC 60000u
 #define ANSWER_BYTES 64u
+#define STOP_MSEC 200 /* until a signal is seen, which does not end getch() */
 #define WEIGHT_MAX 16u
 #define WEIGHT_TEXT "1 to 16"
 #define LIMIT_TEXT "bytes, or bytes and ops, per second (100M 500; 0: none)"
@@ -235,18 +236,32 @@ static void draw(const struct top *top)
 
 /* ---- keys ---- */
 
-/* The screen stands still meanwhile. */
+/* The screen stands still meanwhile.  A signal, or a terminal that has gone, makes the answer empty. */
 static void ask_user(struct top *top, const char *question)
 {
-	draw_line(LINES - 2, A_REVERSE, question);
-	draw_line(LINES - 1, A_BOLD, "> ");
-	(void)clrtoeol();
-	timeout(-1);
+	char line[ANSWER_BYTES + 2];
+	size_t n = 0;
+	int key;
+
+	timeout(STOP_MSEC);
 	(void)curs_set(1);
-	(void)echo();
-	if (getnstr(top->answer, ANSWER_BYTES - 1) == ERR) /* a signal, or the size has changed */
-		top->answer[0] = '\0';
-	(void)noecho();
+	do {
+		top->answer[n] = '\0';
+		(void)snprintf(line, sizeof(line), "> %s", top->answer);
+		(void)move(LINES - 1, 0);
+		(void)clrtoeol();
+		draw_line(LINES - 2, A_REVERSE, question);
+		draw_line(LINES - 1, A_BOLD, line);
+		key = getch();
+		if ((key == KEY_BACKSPACE || key == '\b' || key == 0x7f) && n)
+			n--;
+		else if (key >= ' ' && key <= '~' && n + 1 < ANSWER_BYTES)
+			top->answer[n++] = (char)key;
+		if (stop_signal() || !isatty(STDIN_FILENO)) {
+			top->answer[0] = '\0';
+			break;
+		}
+	} while (key != '\r' && key != '\n' && key != KEY_ENTER);
 	(void)curs_set(0);
 }
 
