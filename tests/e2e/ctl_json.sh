@@ -65,7 +65,7 @@ fields_of_commands_are_in_the_page() {
 	[ "$rc" = 0 ] && json stores 0 "$ctl" stores && json found 1 "$ctl" stores "$store" "$store/none" &&
 		json show 0 "$ctl" profile show && json set 0 "$ctl" profile set t queue_depth=64 &&
 		json reset 0 "$ctl" profile reset t && expect 0 "$ctl" limit --store t --iops 1000000 && json limits 0 "$ctl" limit &&
-		expect 0 "$ctl" limit --store t --iops none && json cp 0 "$ctl" cp "$store/a" "$store/b" &&
+		expect 0 "$ctl" limit --store t --iops 0 && json cp 0 "$ctl" cp "$store/a" "$store/b" &&
 		json put 0 "$ctl" put "$store/c" && json version 0 "$ctl" --version && json error 1 "$ctl" stores nosuch && trace_json &&
 		json doctor 0 "$ctl" doctor &&
 		of_proto Hung && of_proto Others && of_proto Limit && of_proto Gpus && of_proto Gpu &&

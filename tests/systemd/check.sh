@@ -284,7 +284,7 @@ metrics_are_answered() {
 }
 
 metrics_service_works() {
-	ctl start dsaiod-metrics && wait_journal "answering at" -u dsaiod-metrics &&
+	ctl start dsaiod-metrics && wait_journal "answers GET /metrics" -u dsaiod-metrics &&
 		metrics_are_answered && ctl restart dsaiod && metrics_are_answered && ctl stop dsaiod-metrics
 }
 

@@ -5,6 +5,7 @@
 #include "tests/unit/suite.h"
 
 #include <json-c/json.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -175,20 +176,21 @@ TEST_TABLE(p99_is_of_the_ops_between_both, histograms)
 
 /* ---- lines ---- */
 
-static const char *line_of(const struct look *look, bool has_limits)
+static const char *line_of(const struct look *look)
 {
 	static char line[OVERVIEW_LINE_BYTES];
+	char text[OVERVIEW_LINE_BYTES];
 	struct overview_client row;
 
-	overview_clients(NULL, &look->reply, OVERVIEW_P99, &row);
-	return overview_client_line(line, 80, has_limits, &row);
+	(void)overview_clients(NULL, &look->reply, OVERVIEW_P99, "", &row);
+	return overview_text(line, 80, overview_client_line(text, &row));
 }
 
 TEST(a_line_is_ascii_of_80_columns_whatever_names_there_are)
 {
-	char line[OVERVIEW_LINE_BYTES], title[OVERVIEW_LINE_BYTES];
+	char line[OVERVIEW_LINE_BYTES], text[OVERVIEW_LINE_BYTES];
+	const char *command = strstr(OVERVIEW_CLIENT_TITLES, "COMMAND");
 	struct rates rates = { .nsec = 1 };
-	Wire__Limit limit = WIRE__LIMIT__INIT;
 	struct look look;
 
 	look_init(&look, 1000000);
@@ -197,53 +199,18 @@ TEST(a_line_is_ascii_of_80_columns_whatever_names_there_are)
 	look.client.hung = UINT32_MAX;
 	look.of_channel.open_ops = look.of_channel.errors = UINT64_MAX;
 	look.of_channel.latency_p99_nsec = UINT64_MAX;
-	ck_assert_uint_le(strlen(line_of(&look, false)), 80);
-	for (const char *c = line_of(&look, false); *c; c++)
+	ck_assert_uint_le(strlen(line_of(&look)), 80);
+	for (const char *c = line_of(&look); *c; c++)
 		ck_assert(*c >= ' ' && *c <= '~');
 	look.store.name = (char *)"a store whose name is longer than its column";
 	rates.read_bytes = rates.write_bytes = rates.ops = UINT64_MAX;
-	limit.bytes_per_sec = limit.ops_per_sec = UINT64_MAX;
-	look.store.limit = &limit;
-	(void)overview_store_line(line, 80, &look.store, &rates);
+	(void)overview_text(line, 80, overview_store_line(text, &look.store, &rates));
 	ck_assert_uint_le(strlen(line), 80);
 	ck_assert(strncmp(line, "a store whose name is + ", 24) == 0);
 	/* The columns of numbers are below their titles. */
 	look_init(&look, 1000000);
-	(void)overview_client_line(title, 80, false, NULL);
-	ck_assert_str_eq(strstr(title, "COMMAND"), "COMMAND");
-	ck_assert_str_eq(line_of(&look, false) + (strstr(title, "COMMAND") - title), "train");
-	(void)overview_client_line(title, 80, true, NULL);
-	ck_assert_str_eq(line_of(&look, true) + (strstr(title, "COMMAND") - title), "train");
-}
-
-static const struct {
-	uint64_t bytes, ops;
-	uint32_t weight;
-	const char *cell, *text;
-} limits[] = {
-	{ 0, 0, 0, "    - train", "" },
-	{ 100 << 20, 0, 0, " 100M train", "limit 100 MiB/s" },
-	{ 0, 500, 0, "500/s train", "limit 500 IOPS" },
-	{ 0, 0, 4, "   w4 train", "weight 4" },
-	{ 100 << 20, 500, 0, "100M+ train", "limit 100 MiB/s, limit 500 IOPS" },
-	{ 3 << 19, 0, 4, "1.5M+ train", "weight 4, limit 1.50 MiB/s" },
-	{ 0, 12345, 4, "  w4+ train", "weight 4, limit 12345 IOPS" },
-};
-
-TEST_TABLE(a_limit_has_a_short_and_a_long_form, limits)
-{
-	char line[OVERVIEW_LINE_BYTES];
-	Wire__Limit limit = WIRE__LIMIT__INIT;
-	struct look look;
-
-	look_init(&look, 1000000);
-	look.client.limit = &limit;
-	look.client.weight = limits[_i].weight;
-	limit.bytes_per_sec = limits[_i].bytes;
-	limit.ops_per_sec = limits[_i].ops;
-	ck_assert(overview_has_limits(&look.reply));
-	ck_assert_ptr_nonnull(strstr(line_of(&look, true), limits[_i].cell));
-	ck_assert_str_eq(overview_limits(line, &limit, limits[_i].weight), limits[_i].text);
+	ck_assert_str_eq(line_of(&look) + strlen(OVERVIEW_CLIENT_TITLES) - strlen(command),
+			 "train");
 }
 
 TEST(clients_are_sorted_and_filtered)
@@ -261,21 +228,22 @@ TEST(clients_are_sorted_and_filtered)
 	both[1] = &now.client;
 	now.reply.clients = both;
 	now.reply.n_clients = 2;
-	overview_clients(&before.reply, &now.reply, OVERVIEW_BANDWIDTH, rows);
+	ck_assert_uint_eq(overview_clients(&before.reply, &now.reply, OVERVIEW_BANDWIDTH, "", rows),
+			  2);
 	ck_assert_uint_eq(rows[0].client->client, 3); /* equal: by number */
 	look_moves(&now, 1, 1, 1);
 	now.of_channel.latency_p99_nsec = 1;
 	for (enum overview_key key = OVERVIEW_BANDWIDTH; key <= OVERVIEW_ERRORS; key++) {
-		overview_clients(&before.reply, &now.reply, key, rows);
+		(void)overview_clients(&before.reply, &now.reply, key, "", rows);
 		ck_assert_uint_eq(rows[0].client->client, 7);
 	}
-	ck_assert_uint_eq(overview_filter(&now.reply, "", rows, 2), 2);
-	ck_assert_uint_eq(overview_filter(&now.reply, "nvme", rows, 2), 1); /* its store */
+	ck_assert_uint_eq(overview_clients(NULL, &now.reply, OVERVIEW_P99, "rain", rows),
+			  1); /* its command */
 	ck_assert_uint_eq(rows[0].client->client, 7);
-	overview_clients(&before.reply, &now.reply, OVERVIEW_P99, rows);
-	ck_assert_uint_eq(overview_filter(&now.reply, "429496729", rows, 2), 1); /* its user */
+	ck_assert_uint_eq(overview_clients(NULL, &now.reply, OVERVIEW_P99, "429496729", rows),
+			  1); /* its user */
 	ck_assert_uint_eq(rows[0].client->client, 3);
-	ck_assert_uint_eq(overview_filter(&now.reply, "train", rows, 1), 0);
+	ck_assert_uint_eq(overview_clients(NULL, &now.reply, OVERVIEW_P99, "trains", rows), 0);
 }
 
 /* ---- health ---- */
@@ -285,7 +253,6 @@ TEST(the_verdict_names_all_that_is_wrong)
 	Wire__Hung hung = WIRE__HUNG__INIT, *hungs[] = { &hung };
 	Wire__Pool pool = WIRE__POOL__INIT;
 	Wire__Gpus gpus = WIRE__GPUS__INIT;
-	struct json_object *problems;
 	struct look before, now;
 	char line[OVERVIEW_LINE_BYTES];
 
@@ -296,31 +263,27 @@ TEST(the_verdict_names_all_that_is_wrong)
 	now.reply.gpus = &gpus;
 	look_moves(&before, 5, 5, 5);
 	look_moves(&now, 5, 5, 5); /* of long ago */
-	problems = overview_problems(&before.reply, &now.reply);
-	ck_assert_str_eq(overview_verdict(line, problems), "healthy");
-	(void)json_object_put(problems);
+	(void)overview_verdict(line, &before.reply, &now.reply);
+	ck_assert_str_eq(line, "healthy");
 	look_moves(&now, 6, 6, 6);
 	now.reply.hung = hungs;
 	now.reply.n_hung = 1;
 	pool.is_locked = false;
 	now.store.is_drained = now.reply.is_replaced = true;
 	gpus.call = (char *)"cuInit()";
-	problems = overview_problems(&before.reply, &now.reply);
+	(void)overview_verdict(line, &before.reply, &now.reply);
 	ck_assert_str_eq(
-		overview_verdict(line, problems),
-		"NOT HEALTHY: 1 call is hung; store nvme0: 1 op failed in the last 1.00 s; "
-		"store nvme0 is drained; the pool cannot all be locked; "
-		"the daemon's program was replaced after its start; "
-		"the GPU driver has not answered yet");
-	(void)json_object_put(problems);
+		line, "NOT HEALTHY: 1 call is hung; store nvme0: 1 op failed in the last 1.00 s; "
+		      "store nvme0 is drained; the pool cannot all be locked; "
+		      "the daemon's program was replaced after its start; "
+		      "the GPU driver has not answered yet");
 	now.store.name = (char *)"a\033[2J";
 	gpus.problem = (char *)"error 999";
-	problems = overview_problems(NULL, &now.reply); /* errors of which time? */
-	ck_assert_str_eq(overview_verdict(line, problems),
+	(void)overview_verdict(line, NULL, &now.reply); /* errors of which time? */
+	ck_assert_str_eq(line,
 			 "NOT HEALTHY: 1 call is hung; store a?[2J is drained; "
 			 "the pool cannot all be locked; "
 			 "the daemon's program was replaced after its start; GPUs cannot be used");
-	(void)json_object_put(problems);
 }
 
 TEST_MAIN

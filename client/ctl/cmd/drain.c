@@ -21,14 +21,10 @@ static const char help[] =
 	"    dsaioctl drain /nvme --json | jq '.clients[] | select(.files > 0)'\n"
 	"\n"
 	"New files and new ops of the store end with an error that says so (ENOMEDIUM); ops that the\n"
-	"daemon has taken end as ever, and fsync goes on.  It survives a restart of the daemon (a\n"
-	"failure is reported).  dsaioctl undrain has the store served again.\n"
-	"A file that a program has closed stays open in the daemon for 10 to 20 s, so that opening it\n"
-	"again costs nothing, and keeps its file system from being unmounted.  This closes such\n"
-	"files of all clients on the store at once, and waits up to 10 s for that.  Files in use stay:\n"
-	"the table has the clients that still have files or channels there.  Only FILES keep the file\n"
-	"system busy; a client with CHANNELS alone does not.\n"
-	"A STORE with a '/' is a path, any other a name.  For administrators.\n"
+	"daemon has taken end as ever.  It survives a restart of the daemon (a failure is reported).\n"
+	"Files that programs have closed, but the daemon keeps open for a while, are closed at once;\n"
+	"those in use stay, and the table has their clients.  FILES keep the file system busy,\n"
+	"CHANNELS do not.  A STORE with a '/' is a path, any other a name.  For administrators.\n"
 	"\n"
 	"    --once         the store is served as before: what is opened afterwards is open again\n"
 	"    --json         the same as JSON; clients are the rows of the table\n"
@@ -44,7 +40,7 @@ static const char undrain_help[] =
 	"    dsaioctl undrain nvme0                the store of that name\n"
 	"\n"
 	"Mount the file system first: a path names the store of what is mounted there.\n"
-	"A STORE with a '/' is a path, any other a name.  For administrators.\n"
+	"For administrators.\n"
 	"\n"
 	"    --json         the same as JSON; clients have files or channels there\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -86,56 +82,37 @@ static int print_drained(const struct ctl *ctl, const Wire__StoreDrainReply *dra
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
-/* Sends the request, and says if the change is not saved. */
-static int ask(struct ctl *ctl, struct dsaio_client **client, Wire__DrainMode mode,
-	       Wire__Reply **ret_reply)
+static int run(struct ctl *ctl, Wire__DrainMode mode)
 {
-	int r;
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__StoreDrain drain = WIRE__STORE_DRAIN__INIT;
+	const Wire__StoreDrainReply *drained;
+	int r = show_for_daemon(ctl);
 
+	if (r != CTL_OK)
+		return r;
 	if (ctl->n_args != 1)
 		return ctl_usage(ctl,
 				 "name one store or path: dsaioctl %s STORE: see dsaioctl %s "
 				 "--help",
 				 ctl->command, ctl->command);
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no files of "
-				      "others: leave it out");
-	ctl->is_of_all = true;
-	r = ask_store_drain(ctl, client, ctl->args[0], mode, ret_reply);
-	if (r == CTL_OK && (*ret_reply)->text[0])
-		ctl_note(ctl, "%s", (*ret_reply)->text);
-	return r;
-}
-
-static int undrain_run(struct ctl *ctl)
-{
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r = ask(ctl, &client, WIRE__DRAIN_MODE__DRAIN_END, &reply);
-
+	drain.mode = mode;
+	r = ask_on_store(ctl, &client, ctl->args[0], WIRE__REQUEST__BODY_STORE_DRAIN, &drain,
+			 &drain.name, &reply);
 	if (r != CTL_OK)
 		return r;
-	if (ctl->is_json)
-		return ctl_print_json(ctl, show_json(&reply->store_drain->base));
-	return ctl_print_line(ctl, "store %s (%s): is served again", reply->store_drain->store,
-			      reply->store_drain->path);
-}
-
-static int drain_run(struct ctl *ctl)
-{
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	const Wire__StoreDrainReply *drained;
-	int r = ask(ctl, &client,
-		    is_once ? WIRE__DRAIN_MODE__DRAIN_CLOSE : WIRE__DRAIN_MODE__DRAIN_BEGIN,
-		    &reply);
-
-	if (r != CTL_OK)
-		return r;
+	if (reply->text[0]) /* the change is not saved */
+		ctl_note(ctl, "%s", reply->text);
 	drained = reply->store_drain;
-	r = ctl->is_json ? ctl_print_json(ctl, show_json(&drained->base))
-			 : print_drained(ctl, drained);
-	if (r != CTL_OK || !drained->files)
+	if (ctl->is_json)
+		r = ctl_print_json(ctl, show_json(&drained->base));
+	else if (mode == WIRE__DRAIN_MODE__DRAIN_END)
+		r = ctl_print_line(ctl, "store %s (%s): is served again", drained->store,
+				   drained->path);
+	else
+		r = print_drained(ctl, drained);
+	if (r != CTL_OK || !drained->files || mode == WIRE__DRAIN_MODE__DRAIN_END)
 		return r;
 	ctl_note(ctl, "store %s: %" PRIu32 " file%s of clients there %s still open: %s",
 		 drained->store, drained->files, plural(drained->files),
@@ -144,6 +121,16 @@ static int drain_run(struct ctl *ctl)
 				    "frees it)"
 				  : "close them, or end these programs, then run this again");
 	return CTL_FAILED;
+}
+
+static int drain_run(struct ctl *ctl)
+{
+	return run(ctl, is_once ? WIRE__DRAIN_MODE__DRAIN_CLOSE : WIRE__DRAIN_MODE__DRAIN_BEGIN);
+}
+
+static int undrain_run(struct ctl *ctl)
+{
+	return run(ctl, WIRE__DRAIN_MODE__DRAIN_END);
 }
 
 const struct command command_drain = { "drain", drain_run,	   "take a store out of service",

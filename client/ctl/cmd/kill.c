@@ -31,6 +31,7 @@ static int kill_run(struct ctl *ctl)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
 	struct json_object *object;
 	uint64_t number = 0;
 	int r;
@@ -43,7 +44,9 @@ static int kill_run(struct ctl *ctl)
 		return ctl_usage(ctl, "--private: a daemon for this command alone has no other "
 				      "clients: leave it out");
 	ctl->is_of_all = true;
-	r = ask_client_kill(ctl, &client, (uint32_t)number, reason, &reply);
+	kill.client = (uint32_t)number;
+	kill.reason = (char *)(uintptr_t)reason; /* only read */
+	r = ask(ctl, &client, "kill", WIRE__REQUEST__BODY_CLIENT_KILL, &kill, &reply);
 	if (r != CTL_OK)
 		return r;
 	if (!ctl->is_json)

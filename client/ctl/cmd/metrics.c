@@ -6,6 +6,7 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/openmetrics.h"
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/json.h"
 #include "proto/util/cleanup.h"
@@ -13,10 +14,11 @@
 #include <event2/buffer.h>
 #include <event2/event.h>
 #include <event2/http.h>
+#include <event2/listener.h>
+#include <event2/util.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -35,15 +37,14 @@ static const char help[] =
 	"\n"
 	"    dsaioctl metrics\n"
 	"    dsaioctl metrics | grep errors_total\n"
-	"    dsaioctl metrics --listen localhost:9469       then: curl localhost:9469/metrics\n"
+	"    dsaioctl metrics --listen 127.0.0.1:9469       then: curl localhost:9469/metrics\n"
 	"    systemctl start dsaiod-metrics                 the same as a service\n"
 	"\n"
-	"Stores, their classes, users and the pool: ops, bytes, errors, open ops, histograms of\n"
-	"latencies, hung calls, restarts and wear.  No series is of a client or a file, so their number\n"
-	"is bounded; of users there are 65 at most.  Users are shown to administrators; others see\n"
-	"themselves.  If no daemon answers, the answer by HTTP is 503, with the reason.\n"
+	"No series is of a client or a file, so their number is bounded; of users there are 65 at\n"
+	"most.  Users are shown to administrators; others see themselves.  If no daemon answers, the\n"
+	"answer by HTTP is 503, with the reason.\n"
 	"\n"
-	"    --listen ADDRESS:PORT  answer GET /metrics by HTTP, until it is ended; port 0: any\n"
+	"    --listen ADDRESS:PORT  answer GET /metrics by HTTP, until it is ended\n"
 	"    --socket PATH          the daemon's socket\n"
 	"    --private              a daemon for this command alone\n"
 	"\n"
@@ -57,10 +58,14 @@ static int metrics_text(struct ctl *ctl, char **ret_text)
 	_cleanup_(freep) char *text = NULL;
 	size_t size;
 	FILE *out;
-	int r = ask_metrics(ctl, &client, &reply);
+	int r;
 
+	ctl->wants_histograms = true;
+	r = ask_status(ctl, &client, &reply);
 	if (r != CTL_OK)
 		return r;
+	if (reply->status->others)
+		reply->status->n_all_clients += reply->status->others->clients;
 	out = open_memstream(&text, &size);
 	if (out)
 		r = openmetrics_print(reply->status, out);
@@ -99,69 +104,36 @@ static void on_metrics(struct evhttp_request *request, void *arg)
 			  text ? "OK" : "no daemon answers", NULL);
 }
 
-/* Splits "ADDRESS:PORT", where an address with colons is in brackets. */
-static int read_address(const struct ctl *ctl, char *text, const char **ret_address,
-			uint16_t *ret_port)
-{
-	char *colon = strrchr(text, ':'), *end;
-	unsigned long port;
-
-	if (!colon || colon == text || colon[1] < '0' || colon[1] > '9')
-		return ctl_usage(
-			ctl,
-			"--listen %s: must be ADDRESS:PORT, as in localhost:9469 or [::1]:9469",
-			listen_text);
-	*colon = '\0';
-	port = strtoul(colon + 1, &end, 10);
-	if (*end || port > UINT16_MAX)
-		return ctl_usage(ctl, "--listen %s: the port must be 0 to 65535", listen_text);
-	if (*text == '[' && colon[-1] == ']') {
-		colon[-1] = '\0';
-		text++;
-	}
-	*ret_address = text;
-	*ret_port = (uint16_t)port;
-	return CTL_OK;
-}
-
-/* The port that the kernel chose, for a test. */
-static unsigned bound_port(struct evhttp_bound_socket *bound)
-{
-	struct sockaddr_storage any;
-	socklen_t len = sizeof(any);
-
-	if (getsockname(evhttp_bound_socket_get_fd(bound), (struct sockaddr *)&any, &len) < 0)
-		return 0;
-	return ntohs(any.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&any)->sin6_port
-					       : ((struct sockaddr_in *)&any)->sin_port);
-}
-
 /* Until a signal ends the process; so it returns only errors. */
 static int serve(struct ctl *ctl, struct evhttp *http, struct event_base *base)
 {
-	_cleanup_(freep) char *copy = strdup(listen_text);
-	struct evhttp_bound_socket *bound;
-	const char *address = NULL;
-	uint16_t port = 0;
-	int r;
+	struct sockaddr_storage any;
+	struct sockaddr *address = (struct sockaddr *)&any;
+	struct evconnlistener *listener;
+	int size = sizeof(any);
+	socklen_t len = sizeof(any);
 
-	if (!copy || !http || evhttp_set_cb(http, "/metrics", on_metrics, ctl) < 0)
+	if (evutil_parse_sockaddr_port(listen_text, address, &size) < 0)
+		return ctl_usage(ctl,
+				 "--listen %s: must be ADDRESS:PORT, as in 127.0.0.1:9469 or "
+				 "[::1]:9469",
+				 listen_text);
+	if (!http || evhttp_set_cb(http, "/metrics", on_metrics, ctl) < 0)
 		return ctl_fail(ctl, "out of memory");
-	r = read_address(ctl, copy, &address, &port);
-	if (r != CTL_OK)
-		return r;
 	(void)signal(SIGPIPE, SIG_IGN); /* of a scraper that hangs up; it cannot fail */
 	evhttp_set_allowed_methods(http, EVHTTP_REQ_GET);
 	evhttp_set_max_headers_size(http, HEADERS_BYTES_MAX);
 	evhttp_set_max_body_size(http, 0);
 	evhttp_set_timeout(http, TIMEOUT_SEC);
-	errno = 0;
-	bound = evhttp_bind_socket_with_handle(http, address, port);
-	if (!bound)
-		return ctl_fail(ctl, "--listen %s: %s", listen_text,
-				errno ? strerror(errno) : "no such address");
-	ctl_note(ctl, "answering at http://%.*s:%u/metrics",
-		 (int)(strrchr(listen_text, ':') - listen_text), listen_text, bound_port(bound));
+	listener = evconnlistener_new_bind(
+		base, NULL, NULL, LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_CLOSE_ON_FREE,
+		-1, address, size);
+	if (!listener || !evhttp_bind_listener(http, listener))
+		return ctl_fail(ctl, "--listen %s: %s", listen_text, strerror(errno));
+	/* The kernel may have chosen the port; it is at the same place in all addresses. */
+	(void)getsockname(evconnlistener_get_fd(listener), address, &len);
+	ctl_note(ctl, "--listen %s: answers GET /metrics at port %u", listen_text,
+		 ntohs(((struct sockaddr_in *)&any)->sin_port));
 	(void)event_base_dispatch(base);
 	return ctl_fail(ctl, "--listen %s: no more events", listen_text);
 }
@@ -182,11 +154,10 @@ static int listen_run(struct ctl *ctl)
 static int metrics_run(struct ctl *ctl)
 {
 	_cleanup_(freep) char *text = NULL;
-	int r;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args > 0)
-		return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl metrics --help",
-				 ctl->args[0]);
+	if (r != CTL_OK)
+		return r;
 	if (ctl->is_json)
 		return ctl_usage(
 			ctl,

@@ -11,7 +11,8 @@
 
 #include <stdio.h>
 
-/* status: of ask_metrics().  Returns 0 or -ENOMEM; other errors are those of the stream. */
+/* status: of ask_status(), with histograms; n_all_clients of all users.  Returns 0 or -ENOMEM; other errors are those
+   of the stream. */
 int openmetrics_print(const Wire__StatusReply *status, FILE *out);
 
 #endif

@@ -99,21 +99,18 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 		{ "CLIENT", true }, { "NAME", false }, { "PID", true },	  { "UID", true },
 		{ "POOL", true },   { "SLABS", true }, { "SHARE", true }, { "OF THE POOL", false },
 	};
-	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], bar[BAR_WIDTH + 1], word[8];
+	char huge[UNITS_TEXT_BYTES], bar[BAR_WIDTH + 1], word[8];
 	const Wire__Pool *pool = status->pool;
 	_cleanup_(table_deinit) struct table table;
 	int r;
 
 	if (!pool)
 		return ctl_fail(ctl, "the daemon reports no pool: is it dsaiod?");
-	(void)printf("pool: %s of %s used, %s%s%s\n", units_format_size(used, pool->used_bytes),
-		     units_format_size(size, pool->size_bytes),
-		     pool->is_locked ? "locked" : "cannot all be locked",
-		     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
+	show_pool(pool);
 	if (pool->wants_huge)
 		(void)printf("huge pages: %s of it in reserved ones, else transparent ones where "
 			     "there are any\n",
-			     units_format_size(used, pool->huge_bytes));
+			     units_format_size(huge, pool->huge_bytes));
 	if (pool->wants_huge && map_lacks_huge(word))
 		(void)printf("huge pages: " MAP_SHMEM_PATH
 			     " is %s: with advise there are more, sooner\n",

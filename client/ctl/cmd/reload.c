@@ -5,9 +5,6 @@
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/plural.h"
-
-#include <stdio.h>
 
 static const char help[] =
 	"dsaioctl reload - have the daemon read its configuration again\n"
@@ -16,11 +13,9 @@ static const char help[] =
 	"    systemctl reload dsaiod               the same, for the service\n"
 	"    dsaioctl reload --json | jq -r '.needs_restart[]'\n"
 	"\n"
-	"Checks the configuration, and this host for it, then applies it: limits, administrators,\n"
-	"users, groups and profiles of stores, and stores that are new.  Programs go on meanwhile.\n"
-	"Prints what has changed, and what a restart of the daemon would change (programs wait for\n"
-	"it, and go on).  If anything in it is wrong, nothing is applied: the first mistake is\n"
-	"printed with its file and line, and the daemon's log has all.\n"
+	"Applies limits, administrators, users, groups and profiles of stores, and stores that are\n"
+	"new, while programs go on.  Prints what has changed, and what a restart of the daemon would\n"
+	"change.  If anything is wrong, nothing is applied, and the first mistake is printed.\n"
 	"For administrators.\n"
 	"\n"
 	"    --json         the same as JSON\n"
@@ -28,18 +23,15 @@ static const char help[] =
 	"\n"
 	"exit status: 0 applied, 1 refused or failed, 2 wrong usage, 3 no daemon answers\n";
 
+/* ctl_flush() looks at their errors. */
 static int print_reloaded(const struct ctl *ctl, const Wire__ReloadReply *reloaded)
 {
 	for (size_t i = 0; i < reloaded->n_applied; i++)
-		if (ctl_print_line(ctl, "applied: %s", reloaded->applied[i]) != CTL_OK)
-			return CTL_FAILED;
+		(void)ctl_print_line(ctl, "applied: %s", reloaded->applied[i]);
 	for (size_t i = 0; i < reloaded->n_needs_restart; i++)
-		if (ctl_print_line(ctl, "needs a restart: %s", reloaded->needs_restart[i]) !=
-		    CTL_OK)
-			return CTL_FAILED;
-	if (!reloaded->n_applied && !reloaded->n_needs_restart &&
-	    ctl_print_line(ctl, "nothing has changed") != CTL_OK)
-		return CTL_FAILED;
+		(void)ctl_print_line(ctl, "needs a restart: %s", reloaded->needs_restart[i]);
+	if (!reloaded->n_applied && !reloaded->n_needs_restart)
+		(void)ctl_print_line(ctl, "nothing has changed");
 	return ctl_flush(ctl);
 }
 
@@ -47,15 +39,13 @@ static int reload_run(struct ctl *ctl)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r;
+	Wire__Reload reload = WIRE__RELOAD__INIT;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args)
-		return ctl_usage(ctl, "reload takes no argument: see dsaioctl reload --help");
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no "
-				      "configuration to read again: leave it out");
-	ctl->is_of_all = true;
-	r = ask_reload(ctl, &client, &reply);
+	if (r == CTL_OK)
+		r = show_for_daemon(ctl);
+	if (r == CTL_OK)
+		r = ask(ctl, &client, "reload", WIRE__REQUEST__BODY_RELOAD, &reload, &reply);
 	if (r != CTL_OK)
 		return r;
 	return ctl->is_json ? ctl_print_json(ctl, show_json(&reply->reload->base))

@@ -59,6 +59,16 @@ void show_others(const Wire__StatusReply *status)
 		     plural(others->handles));
 }
 
+void show_pool(const Wire__Pool *pool)
+{
+	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
+
+	(void)printf("pool: %s of %s used, %s%s%s\n", units_format_size(used, pool->used_bytes),
+		     units_format_size(size, pool->size_bytes),
+		     pool->is_locked ? "locked" : "cannot all be locked",
+		     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
+}
+
 void show_device_bytes(const Wire__StatusReply *status)
 {
 	char text[UNITS_TEXT_BYTES];
@@ -203,15 +213,20 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 	table_add(table, "%" PRIu32 "/%" PRIu32, client->client, index_of(handle->handle));
 }
 
+char *show_uid(char *text, uint32_t uid)
+{
+	const struct passwd *passwd = getpwuid(uid);
+
+	if (passwd)
+		(void)snprintf(text, SHOW_USER_BYTES, "%s", passwd->pw_name);
+	else
+		(void)snprintf(text, SHOW_USER_BYTES, "%" PRIu32, uid);
+	return text;
+}
+
 const char *show_user(char *text, const Wire__User *user)
 {
-	const struct passwd *passwd = user->is_rest ? NULL : getpwuid(user->uid);
-
-	if (user->is_rest || passwd)
-		(void)snprintf(text, SHOW_USER_BYTES, "%s", passwd ? passwd->pw_name : "others");
-	else
-		(void)snprintf(text, SHOW_USER_BYTES, "%" PRIu32, user->uid);
-	return text;
+	return user->is_rest ? "others" : show_uid(text, user->uid);
 }
 
 /* ---- JSON ---- */
@@ -347,8 +362,19 @@ struct json_object *show_stores_json(Wire__Store **stores, size_t n)
 
 /* ---- commands ---- */
 
+int show_for_daemon(struct ctl *ctl)
+{
+	ctl->is_of_all = true;
+	if (ctl->is_private)
+		return ctl_usage(ctl, "--private: a daemon for this command alone serves no "
+				      "others: leave it out");
+	return CTL_OK;
+}
+
 int show_no_arguments(const struct ctl *ctl)
 {
+	if (!ctl->n_args)
+		return CTL_OK;
 	return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help", ctl->args[0],
 			 ctl->command);
 }
@@ -364,11 +390,10 @@ int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args > 0)
-		return show_no_arguments(ctl);
-	r = ask_status(ctl, &client, &reply);
+	if (r == CTL_OK)
+		r = ask_status(ctl, &client, &reply);
 	if (r != CTL_OK)
 		return r;
 	show_note_left_out(ctl, reply->status);

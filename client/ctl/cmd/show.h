@@ -20,8 +20,9 @@ struct json_object;
 #define SHOW_ENUM_BYTES 32
 const char *show_enum(char *text, const ProtobufCEnumDescriptor *kind, int value);
 
-/* The name of its uid, else the number; of the rest: "others". */
+/* The user's name, else the number; show_user(): "others", of the rest. */
 #define SHOW_USER_BYTES 64
+char *show_uid(char *text, uint32_t uid);
 const char *show_user(char *text, const Wire__User *user);
 
 /* Prints a status as tables.  Returns CTL_OK or CTL_FAILED (reported). */
@@ -31,7 +32,10 @@ typedef int show_status_fn(const struct ctl *ctl, const Wire__StatusReply *statu
    JSON (as show_status_json()). */
 int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const *names);
 
-/* The message of a command that takes none.  Returns CTL_USAGE. */
+/* Of commands about other clients: refuses --private.  Returns CTL_OK or CTL_USAGE (reported). */
+int show_for_daemon(struct ctl *ctl);
+
+/* The same of commands that take none. */
 int show_no_arguments(const struct ctl *ctl);
 
 /* The same as show_left_out() on standard error. */
@@ -45,6 +49,9 @@ void show_left_out(const Wire__StatusReply *status);
 
 /* Prints the same, then a line about clients of other users, if any; or that there are none at all. */
 void show_others(const Wire__StatusReply *status);
+
+/* Prints how much of the pool is used, and if it is locked. */
+void show_pool(const Wire__Pool *pool);
 
 /* Prints a line for each client whose GPU memory the daemon has imported. */
 void show_device_bytes(const Wire__StatusReply *status);

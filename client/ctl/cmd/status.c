@@ -17,11 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
-#define WIDTH 80u /* where standard output is no terminal, or a narrower one */
+#define WIDTH 80u
 #define INTERVAL_MAX_MSEC 60000u
 
 static const char help[] =
@@ -32,18 +30,11 @@ static const char help[] =
 	"    dsaioctl status --json | jq '.problems[]'\n"
 	"    dsaioctl status --json | jq '.stores[].rates.read_bytes_per_sec'\n"
 	"\n"
-	"The first line is the verdict: healthy, or what is wrong, such as calls that have not\n"
-	"returned (with what frees them below), ops that failed meanwhile, a pool that cannot be\n"
-	"locked, a store that is drained, a daemon whose program was replaced.  Then come a row for\n"
-	"each store, and one for each client, the busiest first.\n"
-	"READ/s, WRITE/s (bytes, K is 1024) and IOPS are of the interval.  P99 is the time that 99%\n"
-	"of the ops did not pass from when the daemon took them: a store's of the interval, a\n"
-	"client's since it began to use its slowest store.  A '-' is not known, or no op has ended.\n"
-	"OPEN are ops taken and not ended, ERR those that ended with an error so far, HUNG calls\n"
-	"that have not returned.  LIMIT is what an administrator has set: bytes or ops per second,\n"
-	"or a weight (w4); '+': there is more.  Clients of other users are shown to administrators;\n"
-	"to others they are one line.\n"
-	"dsaioctl top shows the same live; stores, clients and pool show more of each.\n"
+	"The first line is the verdict: healthy, or what is wrong.  READ/s, WRITE/s (bytes, K is\n"
+	"1024) and IOPS are of the interval.  P99 is the time that 99% of the ops did not pass: a\n"
+	"store's in the interval, a client's so far, on its slowest store.  OPEN are ops taken and\n"
+	"not ended, ERR those that ended with an error so far, HUNG calls that have not returned.\n"
+	"A '-' is not known.  Clients of other users are shown to administrators.\n"
 	"\n"
 	"    --interval N   milliseconds between the two looks that rates come from: 500; 0: one\n"
 	"                   look, and no rates\n"
@@ -84,32 +75,11 @@ static void print_program(const struct ctl *ctl, const Wire__StatusReply *status
 		     status->pid);
 }
 
-static size_t line_width(void)
+static void print_row(const char *text)
 {
-	struct winsize size;
+	char line[OVERVIEW_LINE_BYTES];
 
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col < WIDTH)
-		return WIDTH;
-	return size.ws_col < OVERVIEW_LINE_BYTES ? size.ws_col : OVERVIEW_LINE_BYTES - 1;
-}
-
-static void print_verdict(const struct ctl *ctl, const Wire__StatusReply *before,
-			  const Wire__StatusReply *now)
-{
-	struct json_object *problems = overview_problems(before, now);
-	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], line[OVERVIEW_LINE_BYTES];
-	const Wire__Pool *pool = now->pool;
-
-	(void)puts(overview_verdict(line, problems)); /* ctl_flush() looks */
-	(void)json_object_put(problems);
-	print_program(ctl, now);
-	if (pool)
-		(void)printf("pool: %s of %s used, %s%s%s\n",
-			     units_format_size(used, pool->used_bytes),
-			     units_format_size(size, pool->size_bytes),
-			     pool->is_locked ? "locked" : "cannot all be locked",
-			     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
-	(void)putchar('\n');
+	(void)puts(overview_text(line, WIDTH, text));
 }
 
 static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
@@ -117,27 +87,34 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 {
 	_cleanup_(freep) struct overview_client *clients = calloc(now->n_clients + 1,
 								  sizeof(*clients));
-	const bool has_limits = overview_has_limits(now);
-	const size_t width = line_width();
 	char line[OVERVIEW_LINE_BYTES];
 
-	print_verdict(ctl, before, now);
+	(void)overview_verdict(line, before, now);
+	(void)puts(line); /* ctl_flush() looks */
+	print_program(ctl, now);
+	if (now->pool)
+		show_pool(now->pool);
+	(void)putchar('\n');
 	if (!clients || show_hung(now, stdout) == -ENOMEM)
 		return ctl_fail(ctl, "out of memory");
-	(void)puts(overview_store_line(line, width, NULL, NULL));
+	print_row(OVERVIEW_STORE_TITLES);
 	for (size_t i = 0; i < now->n_stores; i++) {
 		const struct rates rates = rates_of_store(before, now, now->stores[i]);
 
-		(void)puts(overview_store_line(line, width, now->stores[i], &rates));
+		print_row(overview_store_line(line, now->stores[i], &rates));
 	}
 	(void)putchar('\n');
-	overview_clients(before, now, OVERVIEW_BANDWIDTH, clients);
-	if (now->n_clients)
-		(void)puts(overview_client_line(line, width, has_limits, NULL));
+	if (overview_clients(before, now, OVERVIEW_BANDWIDTH, "", clients))
+		print_row(OVERVIEW_CLIENT_TITLES);
 	for (size_t i = 0; i < now->n_clients; i++)
-		(void)puts(overview_client_line(line, width, has_limits, &clients[i]));
+		print_row(overview_client_line(line, &clients[i]));
 	show_others(now);
 	return ctl_flush(ctl);
+}
+
+static void add_rates(struct json_object *array, size_t i, struct rates rates)
+{
+	json_object_object_add(json_object_array_get_idx(array, i), "rates", rates_json(&rates));
 }
 
 /* The fields of the reply, and: problems, and rates of each store and client. */
@@ -148,18 +125,10 @@ static struct json_object *status_json(const Wire__StatusReply *before,
 	struct json_object *stores = json_object_object_get(object, "stores");
 	struct json_object *clients = json_object_object_get(object, "clients");
 
-	for (size_t i = 0; i < now->n_stores; i++) {
-		const struct rates rates = rates_of_store(before, now, now->stores[i]);
-
-		json_object_object_add(json_object_array_get_idx(stores, i), "rates",
-				       rates_json(&rates));
-	}
-	for (size_t i = 0; i < now->n_clients; i++) {
-		const struct rates rates = rates_of_client(before, now, now->clients[i]);
-
-		json_object_object_add(json_object_array_get_idx(clients, i), "rates",
-				       rates_json(&rates));
-	}
+	for (size_t i = 0; i < now->n_stores; i++)
+		add_rates(stores, i, rates_of_store(before, now, now->stores[i]));
+	for (size_t i = 0; i < now->n_clients; i++)
+		add_rates(clients, i, rates_of_client(before, now, now->clients[i]));
 	json_object_object_add(object, "problems", overview_problems(before, now));
 	return object;
 }
@@ -171,15 +140,13 @@ static int status_run(struct ctl *ctl)
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *first = NULL, *second = NULL;
 	const Wire__StatusReply *before = NULL, *now;
-	int r;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args > 0)
-		return show_no_arguments(ctl);
 	ctl->wants_histograms = true;
-	r = ask_status(ctl, &client, &first);
+	if (r == CTL_OK)
+		r = ask_status(ctl, &client, &first);
 	if (r == CTL_OK && interval_msec) {
-		(void)nanosleep(&interval,
-				NULL); /* the rates are of the time that the replies say */
+		(void)nanosleep(&interval, NULL); /* the replies say how long it was */
 		before = first->status;
 		r = ask_status(ctl, &client, &second);
 	}

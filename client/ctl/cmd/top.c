@@ -3,8 +3,7 @@
  *
  * One loop draws the screen, waits for a key up to the next look, and asks the daemon for its status.  An
  * answer is awaited for at most TIMEOUT_NSEC, so that a stopped daemon does not stop the keys.  A connection that has
- * ended is closed, and each further look connects anew.  A question to the user, such as for a weight, is a state of
- * the loop, so the screen stays live behind it.
+ * ended is closed, and each further look connects anew.
  *
  * Errors of requests are no messages of their own: ctl->message takes them, for the last line of the screen.
  */
@@ -12,17 +11,13 @@
 #include "client/ctl/cmd/overview.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/units.h"
 #include "client/lib/api/client.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
-#include "proto/util/plural.h"
 #include "proto/util/size.h"
 
-#include <ctype.h>
 #include <curses.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +25,11 @@
 
 #define TIMEOUT_NSEC 1000000000u
 #define INTERVAL_MAX_MSEC 60000u
-#define ESCAPE_MSEC 50 /* after an escape, the rest of a key's code comes within this time */
 #define ANSWER_BYTES 64u
-#define KEY_ESCAPE 27
+#define STOP_MSEC 200 /* until a signal is seen, which does not end getch() */
 #define WEIGHT_MAX 16u
+#define WEIGHT_TEXT "1 to 16"
+#define LIMIT_TEXT "bytes, or bytes and ops, per second (100M 500; 0: none)"
 
 static const char help[] =
 	"dsaioctl top - who uses the disks, live\n"
@@ -45,17 +41,14 @@ static const char help[] =
 	"The columns are those of dsaioctl status.  Keys:\n"
 	"\n"
 	"    b i p e        sort clients by bandwidth, IOPS, P99 or errors\n"
-	"    /              show only clients whose user, command or store has a text\n"
-	"    up, down       select a client; the line below the clients has more of it\n"
+	"    /              show only clients whose user or command has a text\n"
+	"    up, down       select a client\n"
 	"    w              set the weight of its channels\n"
-	"    l              limit it (100M 500: bytes and ops per second; 0: none), its\n"
-	"                   user (user 100M), or a store (nvme0 2G)\n"
+	"    l              limit it (100M 500: bytes and ops per second; 0: none)\n"
 	"    k              kill it: its session ends, and it does not reconnect\n"
-	"    ?              these keys\n"
 	"    q              quit\n"
 	"\n"
-	"Setting and killing is for administrators; others see their own clients.  If the daemon\n"
-	"ends, top waits for the next one.\n"
+	"Setting and killing is for administrators; others see their own clients.\n"
 	"\n"
 	"    --interval N   milliseconds between looks: 1000, and 100 at least\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -76,15 +69,10 @@ struct top {
 	enum overview_key key;
 	char filter[ANSWER_BYTES];
 	uint32_t selected;		 /* a client's number; 0: none */
-	size_t first;			 /* the row of clients at the top */
-	size_t n_rows;			 /* of them that the screen had */
 	char message[CTL_MESSAGE_BYTES]; /* of the last request that failed */
 	char note[OVERVIEW_LINE_BYTES];	 /* the last line */
-	/* A question is open: takes the answer at its end.  NULL: none is. */
-	void (*on_answer)(struct top *top);
-	char question[OVERVIEW_LINE_BYTES], answer[ANSWER_BYTES];
-	uint32_t target; /* the client that it is about */
-	bool is_help, is_over;
+	char answer[ANSWER_BYTES];	 /* to the last question */
+	bool is_over;
 };
 
 static const Wire__StatusReply *status_of(const Wire__Reply *reply)
@@ -103,11 +91,6 @@ static size_t selected_place(const struct top *top)
 	return 0;
 }
 
-static const Wire__Client *selected_client(const struct top *top)
-{
-	return top->n_clients ? top->clients[selected_place(top)].client : NULL;
-}
-
 /* The rows anew, from the looks. */
 static void arrange(struct top *top)
 {
@@ -119,8 +102,8 @@ static void arrange(struct top *top)
 	top->n_clients = 0;
 	if (!clients)
 		return;
-	overview_clients(status_of(top->before), now, top->key, clients);
-	top->n_clients = overview_filter(now, top->filter, clients, now->n_clients);
+	top->n_clients = overview_clients(status_of(top->before), now, top->key, top->filter,
+					  clients);
 }
 
 static void forget(struct top *top)
@@ -151,209 +134,17 @@ static int look(struct top *top)
 }
 
 /* Sends the request, and notes its result. */
-static void act(struct top *top, const char *what, Wire__Request *request, const char *done)
+static void act(struct top *top, Wire__Request__BodyCase kind, void *body, const char *done)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-
-	if (!top->client || ask_request(top->ctl, top->client, what, request, &reply) != CTL_OK)
-		(void)snprintf(top->note, sizeof(top->note), "%.500s", top->message);
-	else
-		(void)snprintf(top->note, sizeof(top->note), "%s: %s%s%s", what, done,
-			       reply->text[0] ? "; " : "", reply->text);
-}
-
-/* ---- questions ---- */
-
-static void ask_user(struct top *top, const char *question, void (*on_answer)(struct top *top))
-{
-	(void)snprintf(top->question, sizeof(top->question), "%s", question);
-	top->answer[0] = '\0';
-	top->on_answer = on_answer;
-}
-
-static void on_filter(struct top *top)
-{
-	(void)strcpy(top->filter, top->answer);
-}
-
-static void client_name(const struct top *top, char text[ANSWER_BYTES])
-{
-	(void)snprintf(text, ANSWER_BYTES, "client %" PRIu32, top->target);
-}
-
-static void on_weight(struct top *top)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
-	char what[ANSWER_BYTES], done[ANSWER_BYTES];
-	uint64_t weight;
-
-	if (size_parse(top->answer, &weight) < 0 || weight < 1 || weight > WEIGHT_MAX) {
-		(void)snprintf(top->note, sizeof(top->note),
-			       "%s: a weight is a number from 1 to %u", top->answer, WEIGHT_MAX);
-		return;
-	}
-	set.client = top->target;
-	set.weight = (uint32_t)weight;
-	request.body_case = WIRE__REQUEST__BODY_LIMIT_SET;
-	request.limit_set = &set;
-	client_name(top, what);
-	(void)snprintf(done, sizeof(done), "weight %" PRIu64, weight);
-	act(top, what, &request, done);
-}
-
-/* "100M 500": bytes and ops per second.  false: it is not that. */
-static bool parse_limit(char *text, Wire__Limit *limit)
-{
-	char *rest = NULL, *bytes = strtok_r(text, " ", &rest);
-	const char *ops = strtok_r(NULL, " ", &rest);
-
-	return bytes && size_parse(bytes, &limit->bytes_per_sec) == 0 &&
-	       (!ops || size_parse(ops, &limit->ops_per_sec) == 0) && !strtok_r(NULL, " ", &rest);
-}
-
-/* "100M", "user 100M", or a store's name in place of "user". */
-static void on_limit(struct top *top)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
-	Wire__Limit limit = WIRE__LIMIT__INIT;
-	char text[ANSWER_BYTES], what[ANSWER_BYTES], done[OVERVIEW_LINE_BYTES];
-	const Wire__Client *client;
-	char *name = NULL, *numbers = text;
-
-	(void)strcpy(text, top->answer);
-	if (!isdigit((unsigned char)text[0])) {
-		numbers += strcspn(text, " ");
-		if (*numbers)
-			*numbers++ = '\0';
-		name = text;
-	}
-	if (!parse_limit(numbers, &limit)) {
-		(void)snprintf(top->note, sizeof(top->note),
-			       "%s: write bytes, or bytes and ops, as in: 100M 500", top->answer);
-		return;
-	}
-	set.limit = &limit;
-	client = selected_client(top);
-	if (!name) {
-		set.client = top->target;
-		client_name(top, what);
-	} else if (strcmp(name, "user") == 0 && client && client->client == top->target) {
-		set.has_uid = true;
-		set.uid = client->uid;
-		(void)snprintf(what, sizeof(what), "user %s", overview_user(done, client->uid));
-	} else {
-		set.store = name;
-		(void)snprintf(what, sizeof(what), "store %s", name);
-	}
-	request.body_case = WIRE__REQUEST__BODY_LIMIT_SET;
-	request.limit_set = &set;
-	(void)overview_limits(done, &limit, 0);
-	act(top, what, &request, done[0] ? done : "no limit");
-}
-
-static void on_kill(struct top *top)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
 	char what[ANSWER_BYTES];
 
-	if (strcmp(top->answer, "yes") != 0) {
-		(void)snprintf(top->note, sizeof(top->note), "nothing was killed");
-		return;
-	}
-	kill.client = top->target;
-	kill.reason = (char *)"by dsaioctl top";
-	request.body_case = WIRE__REQUEST__BODY_CLIENT_KILL;
-	request.client_kill = &kill;
-	client_name(top, what);
-	act(top, what, &request, "killed");
-}
-
-/* ---- keys ---- */
-
-static void on_answer_key(struct top *top, int key)
-{
-	void (*on_answer)(struct top * top) = top->on_answer;
-	const size_t n = strlen(top->answer);
-
-	if (key == KEY_ESCAPE) {
-		top->on_answer = NULL;
-	} else if (key == '\n' || key == '\r' || key == KEY_ENTER) {
-		top->on_answer = NULL;
-		on_answer(top);
-		arrange(top);
-	} else if ((key == KEY_BACKSPACE || key == '\b' || key == 0x7f) && n) {
-		top->answer[n - 1] = '\0';
-	} else if (key >= ' ' && key <= '~' && n + 1 < ANSWER_BYTES) {
-		top->answer[n] = (char)key;
-		top->answer[n + 1] = '\0';
-	}
-}
-
-static void select_by(struct top *top, long step)
-{
-	const long place = (long)selected_place(top) + step, last = (long)top->n_clients - 1;
-
-	if (last >= 0)
-		top->selected = top->clients[place < 0	    ? 0
-					     : place > last ? last
-							    : place]
-					.client->client;
-}
-
-/* A question about the selected client, which stays the same one if rows move. */
-static void ask_about_client(struct top *top, int key)
-{
-	const Wire__Client *client = selected_client(top);
-	char question[OVERVIEW_LINE_BYTES];
-
-	if (!client)
-		return;
-	top->selected = top->target = client->client;
-	if (key == 'w')
-		(void)snprintf(question, sizeof(question),
-			       "weight of client %" PRIu32 " (1 to %u): ", client->client,
-			       WEIGHT_MAX);
-	else if (key == 'l')
-		(void)snprintf(question, sizeof(question),
-			       "limit client %" PRIu32 " ('user', or a store's name, first): ",
-			       client->client);
+	(void)snprintf(what, sizeof(what), "client %" PRIu32, top->selected);
+	if (ask(top->ctl, &top->client, what, kind, body, &reply) != CTL_OK)
+		(void)snprintf(top->note, sizeof(top->note), "%.500s", top->message);
 	else
-		(void)snprintf(question, sizeof(question),
-			       "kill client %" PRIu32 ", process %" PRIu32 ", %.20s? (yes): ",
-			       client->client, client->pid, client->name);
-	ask_user(top, question, key == 'w' ? on_weight : key == 'l' ? on_limit : on_kill);
-}
-
-static void on_key(struct top *top, int key)
-{
-	static const char sort_keys[] = "bipe"; /* in the order of enum overview_key */
-	const char *sort = key > 0 && key < 0x7f ? strchr(sort_keys, key) : NULL;
-
-	if (key == ERR || key == KEY_RESIZE)
-		return;
-	if (top->on_answer) {
-		on_answer_key(top, key);
-		return;
-	}
-	top->note[0] = '\0';
-	top->is_help = key == '?' && !top->is_help;
-	if (sort) {
-		top->key = (enum overview_key)(sort - sort_keys);
-		arrange(top);
-	} else if (key == 'q') {
-		top->is_over = true;
-	} else if (key == '/') {
-		ask_user(top, "show only clients whose user, command or store has: ", on_filter);
-	} else if (key == KEY_UP || key == KEY_DOWN) {
-		select_by(top, key == KEY_UP ? -1 : 1);
-	} else if (key == KEY_PPAGE || key == KEY_NPAGE) {
-		select_by(top, (long)top->n_rows * (key == KEY_PPAGE ? -1 : 1));
-	} else if (key == 'w' || key == 'l' || key == 'k') {
-		ask_about_client(top, key);
-	}
+		(void)snprintf(top->note, sizeof(top->note), "%s: %s %s%s%s", what, done,
+			       top->answer, reply->text[0] ? "; " : "", reply->text);
 }
 
 /* ---- the screen ---- */
@@ -376,26 +167,19 @@ static void draw_head(const struct top *top)
 {
 	static const char *const sorts[] = { "bandwidth", "IOPS", "P99", "errors" };
 	const Wire__StatusReply *now = status_of(top->now);
-	char line[OVERVIEW_LINE_BYTES], used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
-	char verdict[OVERVIEW_LINE_BYTES];
-	struct json_object *problems;
+	char line[OVERVIEW_LINE_BYTES], verdict[OVERVIEW_LINE_BYTES];
+	bool is_healthy;
 
 	if (!now) {
 		(void)snprintf(line, sizeof(line), "no daemon: %.400s", top->message);
 		draw_line(0, A_BOLD, line);
 		return;
 	}
-	problems = overview_problems(status_of(top->before), now);
-	(void)overview_verdict(verdict, problems);
+	is_healthy = overview_verdict(verdict, status_of(top->before), now);
 	(void)snprintf(line, sizeof(line), "%.200s%s%.250s", top->message,
 		       top->message[0] ? "; before that: " : "", verdict);
-	draw_line(0, json_object_array_length(problems) || top->message[0] ? A_BOLD : A_NORMAL,
-		  line);
-	(void)json_object_put(problems);
-	(void)snprintf(line, sizeof(line), "up %s, pool %s of %s, %" PRIu32 " clients, by %s%s%s",
-		       units_format_nsec(verdict, now->uptime_usec * 1000),
-		       units_format_size(used, now->pool ? now->pool->used_bytes : 0),
-		       units_format_size(size, now->pool ? now->pool->size_bytes : 0),
+	draw_line(0, is_healthy && !top->message[0] ? A_NORMAL : A_BOLD, line);
+	(void)snprintf(line, sizeof(line), "%" PRIu32 " clients, by %s%s%s",
 		       now->n_all_clients + (now->others ? now->others->clients : 0),
 		       sorts[top->key], top->filter[0] ? ", only: " : "", top->filter);
 	draw_line(1, A_NORMAL, line);
@@ -407,105 +191,175 @@ static int draw_stores(const struct top *top, int row, size_t n_max)
 	const Wire__StatusReply *now = status_of(top->now);
 	char line[OVERVIEW_LINE_BYTES];
 
-	draw_line(row++, A_REVERSE, overview_store_line(line, sizeof(line) - 1, NULL, NULL));
+	draw_line(row++, A_REVERSE, OVERVIEW_STORE_TITLES);
 	for (size_t i = 0; i < now->n_stores && i < n_max; i++) {
 		const struct rates rates = rates_of_store(status_of(top->before), now,
 							  now->stores[i]);
 
+		(void)overview_store_line(line, now->stores[i], &rates);
 		if (i == n_max - 1 && now->n_stores > n_max)
 			(void)snprintf(line, sizeof(line), "and %zu more stores",
 				       now->n_stores - i);
-		else
-			(void)overview_store_line(line, sizeof(line) - 1, now->stores[i], &rates);
 		draw_line(row++, A_NORMAL, line);
 	}
 	return row;
 }
 
-static void draw_clients(struct top *top, int row, int end)
+static void draw_clients(const struct top *top, int row, int end)
 {
-	const bool has_limits = overview_has_limits(status_of(top->now));
 	const size_t place = selected_place(top);
 	char line[OVERVIEW_LINE_BYTES];
+	size_t n_rows, first;
 
-	draw_line(row++, A_REVERSE, overview_client_line(line, sizeof(line) - 1, has_limits, NULL));
-	top->n_rows = end > row ? (size_t)(end - row) : 1;
-	if (place < top->first)
-		top->first = place;
-	if (place >= top->first + top->n_rows)
-		top->first = place - top->n_rows + 1;
-	for (size_t i = top->first; i < top->n_clients && row < end; i++)
-		draw_line(
-			row++, i == place ? A_STANDOUT | A_BOLD : A_NORMAL,
-			overview_client_line(line, sizeof(line) - 1, has_limits, &top->clients[i]));
+	draw_line(row++, A_REVERSE, OVERVIEW_CLIENT_TITLES);
+	n_rows = end > row ? (size_t)(end - row) : 1;
+	first = place < n_rows ? 0 : place - n_rows + 1;
+	for (size_t i = first; i < top->n_clients && row < end; i++)
+		draw_line(row++, i == place ? A_STANDOUT | A_BOLD : A_NORMAL,
+			  overview_client_line(line, &top->clients[i]));
 }
 
-/* More of the selected client. */
-static void draw_client(const struct top *top, int row)
+static void draw(const struct top *top)
 {
-	const Wire__Client *client = selected_client(top);
-	char line[OVERVIEW_LINE_BYTES], user[OVERVIEW_LINE_BYTES], limits[OVERVIEW_LINE_BYTES];
-	char pool[UNITS_TEXT_BYTES];
-
-	if (!client)
-		return;
-	(void)overview_limits(limits, client->limit, client->weight);
-	(void)snprintf(line, sizeof(line),
-		       "client %" PRIu32 ": %.30s, %.64s: %.100s%spool %s, %" PRIu32
-		       " file%s, %zu handle%s",
-		       client->client, overview_user(user, client->uid), client->name, limits,
-		       limits[0] ? ", " : "", units_format_size(pool, client->pool_bytes),
-		       client->files, plural(client->files), client->n_handles,
-		       plural(client->n_handles));
-	draw_line(row, A_NORMAL, line);
-}
-
-static void draw_help(void)
-{
-	const char *line = strstr(help, "    b i p e");
-	int row = 0;
-
-	draw_line(row++, A_REVERSE, "keys");
-	while (*line) {
-		char text[OVERVIEW_LINE_BYTES];
-		const size_t n = strcspn(line, "\n");
-
-		(void)snprintf(text, sizeof(text), "%.*s", (int)n, line);
-		draw_line(row++, A_NORMAL, text);
-		line += n + (line[n] == '\n');
-		if (strncmp(line, "Setting", 7) == 0)
-			break;
-	}
-}
-
-static void draw(struct top *top)
-{
-	const Wire__StatusReply *now = status_of(top->now);
-	char line[OVERVIEW_LINE_BYTES];
-	int row;
-
 	(void)erase();
-	if (top->is_help) {
-		draw_help();
-	} else {
-		draw_head(top);
-		if (now) {
-			row = draw_stores(top, 2, LINES > 16 ? (size_t)(LINES - 10) / 2 : 2);
-			draw_clients(top, row + 1, LINES - 2);
-			draw_client(top, LINES - 2);
-		}
-	}
-	(void)curs_set(top->on_answer != NULL); /* not every terminal hides it */
-	if (top->on_answer) {
-		(void)snprintf(line, sizeof(line), "%.400s%s", top->question, top->answer);
-		draw_line(LINES - 1, A_BOLD, line);
-	} else {
-		draw_line(LINES - 1, A_BOLD,
-			  top->note[0] ? top->note
-				       : "q quit  ? help  b/i/p/e sort  / filter  arrows select  "
-					 "w weight  l limit  k kill");
-	}
+	draw_head(top);
+	if (top->now)
+		draw_clients(top,
+			     1 + draw_stores(top, 2, LINES > 16 ? (size_t)(LINES - 10) / 2 : 2),
+			     LINES - 1);
+	draw_line(LINES - 1, A_BOLD,
+		  top->note[0] ? top->note
+			       : "q quit  b/i/p/e sort  / filter  up/down select  w weight  "
+				 "l limit  k kill");
 	(void)refresh();
+}
+
+/* ---- keys ---- */
+
+/* The screen stands still meanwhile.  A signal, or a terminal that has gone, makes the answer empty. */
+static void ask_user(struct top *top, const char *question)
+{
+	char line[ANSWER_BYTES + 2];
+	size_t n = 0;
+	int key;
+
+	timeout(STOP_MSEC);
+	(void)curs_set(1);
+	do {
+		top->answer[n] = '\0';
+		(void)snprintf(line, sizeof(line), "> %s", top->answer);
+		(void)move(LINES - 1, 0);
+		(void)clrtoeol();
+		draw_line(LINES - 2, A_REVERSE, question);
+		draw_line(LINES - 1, A_BOLD, line);
+		key = getch();
+		if ((key == KEY_BACKSPACE || key == '\b' || key == 0x7f) && n)
+			n--;
+		else if (key >= ' ' && key <= '~' && n + 1 < ANSWER_BYTES)
+			top->answer[n++] = (char)key;
+		if (stop_signal() || !isatty(STDIN_FILENO)) {
+			top->answer[0] = '\0';
+			break;
+		}
+	} while (key != '\r' && key != '\n' && key != KEY_ENTER);
+	(void)curs_set(0);
+}
+
+/* A weight, or "100M 500": bytes and ops per second. */
+static void set_limit(struct top *top, bool is_weight)
+{
+	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
+	Wire__Limit limit = WIRE__LIMIT__INIT;
+	const size_t n = strcspn(top->answer, " ");
+	const char *ops = top->answer[n] ? top->answer + n + 1 : "0";
+	char first[ANSWER_BYTES];
+	uint64_t number;
+
+	(void)snprintf(first, sizeof(first), "%.*s", (int)n, top->answer);
+	if (size_parse(first, &number) < 0 || size_parse(ops, &limit.ops_per_sec) < 0 ||
+	    (is_weight && (number < 1 || number > WEIGHT_MAX))) {
+		(void)snprintf(top->note, sizeof(top->note), "%s: must be %s", top->answer,
+			       is_weight ? WEIGHT_TEXT : LIMIT_TEXT);
+		return;
+	}
+	set.client = top->selected;
+	if (is_weight) {
+		set.weight = (uint32_t)number;
+	} else {
+		limit.bytes_per_sec = number;
+		set.limit = &limit;
+	}
+	act(top, WIRE__REQUEST__BODY_LIMIT_SET, &set, is_weight ? "weight" : "limit");
+}
+
+static void kill_client(struct top *top)
+{
+	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
+
+	if (strcmp(top->answer, "yes") != 0) {
+		(void)snprintf(top->note, sizeof(top->note), "nothing was killed");
+		return;
+	}
+	top->answer[0] = '\0';
+	kill.client = top->selected;
+	kill.reason = (char *)"by dsaioctl top";
+	act(top, WIRE__REQUEST__BODY_CLIENT_KILL, &kill, "killed");
+}
+
+static void on_client_key(struct top *top, int key)
+{
+	const size_t place = selected_place(top);
+	char question[OVERVIEW_LINE_BYTES];
+	const Wire__Client *client;
+
+	if (place >= top->n_clients)
+		return;
+	client = top->clients[place].client;
+	top->selected = client->client;
+	(void)snprintf(question, sizeof(question),
+		       "client %" PRIu32 ", process %" PRIu32 ", %.20s: %s", client->client,
+		       client->pid, client->name,
+		       key == 'w'   ? "weight: " WEIGHT_TEXT
+		       : key == 'l' ? "limit: " LIMIT_TEXT
+				    : "kill? (yes)");
+	ask_user(top, question);
+	if (!top->answer[0])
+		return;
+	if (key == 'k')
+		kill_client(top);
+	else
+		set_limit(top, key == 'w');
+}
+
+static void select_by(struct top *top, int step)
+{
+	const size_t place = selected_place(top) + (size_t)step; /* (size_t)-1 is none, too */
+
+	if (place < top->n_clients)
+		top->selected = top->clients[place].client->client;
+}
+
+static void on_key(struct top *top, int key)
+{
+	static const char sort_keys[] = "bipe"; /* in the order of enum overview_key */
+	const char *sort = key > 0 && key < 0x7f ? strchr(sort_keys, key) : NULL;
+
+	if (key == ERR || key == KEY_RESIZE)
+		return;
+	top->note[0] = '\0';
+	if (sort) {
+		top->key = (enum overview_key)(sort - sort_keys);
+	} else if (key == '/') {
+		ask_user(top, "show only clients whose user or command has");
+		(void)strcpy(top->filter, top->answer);
+	} else if (key == 'q') {
+		top->is_over = true;
+	} else if (key == KEY_UP || key == KEY_DOWN) {
+		select_by(top, key == KEY_UP ? -1 : 1);
+	} else if (key == 'w' || key == 'l' || key == 'k') {
+		on_client_key(top, key);
+	}
+	arrange(top);
 }
 
 /* ---- the loop ---- */
@@ -543,7 +397,7 @@ static int run_on_screen(struct top *top)
 	(void)cbreak(); /* these do not fail on a screen */
 	(void)noecho();
 	(void)keypad(stdscr, true);
-	(void)set_escdelay(ESCAPE_MSEC);
+	(void)curs_set(0); /* not every terminal hides it */
 	run(top);
 	(void)endwin();
 	delscreen(screen);
@@ -554,21 +408,20 @@ static int run_on_screen(struct top *top)
 static int top_run(struct ctl *ctl)
 {
 	struct top top = { .ctl = ctl };
-	int r;
+	int r = show_no_arguments(ctl);
 
-	if (ctl->n_args > 0)
-		return show_no_arguments(ctl);
+	if (r == CTL_OK)
+		r = show_for_daemon(ctl);
+	if (r != CTL_OK)
+		return r;
 	if (ctl->is_json)
 		return ctl_usage(ctl,
 				 "--json: top is for a terminal: dsaioctl status --json has the "
 				 "same numbers");
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no clients: "
-				      "leave it out");
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
 		return ctl_fail(ctl, "standard input and output must be a terminal (ssh -t makes "
 				     "one): dsaioctl status prints the same once");
-	ctl->is_of_all = ctl->wants_histograms = true;
+	ctl->wants_histograms = true;
 	r = look(&top);
 	if (r == CTL_OK) {
 		ctl->timeout_nsec = TIMEOUT_NSEC;

@@ -17,11 +17,10 @@ static const char help[] =
 	"    dsaioctl wear\n"
 	"    dsaioctl wear --json | jq '.stores[] | {name, written_bytes}'\n"
 	"\n"
-	"Those of stores and users are counted since the time that the first line says.  The daemon\n"
-	"saves them once a minute and when it stops: if it is killed, at most a minute is lost.  Those\n"
-	"of a client are counted since it connected.  Only writes through the daemon count, and a\n"
-	"device may write more than it was given.  Users are shown to administrators; others see\n"
-	"themselves.\n"
+	"Those of stores and users are counted since the time that the first line says, also over\n"
+	"restarts (if the daemon is killed, at most a minute is lost); those of a client since it\n"
+	"connected.  Only writes through the daemon count.  Users are shown to administrators; others\n"
+	"see themselves.\n"
 	"\n"
 	"    --json         all numbers, in bytes, with the counters of status\n"
 	"    --socket PATH  the daemon's socket\n"
@@ -29,13 +28,22 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
+static void add_row(struct table *table, const char *kind, const char *which, uint64_t bytes)
+{
+	char text[UNITS_TEXT_BYTES];
+
+	table_add(table, "%s", kind);
+	table_add(table, "%s", which);
+	table_add(table, "%s", units_format_size(text, bytes));
+}
+
 static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 {
 	static const struct table_column columns[] = { { "OF", false },
 						       { "WHICH", false },
 						       { "WRITTEN", true } };
 	const time_t since = (time_t)status->wear_since_sec;
-	char text[UNITS_TEXT_BYTES], user[SHOW_USER_BYTES], date[32] = "?";
+	char which[256], user[SHOW_USER_BYTES], date[32] = "?";
 	_cleanup_(table_deinit) struct table table;
 	struct tm tm;
 
@@ -44,25 +52,15 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 	(void)printf("written by stores and users since %s, by clients since they connected\n\n",
 		     date);
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < status->n_stores; i++) {
-		const Wire__Store *store = status->stores[i];
-
-		table_add(&table, "store");
-		table_add(&table, "%s (%s)", store->name, store->path);
-		table_add(&table, "%s", units_format_size(text, store->written_bytes));
-	}
-	for (size_t i = 0; i < status->n_users; i++) {
-		table_add(&table, "user");
-		table_add(&table, "%s", show_user(user, status->users[i]));
-		table_add(&table, "%s", units_format_size(text, status->users[i]->written_bytes));
-	}
+	for (size_t i = 0; i < status->n_stores; i++)
+		add_row(&table, "store", status->stores[i]->name, status->stores[i]->written_bytes);
+	for (size_t i = 0; i < status->n_users; i++)
+		add_row(&table, "user", show_user(user, status->users[i]),
+			status->users[i]->written_bytes);
 	for (size_t i = 0; i < status->n_clients; i++) {
-		const Wire__Client *client = status->clients[i];
-
-		table_add(&table, "client");
-		table_add(&table, "%" PRIu32 " (pid %" PRIu32 ", %s)", client->client, client->pid,
-			  client->name);
-		table_add(&table, "%s", units_format_size(text, client->written_bytes));
+		(void)snprintf(which, sizeof(which), "%" PRIu32 " %s", status->clients[i]->client,
+			       status->clients[i]->name);
+		add_row(&table, "client", which, status->clients[i]->written_bytes);
 	}
 	if (table_print(&table, stdout) == -ENOMEM)
 		return ctl_fail(ctl, "out of memory");

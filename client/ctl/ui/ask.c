@@ -55,10 +55,15 @@ static int call(const struct ctl *ctl, struct dsaio_client *client, const char *
 	return CTL_OK;
 }
 
-int ask_request(struct ctl *ctl, struct dsaio_client *client, const char *what,
-		Wire__Request *request, Wire__Reply **ret_reply)
+int ask(struct ctl *ctl, struct dsaio_client **client, const char *what,
+	Wire__Request__BodyCase kind, void *body, Wire__Reply **ret_reply)
 {
-	return call(ctl, client, what, request, -1, ret_reply);
+	Wire__Request request = WIRE__REQUEST__INIT;
+	int r = connect_once(ctl, ".", client);
+
+	request.body_case = kind;
+	request.status = body; /* each member of the union is a pointer */
+	return r == CTL_OK ? call(ctl, *client, what, &request, -1, ret_reply) : r;
 }
 
 /*
@@ -121,6 +126,9 @@ static int status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
 /* Takes out the connection that asks: a reader means the others.  It has no handles. */
 static void status_drop_own(Wire__StatusReply *all)
 {
+	for (size_t i = 0; i < all->n_users; i++)
+		if (!all->users[i]->is_rest && all->users[i]->uid == geteuid())
+			all->users[i]->clients--;
 	for (size_t i = 0; i < all->n_clients; i++) {
 		if (all->clients[i]->pid != (uint32_t)getpid())
 			continue;
@@ -143,25 +151,18 @@ static bool page_is_later(const Wire__StatusPage *page, const Wire__StatusPage *
 	return page->client ? page->handle > asked->handle : page->store > asked->store;
 }
 
-/* has_clients: also the pages that have only clients.  Else with histograms. */
-static int ask_pages(struct ctl *ctl, struct dsaio_client **client, bool has_clients,
-		     Wire__Reply **ret_reply)
+int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Status status = WIRE__STATUS__INIT;
 	Wire__StatusPage asked = WIRE__STATUS_PAGE__INIT;
 	_cleanup_(wire_replyp) Wire__Reply *all = NULL;
-	int r = connect_once(ctl, ".", client);
+	int r;
 
+	status.with_histograms = ctl->wants_histograms;
+	r = ask(ctl, client, "status", WIRE__REQUEST__BODY_STATUS, &status, &all);
 	if (r != CTL_OK)
 		return r;
-	request.body_case = WIRE__REQUEST__BODY_STATUS;
-	request.status = &status;
-	status.with_histograms = ctl->wants_histograms || !has_clients;
-	r = call(ctl, *client, "status", &request, -1, &all);
-	if (r != CTL_OK)
-		return r;
-	while (all->status->next && (has_clients || !all->status->next->client)) {
+	while (all->status->next) {
 		_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 		Wire__StatusPage *next = all->status->next;
 
@@ -172,7 +173,7 @@ static int ask_pages(struct ctl *ctl, struct dsaio_client **client, bool has_cli
 		asked.client = next->client;
 		asked.handle = next->handle;
 		status.page = &asked;
-		r = call(ctl, *client, "status", &request, -1, &reply);
+		r = ask(ctl, client, "status", WIRE__REQUEST__BODY_STATUS, &status, &reply);
 		if (r != CTL_OK)
 			return r;
 		if (status_add_page(all->status, reply->status) < 0)
@@ -181,33 +182,9 @@ static int ask_pages(struct ctl *ctl, struct dsaio_client **client, bool has_cli
 		all->status->next = reply->status->next;
 		reply->status->next = NULL;
 	}
+	status_drop_own(all->status);
 	*ret_reply = TAKE_PTR(all);
 	return CTL_OK;
-}
-
-int ask_metrics(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
-{
-	Wire__StatusReply *all;
-	int r = ask_pages(ctl, client, false, ret_reply);
-
-	if (r != CTL_OK)
-		return r;
-	all = (*ret_reply)->status;
-	/* The connection that asks is no client, as in ask_status(). */
-	all->n_all_clients += (all->others ? all->others->clients : 0) - 1;
-	for (size_t i = 0; i < all->n_users; i++)
-		if (!all->users[i]->is_rest && all->users[i]->uid == geteuid())
-			all->users[i]->clients--;
-	return CTL_OK;
-}
-
-int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
-{
-	int r = ask_pages(ctl, client, true, ret_reply);
-
-	if (r == CTL_OK)
-		status_drop_own((*ret_reply)->status);
-	return r;
 }
 
 /*
@@ -236,83 +213,33 @@ static int find_store(struct ctl *ctl, struct dsaio_client **client, const char 
 	return CTL_OK;
 }
 
-/* A request about the store, whose name goes to *name, a field of the request. */
-static int call_on_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
-			 char **name, Wire__Request *request, Wire__Reply **ret_reply)
+int ask_on_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
+		 Wire__Request__BodyCase kind, void *body, char **name, Wire__Reply **ret_reply)
 {
 	_cleanup_(closep) int fd = -1;
+	Wire__Request request = WIRE__REQUEST__INIT;
 	int r = find_store(ctl, client, store, name, &fd);
 
-	return r == CTL_OK ? call(ctl, *client, store, request, TAKE_FD(fd), ret_reply) : r;
+	request.body_case = kind;
+	request.status = body;
+	return r == CTL_OK ? call(ctl, *client, store, &request, TAKE_FD(fd), ret_reply) : r;
 }
 
 int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
 	      Wire__Reply **ret_reply)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__StoreGet get = WIRE__STORE_GET__INIT;
 
-	request.body_case = WIRE__REQUEST__BODY_STORE_GET;
-	request.store_get = &get;
-	return call_on_store(ctl, client, store, &get.name, &request, ret_reply);
+	return ask_on_store(ctl, client, store, WIRE__REQUEST__BODY_STORE_GET, &get, &get.name,
+			    ret_reply);
 }
 
 int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
 		    Wire__Profile *profile, Wire__Reply **ret_reply)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__ProfileSet set = WIRE__PROFILE_SET__INIT;
 
 	set.profile = profile;
-	request.body_case = WIRE__REQUEST__BODY_PROFILE_SET;
-	request.profile_set = &set;
-	return call_on_store(ctl, client, store, &set.name, &request, ret_reply);
-}
-
-int ask_limit_set(struct ctl *ctl, struct dsaio_client **client, Wire__LimitSet *set,
-		  Wire__Reply **ret_reply)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	int r = connect_once(ctl, ".", client);
-
-	request.body_case = WIRE__REQUEST__BODY_LIMIT_SET;
-	request.limit_set = set;
-	return r == CTL_OK ? call(ctl, *client, "limit", &request, -1, ret_reply) : r;
-}
-
-int ask_store_drain(struct ctl *ctl, struct dsaio_client **client, const char *store,
-		    Wire__DrainMode mode, Wire__Reply **ret_reply)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__StoreDrain drain = WIRE__STORE_DRAIN__INIT;
-
-	request.body_case = WIRE__REQUEST__BODY_STORE_DRAIN;
-	request.store_drain = &drain;
-	drain.mode = mode;
-	return call_on_store(ctl, client, store, &drain.name, &request, ret_reply);
-}
-
-int ask_reload(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__Reload reload = WIRE__RELOAD__INIT;
-	int r = connect_once(ctl, ".", client);
-
-	request.body_case = WIRE__REQUEST__BODY_RELOAD;
-	request.reload = &reload;
-	return r == CTL_OK ? call(ctl, *client, "reload", &request, -1, ret_reply) : r;
-}
-
-int ask_client_kill(struct ctl *ctl, struct dsaio_client **client, uint32_t number,
-		    const char *reason, Wire__Reply **ret_reply)
-{
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
-	int r = connect_once(ctl, ".", client);
-
-	kill.client = number;
-	kill.reason = (char *)(uintptr_t)reason; /* only read */
-	request.body_case = WIRE__REQUEST__BODY_CLIENT_KILL;
-	request.client_kill = &kill;
-	return r == CTL_OK ? call(ctl, *client, "kill", &request, -1, ret_reply) : r;
+	return ask_on_store(ctl, client, store, WIRE__REQUEST__BODY_PROFILE_SET, &set, &set.name,
+			    ret_reply);
 }
