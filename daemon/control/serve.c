@@ -3,7 +3,6 @@
 #include "daemon/base/log.h"
 #include "daemon/config/changes.h"
 #include "daemon/control/drain.h"
-#include "daemon/control/limits.h"
 #include "daemon/control/reload.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
@@ -227,9 +226,13 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 	return r;
 }
 
-static void on_limited(struct call *call, int result, const struct error *error, const char *note)
+static void on_limited(struct store *store, int result, const struct error *error, const char *note,
+		       void *arg)
 {
+	struct call *call = arg;
 	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	(void)store; /* the request has named it */
 
 	reply.seq = call->seq;
 	reply.text = (char *)(uintptr_t)note; /* only read */
