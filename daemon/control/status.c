@@ -484,7 +484,7 @@ static int usage_to_wire(const struct service *service, const struct view *view,
 {
 	const struct usage *usage = &service->usage;
 	struct usage_sum rest = { .earlier_bytes = usage->rest.earlier_bytes };
-	bool has_rest = usage->has_rest;
+	bool has_rest = usage->has_rest || usage->rest.earlier_bytes;
 	Wire__User *one;
 
 	metrics_sum(&rest.counters, &usage->rest.ended);

@@ -97,14 +97,13 @@ static void removal_run(struct work *work)
 void automatic_remove(struct registry *registry, struct store *store)
 {
 	struct removal *removal = malloc(sizeof(*removal));
-	struct metrics sum;
 
 	assert(store->is_automatic && !store->n_refs);
 	list_remove(&registry->stores, &store->node);
 	registry->n_automatic--;
-	lane_store_sum(&store->lane_store, &sum);
 	if (registry->usage)
-		usage_add_store(registry->usage, store->saved_key, metrics_get(&sum.write_bytes));
+		usage_add_store(registry->usage, store->saved_key,
+				lane_store_written(&store->lane_store));
 	log_client(&registry->log_limit, "store %s: unused: removed", store->name);
 	if (!removal) { /* without memory the main thread waits */
 		store_free(store);

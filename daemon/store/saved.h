@@ -27,6 +27,8 @@ struct work_queue;
 
 #define SAVED_KEY_BYTES 136
 
+typedef void saved_done_fn(void *arg, int result, const struct error *error);
+
 struct saved {
 	char *dir;
 	struct mailbox *main_mailbox;  /* borrowed */
@@ -56,9 +58,11 @@ int saved_each_user(const struct saved *saved,
  * error, when they last only as long as the daemon.  title: "store" or "user" and its name, for a comment in the file.
  */
 int saved_set(struct saved *saved, const char *key, const char *title,
-	      const struct saved_settings *settings,
-	      void (*on_done)(void *arg, int result, const struct error *error), void *arg,
+	      const struct saved_settings *settings, saved_done_fn *on_done, void *arg,
 	      struct error *error);
+/* Likewise replaces another file of the directory.  Returns 0 or -ENOMEM. */
+int saved_write(struct saved *saved, const char *name, const char *text, saved_done_fn *on_done,
+		void *arg);
 
 /* Keys made from a UUID, from the device's id or UUID in /dev/disk (false: it has neither), and from
    the store's name. */
