@@ -96,12 +96,9 @@ static int apply(struct reload *reload, struct changes *changes)
 {
 	struct service *service = reload->service;
 	struct config *next = &reload->next;
-	int r = registry_reload_new(&service->registry, next, reload->prepared, changes,
-				    &reload->error);
+	int r = registry_reload(&service->registry, service->config, next, reload->prepared,
+				changes, &reload->error);
 
-	if (r == 0)
-		r = registry_reload(&service->registry, service->config, next, changes,
-				    &reload->error);
 	if (r < 0)
 		return r;
 	config_adopt(service->config, next, changes);

@@ -76,16 +76,12 @@ int registry_prepare(const struct store_config *config, struct mailbox *main_mai
 		     struct prepared_store *ret_prepared, struct error *error);
 
 /*
- * A reload.  First registry_reload_new() adds the stores of next that are not served: all of them, or after an error
- * none.  prepared: those of next->stores, in their order; it takes those that it adds.  Then registry_reload()
- * applies next to the other configured stores, and takes the stores that are served until a restart from live over to
- * next.  Returns 0 or an error of the host's memory or threads.
+ * A reload: adds the stores of next that are not served, applies next to the others, and moves the stores that are
+ * served until a restart from live to next.  prepared: those of next->stores, in their order; it takes those
+ * that it adds.  Returns 0, or an error of the host's memory or threads: then nothing has changed.
  */
-int registry_reload_new(struct registry *registry, const struct config *next,
-			struct prepared_store *prepared, struct changes *changes,
-			struct error *error);
 int registry_reload(struct registry *registry, struct config *live, struct config *next,
-		    struct changes *changes, struct error *error);
+		    struct prepared_store *prepared, struct changes *changes, struct error *error);
 
 /* Returns NULL if no store has this key. */
 struct store *registry_by_key(const struct registry *registry, uint32_t key);

@@ -30,9 +30,9 @@ static bool must_wait(struct registry *registry, struct store *before, const cha
 	return true;
 }
 
-int registry_reload_new(struct registry *registry, const struct config *next,
-			struct prepared_store *prepared, struct changes *changes,
-			struct error *error)
+/* Adds the stores of next that are not served: all of them, or after an error none. */
+static int add_new(struct registry *registry, const struct config *next,
+		   struct prepared_store *prepared, struct changes *changes, struct error *error)
 {
 	const uint32_t last_id = registry->last_id;
 	int r = 0;
@@ -78,71 +78,53 @@ static struct store_config *find_config(const struct config *config, const char 
 	return NULL;
 }
 
-static bool is_same_text(const char *a, const char *b)
-{
-	return strcmp(a ? a : "", b ? b : "") == 0;
-}
-
-static bool is_same_profile(const struct profile *a, const struct profile *b)
-{
-	return a->block_size == b->block_size && a->queue_depth == b->queue_depth &&
-	       a->single_submit == b->single_submit && a->overlap_events == b->overlap_events &&
-	       a->intra_op_parallelism == b->intra_op_parallelism;
-}
-
-static void reload_profile(struct store *store, const struct store_config *config,
-			   struct changes *changes)
+static void reload_store(struct store *store, struct store_config *live, struct store_config *next,
+			 struct changes *changes)
 {
 	const bool is_saved = store->profile_source >= PROFILE_SAVED;
+	char title[STORE_NAME_MAX + 16];
 
-	store->given_source = config->has_profile ? PROFILE_CONFIGURED : PROFILE_DEFAULTED;
-	if (!is_same_profile(&store->given_profile, &config->profile))
-		changes_add(
-			&changes->applied, "store %s: profile%s", store->name,
-			is_saved
-				? ", after dsaioctl profile reset: what dsaioctl has set takes precedence"
-				: ", of channels that are opened from now on");
-	store->given_profile = config->profile;
+	(void)snprintf(title, sizeof(title), "store %s:", store->name);
+	changes_of_keys(changes, KEYS_STORE, live, next, title, "");
+	changes_of_keys(
+		changes, KEYS_PROFILE, live, next, title,
+		is_saved ? ", after dsaioctl profile reset: what dsaioctl has set takes precedence"
+			 : ", of channels that are opened from now on");
+	store->access = next->access;
+	store->given_profile = next->profile;
+	store->given_source = next->has_profile ? PROFILE_CONFIGURED : PROFILE_DEFAULTED;
 	if (is_saved)
 		return;
 	store->profile = store->given_profile;
 	store->profile_source = store->given_source;
 }
 
-static void reload_store(struct store *store, const struct store_config *config,
-			 struct changes *changes)
-{
-	if (!is_same_text(store->access.text, config->access.text))
-		changes_add(&changes->applied, "store %s: users and groups", store->name);
-	store->access = config->access;
-	reload_profile(store, config, changes);
-	if (strcmp(store->path, config->path) != 0)
-		changes_add(&changes->needs_restart, "store %s: path", store->name);
-	if (store->lane_store.window_max_bytes != config->window_max)
-		changes_add(&changes->needs_restart, "store %s: window_max", store->name);
-	if (store->lane_store.spin_usec != config->spin_usec)
-		changes_add(&changes->needs_restart, "store %s: spin_usec", store->name);
-}
-
 int registry_reload(struct registry *registry, struct config *live, struct config *next,
-		    struct changes *changes, struct error *error)
+		    struct prepared_store *prepared, struct changes *changes, struct error *error)
 {
+	const uint32_t last_id = registry->last_id;
+	int r;
+
 	if (config_reserve_stores(next, live->n_stores) < 0)
 		return error_set(error, -ENOMEM, "stores");
-	LIST_EACH(const struct store, store, &registry->stores, node) {
-		if (store->is_automatic || find_config(next, store->name))
+	r = add_new(registry, next, prepared, changes, error);
+	if (r < 0)
+		return r;
+	LIST_EACH(struct store, store, &registry->stores, node) {
+		struct store_config *before = find_config(live, store->name);
+		struct store_config *after = find_config(next, store->name);
+
+		if (store->is_automatic || store->id > last_id) /* it is new */
 			continue;
-		config_keep_store(next, find_config(live, store->name)); /* with its access */
+		if (after) {
+			reload_store(store, before, after, changes);
+			continue;
+		}
+		config_move_store(next, live, before); /* with its access */
 		changes_add(
 			&changes->needs_restart,
 			"store %s: is served until then: dsaioctl drain %s refuses new ops at once",
 			store->name, store->name);
-	}
-	LIST_EACH(struct store, store, &registry->stores, node) {
-		const struct store_config one = config_store(next, find_config(next, store->name));
-
-		if (!store->is_automatic)
-			reload_store(store, &one, changes);
 	}
 	return 0;
 }
