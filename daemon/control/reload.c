@@ -24,7 +24,7 @@ struct reload {
 	struct call *call;
 	reload_done_fn *on_done;
 	struct config next;
-	struct prepared_store *prepared; /* next's stores */
+	struct store **prepared; /* next's stores; NULL: the registry has it */
 	unsigned n_prepared;
 	int result; /* of reading it */
 	struct error error;
@@ -51,7 +51,7 @@ static int prepare_stores(struct reload *reload)
 static void reload_free(struct reload *reload)
 {
 	for (unsigned i = 0; i < reload->n_prepared; i++)
-		store_free(reload->prepared[i].store);
+		store_free(reload->prepared[i]);
 	free(reload->prepared);
 	config_deinit(&reload->next);
 	work_queue_leave(reload->work_queue);

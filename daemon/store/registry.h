@@ -66,14 +66,10 @@ int registry_start(struct registry *registry, struct error *error);
 void registry_deinit(
 	struct registry *registry); /* no store has a reference; a zeroed registry is fine */
 
-/* A configured store that is not in the registry yet. */
-struct prepared_store {
-	struct store *store; /* NULL: the registry has it */
-	char key[SAVED_KEY_BYTES];
-};
-/* Makes one, on any thread: its path may block.  Returns 0 or the error of store_new(). */
+/* Makes a configured store that is not in the registry yet, on any thread: its path may block.  Returns 0 or the error of
+   store_new(). */
 int registry_prepare(const struct store_config *config, struct mailbox *main_mailbox,
-		     struct prepared_store *ret_prepared, struct error *error);
+		     struct store **ret_store, struct error *error);
 
 /*
  * A reload: adds the stores of next that are not served, applies next to the others, and moves the stores that are
@@ -81,7 +77,7 @@ int registry_prepare(const struct store_config *config, struct mailbox *main_mai
  * that it adds.  Returns 0, or an error of the host's memory or threads: then nothing has changed.
  */
 int registry_reload(struct registry *registry, struct config *live, struct config *next,
-		    struct prepared_store *prepared, struct changes *changes, struct error *error);
+		    struct store **prepared, struct changes *changes, struct error *error);
 
 /* Returns NULL if no store has this key. */
 struct store *registry_by_key(const struct registry *registry, uint32_t key);

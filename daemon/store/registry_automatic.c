@@ -172,9 +172,13 @@ static int automatic_make(struct registry *registry, const struct file_facts *fa
 			 registry->main_mailbox, &store, error);
 	if (r < 0)
 		return r;
-	if (registry_find_key(facts, mount, key) && registry_take_key(registry, store, key) < 0) {
-		store_free(store);
-		return error_set(error, -ENOMEM, "store %s", name);
+	if (registry_find_key(facts, mount, key)) {
+		store->saved_key = strdup(key);
+		if (!store->saved_key) {
+			store_free(store);
+			return error_set(error, -ENOMEM, "store %s", name);
+		}
+		registry_take_saved(registry, store);
 	}
 	registry->last_id++;
 	registry->n_automatic++;

@@ -30,15 +30,11 @@ static bool must_wait(struct registry *registry, struct store *before, const cha
 	return true;
 }
 
-/* Adds the stores of next that are not served: all of them, or after an error none. */
-static int add_new(struct registry *registry, const struct config *next,
-		   struct prepared_store *prepared, struct changes *changes, struct error *error)
+static void add_new(struct registry *registry, unsigned n, struct store **prepared,
+		    struct changes *changes)
 {
-	const uint32_t last_id = registry->last_id;
-	int r = 0;
-
-	for (unsigned i = 0; r == 0 && i < next->n_stores; i++) {
-		const struct store *store = prepared[i].store;
+	for (unsigned i = 0; i < n; i++) {
+		struct store *store = prepared[i];
 		struct store *named = registry_named(registry, store->name);
 
 		if (named && !named->is_automatic)
@@ -48,24 +44,9 @@ static int add_new(struct registry *registry, const struct config *next,
 			      "file system", changes))
 			continue;
 		changes_add(&changes->applied, "store %s: is served: %s", store->name, store->path);
-		r = registry_add_prepared(registry, &prepared[i], error);
+		registry_add_prepared(registry, TAKE_PTR(prepared[i]));
+		store_probe(store, registry->prober);
 	}
-	if (r == 0 && registry->last_id > last_id && !registry->prober) {
-		r = work_queue_new("probe", 1, &registry->prober);
-		if (r < 0)
-			(void)error_set(error, r, "stores");
-	}
-	LIST_EACH(struct store, store, &registry->stores, node) {
-		if (store->id <= last_id)
-			continue;
-		if (r == 0) {
-			store_probe(store, registry->prober);
-			continue;
-		}
-		list_remove(&registry->stores, &store->node);
-		store_free(store);
-	}
-	return r;
 }
 
 /* ---- stores that are served ---- */
@@ -100,16 +81,16 @@ static void reload_store(struct store *store, struct store_config *live, struct 
 }
 
 int registry_reload(struct registry *registry, struct config *live, struct config *next,
-		    struct prepared_store *prepared, struct changes *changes, struct error *error)
+		    struct store **prepared, struct changes *changes, struct error *error)
 {
 	const uint32_t last_id = registry->last_id;
-	int r;
+	int r = registry->prober ? 0 : work_queue_new("probe", 1, &registry->prober);
 
-	if (config_reserve_stores(next, live->n_stores) < 0)
-		return error_set(error, -ENOMEM, "stores");
-	r = add_new(registry, next, prepared, changes, error);
+	if (r == 0)
+		r = config_reserve_stores(next, live->n_stores);
 	if (r < 0)
-		return r;
+		return error_set(error, r, "stores");
+	add_new(registry, next->n_stores, prepared, changes);
 	LIST_EACH(struct store, store, &registry->stores, node) {
 		struct store_config *before = find_config(live, store->name);
 		struct store_config *after = find_config(next, store->name);
