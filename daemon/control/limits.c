@@ -81,7 +81,8 @@ static int limit_client(const struct session *session, const Wire__LimitSet *set
 int session_limit_set(struct session *session, const Wire__LimitSet *set, struct call *call,
 		      limits_done_fn *on_done, struct error *error)
 {
-	struct rate_limit limit = { 0 };
+	struct store_change change = { .what = CHANGE_LIMIT };
+	const struct rate_limit *limit = &change.limit;
 	const struct registry_question question = {
 		.name = set->store,
 		.fd = -1,
@@ -99,15 +100,16 @@ int session_limit_set(struct session *session, const Wire__LimitSet *set, struct
 			"limit: only administrators set it (root, the daemon's own user, "
 			"members of admin_group in dsaiod.conf): ask one");
 	if (set->limit)
-		limit = (struct rate_limit){ .bytes_per_sec = set->limit->bytes_per_sec,
-					     .ops_per_sec = set->limit->ops_per_sec };
+		change.limit = (struct rate_limit){ .bytes_per_sec = set->limit->bytes_per_sec,
+						    .ops_per_sec = set->limit->ops_per_sec };
 	call->limiting.on_done = on_done;
 	if (set->has_uid)
-		return limit_user(session, set->uid, &limit, call, error);
+		return limit_user(session, set->uid, limit, call, error);
 	if (!set->store[0])
-		return limit_client(session, set, &limit, call, error);
-	r = registry_set_limit(&session->service->registry, &question, &limit, error);
+		return limit_client(session, set, limit, call, error);
+	change.is_set = rate_limit_is_set(limit);
+	r = registry_change(&session->service->registry, &question, &change, error);
 	if (r == 0)
-		log_limit(session, "store", set->store, &limit);
+		log_limit(session, "store", set->store, limit);
 	return r;
 }

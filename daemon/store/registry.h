@@ -114,30 +114,27 @@ struct registry_question {
 	void *arg;
 };
 
-/*
- * Finds the store, or makes an automatic store.  Returns 0, takes fd, and calls on_done now or later.
- * After an error it does not call on_done, and fd remains the caller's.  Errors: those of
- * registry_for_file(), and -ENXIO for a name that no store has.
- */
-int registry_get(struct registry *registry, const struct registry_question *question,
-		 struct error *error);
+/* What is changed of a store, if anything; it is saved. */
+struct store_change {
+	enum { CHANGE_NOTHING, CHANGE_PROFILE, CHANGE_LIMIT, CHANGE_DRAINED } what;
+	bool is_set; /* else the profile is reset, there is no limit, or the store is served again */
+	struct partial_profile profile; /* what is not given stays */
+	struct rate_limit limit;
+};
 
 /*
- * Finds the store like registry_get(), then sets the profile of channels that are opened from now on.
- * profile: fields that are not given stay.  NULL: the configured profile, or the default.  The profile
- * is saved; if that fails, the note says so.  Other errors: -EPERM: the peer is no administrator; -EINVAL:
- * the profile is invalid.
+ * Finds the store, or makes an automatic store, and changes it; if that cannot be saved, the note says so.  Returns 0,
+ * takes fd, and calls on_done now or later.  After an error it does not call on_done, and fd remains the caller's.
+ * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  The caller has checked that the peer is
+ * an administrator, if anything is changed.
  */
+int registry_change(struct registry *registry, const struct registry_question *question,
+		    const struct store_change *change, struct error *error);
+
+/* Likewise sets the profile of channels that are opened from now on.  NULL: the configured profile, or the default.  Other
+   errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid. */
 int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error);
-
-/* Likewise, for administrators only, which the caller has checked: limits the store, at once, and has it refuse new
-   files
-   and ops, or serve them again. */
-int registry_set_limit(struct registry *registry, const struct registry_question *question,
-		       const struct rate_limit *limit, struct error *error);
-int registry_set_drained(struct registry *registry, const struct registry_question *question,
-			 bool is_drained, struct error *error);
 
 /* For store_start_lane(): the rest of what all automatic stores of the store's user may have.
    INT64_MAX: no limit. */
