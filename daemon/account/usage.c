@@ -53,15 +53,6 @@ struct usage_user *usage_user(struct usage *usage, uid_t uid)
 	return made;
 }
 
-struct usage_user *usage_user_ref(struct usage *usage, uid_t uid)
-{
-	struct usage_user *user = usage_user(usage, uid);
-
-	if (user)
-		user->n_clients++;
-	return user;
-}
-
 int usage_set_limit(struct usage *usage, uid_t uid, const struct rate_limit *limit)
 {
 	struct usage_user *user = usage_user(usage, uid);

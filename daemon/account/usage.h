@@ -50,13 +50,8 @@ struct usage {
 
 void usage_deinit(struct usage *usage);
 
-/* The user's entry, made if there is none; NULL: no memory.  usage_user_ref() counts a client. */
+/* The user's entry, made if there is none; NULL: no memory.  It lasts while n_clients, the caller's, is not 0. */
 struct usage_user *usage_user(struct usage *usage, uid_t uid);
-struct usage_user *usage_user_ref(struct usage *usage, uid_t uid);
-static inline void usage_user_unref(struct usage_user *user)
-{
-	user->n_clients--;
-}
 /* Limits a user, who need have no client.  0 or -ENOMEM. */
 int usage_set_limit(struct usage *usage, uid_t uid, const struct rate_limit *limit);
 

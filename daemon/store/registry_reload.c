@@ -9,22 +9,16 @@
 
 /* ---- stores that are new ---- */
 
-/* One that clients use cannot become another. */
-static bool may_replace(struct registry *registry, struct store *before)
-{
-	if (!before)
-		return true;
-	if (!before->is_automatic || before->n_refs)
-		return false;
-	automatic_remove(registry, before);
-	return true;
-}
-
+/* One that clients use cannot become another; else it is removed. */
 static bool must_wait(struct registry *registry, struct store *before, const char *name,
 		      const char *what, struct changes *changes)
 {
-	if (may_replace(registry, before))
+	if (!before)
 		return false;
+	if (before->is_automatic && !before->n_refs) {
+		automatic_remove(registry, before);
+		return false;
+	}
 	changes_add(&changes->needs_restart, "store %s: store %s serves its %s", name, before->name,
 		    what);
 	return true;

@@ -92,10 +92,14 @@ TEST(others_than_administrators_see_their_own_user)
 
 TEST(users_that_are_too_many_are_one_that_is_the_rest)
 {
-	for (uid_t uid = 5000; uid < 5000 + USERS_MAX + 2; uid++)
-		metrics_add(&usage_user_ref(&c.service.usage, uid)->ended.reads, 1);
-	usage_user_unref(usage_user(&c.service.usage, 5000));
-	(void)usage_user_ref(&c.service.usage, 4999); /* takes the place of 5000 */
+	for (uid_t uid = 5000; uid < 5000 + USERS_MAX + 2; uid++) {
+		struct usage_user *user = usage_user(&c.service.usage, uid);
+
+		user->n_clients++;
+		metrics_add(&user->ended.reads, 1);
+	}
+	usage_user(&c.service.usage, 5000)->n_clients--;
+	usage_user(&c.service.usage, 4999)->n_clients++; /* takes the place of 5000 */
 	ck_assert_uint_eq(ask(session, false)->n_users, USERS_MAX + 1);
 	ck_assert(!reply->users[USERS_MAX - 1]->is_rest);
 	ck_assert(reply->users[USERS_MAX]->is_rest);
