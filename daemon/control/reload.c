@@ -112,13 +112,6 @@ static void log_changes(const struct change_list *list, const char *what)
 		log_notice("dsaiod: reload: %s: %s", what, list->lines[i]);
 }
 
-static void log_mistakes(const struct config *config)
-{
-	for (unsigned i = 0; i < config->n_mistakes; i++)
-		log_mistake("dsaiod: reload: %s",
-			    config->mistakes[i] ? config->mistakes[i] : "out of memory");
-}
-
 static void on_done(struct job *job)
 {
 	struct reload *reload = container_of(job, struct reload, job);
@@ -130,7 +123,7 @@ static void on_done(struct job *job)
 	if (r == 0)
 		r = apply(reload, &changes);
 	if (r < 0) {
-		log_mistakes(&reload->next);
+		config_log_mistakes(&reload->next, "reload: ");
 		log_error("dsaiod: reload: the configuration stays as it was: %s",
 			  reload->error.text);
 		reload->on_done(reload->call, NULL, &reload->error);

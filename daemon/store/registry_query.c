@@ -38,12 +38,7 @@ static void query_done(struct query *query, const char *note)
 /* The note for a change that is not saved. */
 static void note_unsaved(const struct query *query, const char *why, char *note, size_t size)
 {
-	static const char *const changes[] = {
-		[CHANGE_NOTHING] = "",
-		[CHANGE_PROFILE] = "profile",
-		[CHANGE_LIMIT] = "limit",
-		[CHANGE_DRAINED] = "drain",
-	};
+	static const char *const changes[] = { "", "profile", "limit", "drain" };
 	const struct store *store = query->store;
 
 	(void)snprintf(note, size, "store %s: the %s is not saved: %s; it lasts until %s",

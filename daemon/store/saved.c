@@ -1,5 +1,6 @@
 #include "daemon/store/saved.h"
 
+#include "daemon/account/usage.h"
 #include "daemon/base/job.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
@@ -203,20 +204,14 @@ const struct saved_settings *saved_find(const struct saved *saved, const char *k
 	return NULL;
 }
 
-int saved_each_user(const struct saved *saved,
-		    int (*fn)(uid_t uid, const struct saved_settings *settings, void *arg),
-		    void *arg)
+int saved_limit_users(const struct saved *saved, struct usage *usage)
 {
-	LIST_EACH(const struct saved_entry, p, &saved->entries, node) {
-		uid_t uid;
-		int r;
+	uid_t uid;
 
-		if (!p->is_there || sscanf(p->key, USER_KEY, &uid) != 1)
-			continue;
-		r = fn(uid, &p->settings, arg);
-		if (r < 0)
-			return r;
-	}
+	LIST_EACH(const struct saved_entry, p, &saved->entries, node)
+		if (p->is_there && sscanf(p->key, USER_KEY, &uid) == 1 &&
+		    usage_set_limit(usage, uid, &p->settings.limit) < 0)
+			return -ENOMEM;
 	return 0;
 }
 

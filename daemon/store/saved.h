@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct usage;
 struct work_queue;
 
 #define SAVED_KEY_BYTES 136
@@ -47,10 +48,8 @@ void saved_deinit(struct saved *saved); /* after all calls of on_done; zeroes ar
  */
 const struct saved_settings *saved_find(const struct saved *saved, const char *key,
 					bool *ret_is_written);
-/* Calls fn with each user whose settings were saved, until it returns an error, which this returns, too. */
-int saved_each_user(const struct saved *saved,
-		    int (*fn)(uid_t uid, const struct saved_settings *settings, void *arg),
-		    void *arg);
+/* Sets the limits of users.  Returns 0 or -ENOMEM. */
+int saved_limit_users(const struct saved *saved, struct usage *usage);
 
 /*
  * Saves settings; if nothing is set by them, removes what was saved.  Returns 0 or -ENOMEM.  After 0 saved_find()
