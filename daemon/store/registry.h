@@ -66,8 +66,8 @@ int registry_start(struct registry *registry, struct error *error);
 void registry_deinit(
 	struct registry *registry); /* no store has a reference; a zeroed registry is fine */
 
-/* Makes a configured store that is not in the registry yet, on any thread: its path may block.  Returns 0 or the error of
-   store_new(). */
+/* Makes a configured store that is not in the registry yet, on any thread: its path may block.  Returns 0 or the error
+   of store_new(). */
 int registry_prepare(const struct store_config *config, struct mailbox *main_mailbox,
 		     struct store **ret_store, struct error *error);
 
@@ -125,14 +125,14 @@ struct store_change {
 /*
  * Finds the store, or makes an automatic store, and changes it; if that cannot be saved, the note says so.  Returns 0,
  * takes fd, and calls on_done now or later.  After an error it does not call on_done, and fd remains the caller's.
- * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  The caller has checked that the peer is
- * an administrator, if anything is changed.
+ * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  If anything is changed, the caller has
+ * checked that the peer is an administrator.
  */
 int registry_change(struct registry *registry, const struct registry_question *question,
 		    const struct store_change *change, struct error *error);
 
-/* Likewise sets the profile of channels that are opened from now on.  NULL: the configured profile, or the default.  Other
-   errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid. */
+/* Likewise sets the profile of channels that are opened from now on.  NULL: the configured profile, or the default.
+   Other errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid. */
 int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error);
 
