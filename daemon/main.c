@@ -225,13 +225,6 @@ static int socket_usual(struct config *config, struct error *error)
 	return config_set_socket(config, dir.path, error);
 }
 
-static void mistakes_print(const struct config *config)
-{
-	for (unsigned i = 0; i < config->n_mistakes; i++)
-		log_mistake("dsaiod: %s",
-			    config->mistakes[i] ? config->mistakes[i] : "out of memory");
-}
-
 /* Options override the files, wherever --config stands.  Returns 0, or -EINVAL: mistakes of config. */
 static int options_read(int argc, char **argv, struct config *config, struct options *ret_options)
 {
@@ -482,7 +475,7 @@ static int run(int argc, char **argv)
 	command_line.argc = argc;
 	command_line.argv = argv;
 	if (options_read(argc, argv, &config, &options) < 0) {
-		mistakes_print(&config);
+		config_log_mistakes(&config, "");
 		return STATUS_USAGE;
 	}
 	if (options.is_done)
@@ -495,7 +488,7 @@ static int run(int argc, char **argv)
 	if (options.only_check) {
 		check_memory(&config);
 		if (check_host(&config) < 0) {
-			mistakes_print(&config);
+			config_log_mistakes(&config, "");
 			return STATUS_USAGE;
 		}
 		(void)printf("dsaiod: the configuration is right: %u store%s%s\n", config.n_stores,

@@ -1,5 +1,6 @@
 #include "daemon/account/usage.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ void usage_deinit(struct usage *usage)
 static struct usage_user *user_recycle(struct usage *usage)
 {
 	LIST_EACH(struct usage_user, user, &usage->users, node) {
-		if (user->n_clients)
+		if (user->n_clients || limiter_is_limited(&user->limiter))
 			continue;
 		list_remove(&usage->users, &user->node);
 		usage->n_users--;
@@ -52,13 +53,14 @@ struct usage_user *usage_user(struct usage *usage, uid_t uid)
 	return made;
 }
 
-struct usage_user *usage_user_ref(struct usage *usage, uid_t uid)
+int usage_set_limit(struct usage *usage, uid_t uid, const struct rate_limit *limit)
 {
 	struct usage_user *user = usage_user(usage, uid);
 
-	if (user)
-		user->n_clients++;
-	return user;
+	if (!user)
+		return -ENOMEM;
+	limiter_set(&user->limiter, limit);
+	return 0;
 }
 
 /* ---- stores ---- */

@@ -2,9 +2,9 @@
  * Usage: what each user has done since the daemon's start, and the bytes that users and stores have written since
  * wear is counted, which control/wear.h saves across restarts.
  *
- * A user has an entry from its first client on.  The counters of its open channels are not in it: status adds them.
- * There are at most USAGE_USERS_MAX entries of users without a client: the entry that is the oldest goes then, and
- * the rest has its counters.
+ * A user has an entry from its first client, or limit, on.  The counters of its open channels are not in it: status
+ * adds them.  When there are USAGE_USERS_MAX, the oldest one without a client and a limit goes, and the rest has its
+ * counters.
  *
  * Main thread.
  */
@@ -12,6 +12,7 @@
 #define DSAIO_DAEMON_ACCOUNT_USAGE_H
 
 #include "daemon/account/metrics.h"
+#include "daemon/lane/limiter.h"
 #include "proto/util/list.h"
 
 #include <stdbool.h>
@@ -28,6 +29,7 @@ struct usage_user {
 	uint32_t n_clients;
 	uint64_t earlier_bytes; /* written before the daemon's start */
 	struct metrics ended;	/* of its channels that have ended */
+	struct limiter limiter; /* lasts longer than its clients, and with it what the user owes */
 };
 
 struct usage_store {
@@ -48,13 +50,10 @@ struct usage {
 
 void usage_deinit(struct usage *usage);
 
-/* The user's entry, made if there is none; NULL: no memory.  usage_user_ref() counts a client. */
+/* The user's entry, made if there is none; NULL: no memory.  It lasts while n_clients, the caller's, is not 0. */
 struct usage_user *usage_user(struct usage *usage, uid_t uid);
-struct usage_user *usage_user_ref(struct usage *usage, uid_t uid);
-static inline void usage_user_unref(struct usage_user *user)
-{
-	user->n_clients--;
-}
+/* Limits a user, who need have no client.  0 or -ENOMEM. */
+int usage_set_limit(struct usage *usage, uid_t uid, const struct rate_limit *limit);
 
 /* key: what identifies the store for the next daemon (saved.h); NULL: nothing does, and nothing is kept. */
 void usage_add_store(struct usage *usage, const char *key, uint64_t bytes);

@@ -1,5 +1,6 @@
 #include "daemon/base/state_file.h"
 
+#include "daemon/base/log.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -43,25 +44,43 @@ static int bytes_write(int dir_fd, const char *name, const char *text)
 	return (size_t)n == len ? 0 : -ENOSPC;
 }
 
-int state_file_write(const char *dir, const char *name, const char *text, struct error *error)
+static int file_replace(int dir_fd, const char *name, const char *text)
 {
 	char temporary[NAME_BYTES];
-	_cleanup_(closep) int dir_fd = -1;
-	int r = dir_make(dir);
+	int r;
 
-	if (r < 0)
-		return error_set(error, r, "%s: making the directory", dir);
-	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir_fd < 0)
-		return error_set(error, -errno, "%s", dir);
 	(void)snprintf(temporary, sizeof(temporary), ".%s.tmp", name);
 	r = bytes_write(dir_fd, temporary, text);
 	if (r == 0 && renameat(dir_fd, temporary, dir_fd, name) < 0)
 		r = -errno;
-	if (r < 0) {
+	if (r < 0)
 		(void)unlinkat(dir_fd, temporary, 0); /* no daemon reads a leftover */
+	return r;
+}
+
+int state_file_write(const char *dir, const char *name, const char *text, bool is_damaged,
+		     struct error *error)
+{
+	char aside[NAME_BYTES];
+	_cleanup_(closep) int dir_fd = -1;
+	int r = text ? dir_make(dir) : 0;
+
+	if (r < 0)
+		return error_set(error, r, "%s: making the directory", dir);
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir_fd < 0 && !text && (errno == ENOENT || errno == ENOTDIR))
+		return 0; /* there is nothing to remove */
+	if (dir_fd < 0)
+		return error_set(error, -errno, "%s", dir);
+	(void)snprintf(aside, sizeof(aside), "%s.damaged", name);
+	if (is_damaged && renameat(dir_fd, name, dir_fd, aside) == 0)
+		log_notice("%s/%s: damaged: renamed to %s", dir, name, aside);
+	if (text)
+		r = file_replace(dir_fd, name, text);
+	else if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
+		r = -errno;
+	if (r < 0)
 		return error_set(error, r, "%s/%s", dir, name);
-	}
 	if (fsync(dir_fd) < 0)
 		return error_set(error, -errno, "%s: fsync", dir);
 	return 0;

@@ -8,8 +8,13 @@
 
 #include "daemon/base/error.h"
 
-/* Makes the directory, too, if it is missing.  name: at most 200 bytes.  Returns 0 when the text is on the disk, or an
-   error. */
-int state_file_write(const char *dir, const char *name, const char *text, struct error *error);
+#include <stdbool.h>
+
+/*
+ * Makes the directory, too, if it is missing.  name: at most 200 bytes.  text: NULL removes the file.  is_damaged: what
+ * is there is renamed to NAME.damaged first.  Returns 0 when it is on the disk, or an error.
+ */
+int state_file_write(const char *dir, const char *name, const char *text, bool is_damaged,
+		     struct error *error);
 
 #endif

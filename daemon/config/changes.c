@@ -1,7 +1,6 @@
 #include "daemon/config/changes.h"
 
 #include "daemon/config/config.h"
-#include "daemon/config/keys.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -38,20 +37,29 @@ void changes_add(struct change_list *list, const char *format, ...)
 	list->n += n >= 0;
 }
 
-void config_adopt(struct config *live, struct config *next, struct changes *changes)
+void changes_of_keys(struct changes *changes, enum key_section section, void *live, void *next,
+		     const char *title, const char *note)
 {
-	struct config before = *live;
 	const struct key *key;
 
-	for (unsigned i = 0; (key = key_at(i)); i++)
-		if (key->section == KEYS_DAEMON && !key_is_same(key, live, next))
-			changes_add(key->is_live ? &changes->applied : &changes->needs_restart,
-				    "[daemon] %s", key->name);
+	for (unsigned i = 0; (key = key_at(i)); i++) {
+		if (key->section != section || key_is_same(key, live, next))
+			continue;
+		changes_add(key->is_live ? &changes->applied : &changes->needs_restart, "%s %s%s",
+			    title, key->name, note);
+		if (!key->is_live)
+			key_swap(key, live, next);
+	}
+}
+
+void config_adopt(struct config *live, struct config *next, struct changes *changes)
+{
+	struct config before;
+
+	changes_of_keys(changes, KEYS_DAEMON, live, next, "[daemon]", "");
+	before = *live;
 	*live = *next;
 	*next = before;
-	for (unsigned i = 0; (key = key_at(i)); i++)
-		if (key->section == KEYS_DAEMON && !key->is_live)
-			key_swap(key, live, next);
 }
 
 int config_reserve_stores(struct config *config, unsigned n)
@@ -65,9 +73,8 @@ int config_reserve_stores(struct config *config, unsigned n)
 	return 0;
 }
 
-void config_keep_store(struct config *config, struct store_config *store)
+void config_move_store(struct config *to, struct config *from, struct store_config *store)
 {
-	config->stores[config->n_stores++] = *store;
-	store->name = store->path = NULL;
-	store->access = (struct access){ 0 };
+	to->stores[to->n_stores++] = *store;
+	*store = from->stores[--from->n_stores];
 }

@@ -9,6 +9,8 @@
 #ifndef DSAIO_DAEMON_CONFIG_CHANGES_H
 #define DSAIO_DAEMON_CONFIG_CHANGES_H
 
+#include "daemon/config/keys.h"
+
 #include <stddef.h>
 
 struct config;
@@ -30,14 +32,17 @@ void changes_add(struct change_list *list, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Notes the keys of [daemon] that differ, and swaps all of live and next but the fields that need a restart.  So
- * next has the fields to be freed afterwards.
+ * Notes the keys of the section that differ in two objects, with words before and behind.  What needs a restart is
+ * exchanged, so that next has the value that is in use.
  */
+void changes_of_keys(struct changes *changes, enum key_section section, void *live, void *next,
+		     const char *title, const char *note);
+/* Notes those of [daemon], and exchanges live and next.  So next has what is to be freed afterwards. */
 void config_adopt(struct config *live, struct config *next, struct changes *changes);
 
 /* Makes room for n more stores.  Returns 0 or -ENOMEM. */
 int config_reserve_stores(struct config *config, unsigned n);
-/* Moves a store of another configuration, which is served until a restart, to that room. */
-void config_keep_store(struct config *config, struct store_config *store);
+/* Moves a store of from to that room of to. */
+void config_move_store(struct config *to, struct config *from, struct store_config *store);
 
 #endif

@@ -1,5 +1,6 @@
 #include "daemon/config/config.h"
 
+#include "daemon/base/log.h"
 #include "daemon/base/memory_limit.h"
 #include "daemon/config/keys.h"
 #include "daemon/config/limits.h"
@@ -133,6 +134,13 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 	}
 	store->path = path;
 	return 0;
+}
+
+void config_log_mistakes(const struct config *config, const char *prefix)
+{
+	for (unsigned i = 0; i < config->n_mistakes; i++)
+		log_mistake("dsaiod: %s%s", prefix,
+			    config->mistakes[i] ? config->mistakes[i] : "out of memory");
 }
 
 /* ---- the files ---- */

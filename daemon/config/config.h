@@ -134,6 +134,8 @@ struct config_place *config_key_place_at(struct config *config, const char *key)
 /* Adds a mistake to config->mistakes. */
 void config_mistake(struct config *config, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* Behind "dsaiod: " and the prefix. */
+void config_log_mistakes(const struct config *config, const char *prefix);
 
 /* The settings of a store that has these keys: the daemon's apply where it sets none.  NULL: of an automatic
    store, without name and path. */

@@ -286,7 +286,8 @@ static int ids_set(void *field, const struct key *key, const char *text, struct 
 #define DAEMON(field) KEYS_DAEMON, false, FIELD(struct config, field)
 #define LIVE(field) KEYS_DAEMON, true, FIELD(struct config, field)
 #define STORE(field) KEYS_STORE, false, FIELD(struct store_config, field)
-#define PROFILE(field) KEYS_PROFILE, false, FIELD(struct store_config, profile.field)
+#define LIVE_STORE(field) KEYS_STORE, true, FIELD(struct store_config, field)
+#define PROFILE(field) KEYS_PROFILE, true, FIELD(struct store_config, profile.field)
 #define SAVED(field) KEYS_SAVED, false, FIELD(struct saved_settings, field)
 
 static const struct key keys[] = {
@@ -337,9 +338,9 @@ static const struct key keys[] = {
 	  "Limit on the window: bytes in flight while several clients use the store; 0: none." },
 	{ STORE(spin_usec), "spin_usec", number_set, 0, SPIN_USEC_MAX, NULL, "20",
 	  "As in [daemon], for this store's lane." },
-	{ STORE(access), "users", ids_set, 0, 0, NULL, "root, 1001",
+	{ LIVE_STORE(access), "users", ids_set, 0, 0, NULL, "root, 1001",
 	  "Names or numbers of the users that the store serves, with commas between them." },
-	{ STORE(access), "groups", ids_set, 0, 0, NULL, "users",
+	{ LIVE_STORE(access), "groups", ids_set, 0, 0, NULL, "users",
 	  "Names or numbers of the groups whose members the store serves, with commas between "
 	  "them." },
 	{ PROFILE(block_size), "block_size", size_set, PROFILE_BLOCK_SIZE_MIN,
@@ -417,11 +418,15 @@ int key_set(const struct key *key, void *object, const char *text, struct error 
 
 bool key_is_same(const struct key *key, const void *a, const void *b)
 {
-	const char *field_a = (const char *)a + key->offset;
-	const char *field_b = (const char *)b + key->offset;
+	const size_t list = strcmp(key->name, "groups") == 0;
+	const size_t text = key->set == ids_set
+				    ? offsetof(struct access, lists) + list * sizeof(char *)
+				    : 0;
+	const char *field_a = (const char *)a + key->offset + text;
+	const char *field_b = (const char *)b + key->offset + text;
 	const char *text_a, *text_b;
 
-	if (key->set != path_set)
+	if (key->set != path_set && key->set != ids_set)
 		return memcmp(field_a, field_b, key->field_bytes) == 0;
 	memcpy(&text_a, field_a, sizeof(text_a));
 	memcpy(&text_b, field_b, sizeof(text_b));

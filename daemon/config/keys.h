@@ -27,7 +27,7 @@ enum key_section {
 
 struct key {
 	enum key_section section;
-	bool is_live;		    /* of [daemon]: a reload applies it, else only a start */
+	bool is_live;		    /* a reload applies it, else only a start */
 	size_t offset, field_bytes; /* where its field is */
 	const char *name;
 	int (*set)(void *field, const struct key *key, const char *text, struct error *error);

@@ -8,6 +8,7 @@
 #define DSAIO_DAEMON_CONTROL_CALL_H
 
 #include "daemon/base/quota.h"
+#include "daemon/control/limits.h"
 #include "daemon/lane/lane.h"
 #include "proto/frame.h"
 
@@ -32,6 +33,10 @@ struct call {
 		struct file *file;
 		struct batch *batch;
 		struct lane_cancel cancel;
+		struct limiting {
+			limits_done_fn *on_done;
+			uid_t uid; /* of a user's limit */
+		} limiting;
 	};
 	int reply_fds[FRAME_FDS_MAX]; /* for the reply: the daemon's own, owned */
 	unsigned n_reply_fds;

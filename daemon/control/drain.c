@@ -242,6 +242,11 @@ int session_drain(struct session *session, const Wire__StoreDrain *request, int 
 		.who = &session->who,
 		.on_done = on_store,
 	};
+	const struct store_change change = {
+		.what = request->mode == WIRE__DRAIN_MODE__DRAIN_CLOSE ? CHANGE_NOTHING
+								       : CHANGE_DRAINED,
+		.is_set = request->mode == WIRE__DRAIN_MODE__DRAIN_BEGIN,
+	};
 	int r;
 
 	if (!config_is_admin(service->config, &session->peer))
@@ -260,10 +265,7 @@ int session_drain(struct session *session, const Wire__StoreDrain *request, int 
 	drain->on_done = on_done;
 	drain->mode = request->mode;
 	question.arg = drain;
-	r = request->mode == WIRE__DRAIN_MODE__DRAIN_CLOSE
-		    ? registry_get(&service->registry, &question, error)
-		    : registry_set_drained(&service->registry, &question,
-					   request->mode == WIRE__DRAIN_MODE__DRAIN_BEGIN, error);
+	r = registry_change(&service->registry, &question, &change, error);
 	if (r == 0)
 		(void)TAKE_PTR(drain); /* it may be freed already */
 	return r;

@@ -25,8 +25,7 @@ typedef void drain_done_fn(struct call *call, const Wire__StoreDrainReply *reply
 
 /*
  * The request's name, fd: as in struct registry_question.  Takes fd and later calls on_done, or returns an error:
- * -EPERM (the
- * client is no administrator), -ENOMEM, or as registry_get(); fd is then the caller's.
+ * -EPERM (the client is no administrator), -ENOMEM, or as registry_change(); fd is then the caller's.
  */
 int session_drain(struct session *session, const Wire__StoreDrain *request, int fd,
 		  struct call *call, drain_done_fn *on_done, struct error *error);

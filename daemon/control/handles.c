@@ -241,7 +241,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		.profile = profile_fill(&handle->profile, &store->profile),
 		.io_class = handle->io_class,
 		.weight = session->weight ? session->weight : handle->weight,
-		.limiters = { &session->user->limit->limiter, &session->limiter },
+		.limiters = { &session->usage->limiter, &session->limiter },
 		.entries = entries,
 		.has_rings = has_rings,
 		.client_doorbell_fd = handle->doorbell_fd,

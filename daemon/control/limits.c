@@ -6,122 +6,74 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
-
-/* A limit on its way to the disk, or a store that is being found. */
-struct limiting {
-	struct call *call;
-	limits_done_fn *on_done;
-	uid_t uid;
-};
-
-static void limiting_done(struct limiting *limiting, int result, const struct error *error,
-			  const char *note)
-{
-	limiting->on_done(limiting->call, result, error, note);
-	free(limiting);
-}
 
 static void log_limit(const struct session *session, const char *kind, const char *name,
-		      const Wire__Limit *limit)
+		      const struct rate_limit *limit)
 {
 	log_notice("%s %s: limited by user %u to %s/s and %" PRIu64 " ops/s (0: no limit)", kind,
 		   name, session->user->uid, SIZE_TEXT(limit->bytes_per_sec), limit->ops_per_sec);
-}
-
-static struct rate_limit limit_of(const Wire__LimitSet *set)
-{
-	return (struct rate_limit){ .bytes_per_sec = set->limit->bytes_per_sec,
-				    .ops_per_sec = set->limit->ops_per_sec };
-}
-
-/* ---- a store ---- */
-
-static void on_store(struct store *store, int result, const struct error *error, const char *note,
-		     void *arg)
-{
-	(void)store; /* the request has named it */
-	limiting_done(arg, result, error, note);
-}
-
-static int limit_store(struct session *session, const Wire__LimitSet *set,
-		       struct limiting *limiting, struct error *error)
-{
-	const struct rate_limit limit = limit_of(set);
-	const struct registry_question question = {
-		.name = set->store,
-		.fd = -1,
-		.peer = &session->peer,
-		.work_queue = session->user->work_queue,
-		.who = &session->who,
-		.on_done = on_store,
-		.arg = limiting,
-	};
-
-	return registry_set_limit(&session->service->registry, &question, &limit, error);
 }
 
 /* ---- a user ---- */
 
 static void on_saved(void *arg, int result, const struct error *error)
 {
-	struct limiting *limiting = arg;
+	struct call *call = arg;
 	char note[ERROR_TEXT_BYTES + 100] = "";
 
 	if (result < 0) {
 		(void)snprintf(
 			note, sizeof(note),
 			"user %u: the limit is not saved: %s; it lasts until the daemon ends",
-			limiting->uid, error->text);
+			call->limiting.uid, error->text);
 		log_warning("%s", note);
 	}
-	limiting_done(limiting, 0, NULL, note);
+	call->limiting.on_done(NULL, 0, NULL, note, call);
 }
 
-static int limit_user(struct session *session, const Wire__LimitSet *set, struct limiting *limiting,
-		      struct error *error)
+static int limit_user(struct session *session, uid_t uid, const struct rate_limit *limit,
+		      struct call *call, struct error *error)
 {
 	struct service *service = session->service;
-	const struct saved_settings settings = { .limit = limit_of(set) };
+	const struct saved_settings settings = { .limit = *limit };
 	char key[SAVED_KEY_BYTES], title[32];
 
-	limiting->uid = set->uid;
-	if (users_set_limit(&service->users, set->uid, &settings.limit) < 0)
-		return error_set(error, -ENOMEM, "user %" PRIu32, set->uid);
+	call->limiting.uid = uid;
+	if (usage_set_limit(&service->usage, uid, limit) < 0)
+		return error_set(error, -ENOMEM, "user %u", uid);
+	(void)snprintf(title, sizeof(title), "%u", uid);
+	log_limit(session, "user", title, limit);
 	if (!service->registry.saved.dir) {
 		(void)error_set_plain(error, -ENOENT, "there is no state_dir");
-		on_saved(limiting, rate_limit_is_set(&settings.limit) ? -ENOENT : 0, error);
+		on_saved(call, rate_limit_is_set(limit) ? -ENOENT : 0, error);
 		return 0;
 	}
-	saved_key_by_uid(set->uid, key);
-	(void)snprintf(title, sizeof(title), "user %" PRIu32, set->uid);
-	return saved_set(&service->registry.saved, key, title, &settings, on_saved, limiting,
-			 error);
+	saved_key_by_uid(uid, key);
+	(void)snprintf(title, sizeof(title), "user %u", uid);
+	return saved_set(&service->registry.saved, key, title, &settings, on_saved, call, error);
 }
 
 /* ---- a client ---- */
 
 static int limit_client(const struct session *session, const Wire__LimitSet *set,
-			struct limiting *limiting, struct error *error)
+			const struct rate_limit *limit, struct call *call, struct error *error)
 {
-	LIST_EACH(struct session, s, &session->service->sessions, node) {
-		if (s->id != set->client)
-			continue;
-		if (set->limit) {
-			const struct rate_limit limit = limit_of(set);
+	struct session *client = session_find(session->service, set->client);
 
-			limiter_set(&s->limiter, &limit);
-		}
-		if (set->weight)
-			handles_set_weight(s, set->weight);
-		limiting_done(limiting, 0, NULL, "");
-		return 0;
+	if (!client)
+		return error_set_plain(error, -ESRCH,
+				       "client %" PRIu32
+				       ": there is none with this number: dsaioctl clients "
+				       "lists them",
+				       set->client);
+	if (set->limit) {
+		limiter_set(&client->limiter, limit);
+		log_limit(session, "client", session_title(client), limit);
 	}
-	return error_set_plain(error, -ESRCH,
-			       "client %" PRIu32
-			       ": there is none with this number: dsaioctl clients "
-			       "lists them",
-			       set->client);
+	if (set->weight)
+		handles_set_weight(client, set->weight);
+	call->limiting.on_done(NULL, 0, NULL, "", call);
+	return 0;
 }
 
 /* ---- all ---- */
@@ -129,8 +81,17 @@ static int limit_client(const struct session *session, const Wire__LimitSet *set
 int session_limit_set(struct session *session, const Wire__LimitSet *set, struct call *call,
 		      limits_done_fn *on_done, struct error *error)
 {
-	struct limiting *limiting;
-	char name[16];
+	struct store_change change = { .what = CHANGE_LIMIT };
+	const struct rate_limit *limit = &change.limit;
+	const struct registry_question question = {
+		.name = set->store,
+		.fd = -1,
+		.peer = &session->peer,
+		.work_queue = session->user->work_queue,
+		.who = &session->who,
+		.on_done = on_done,
+		.arg = call,
+	};
 	int r;
 
 	if (!config_is_admin(session->service->config, &session->peer))
@@ -138,24 +99,17 @@ int session_limit_set(struct session *session, const Wire__LimitSet *set, struct
 			error, -EPERM,
 			"limit: only administrators set it (root, the daemon's own user, "
 			"members of admin_group in dsaiod.conf): ask one");
-	limiting = calloc(1, sizeof(*limiting));
-	if (!limiting)
-		return error_set(error, -ENOMEM, "limit");
-	*limiting = (struct limiting){ .call = call, .on_done = on_done };
-	(void)snprintf(name, sizeof(name), "%" PRIu32, set->client ? set->client : set->uid);
-	if (set->store[0])
-		r = limit_store(session, set, limiting, error);
-	else if (set->has_uid)
-		r = limit_user(session, set, limiting, error);
-	else
-		r = limit_client(session, set, limiting, error);
-	if (r < 0)
-		free(limiting);
-	else if (set->limit)
-		log_limit(session,
-			  set->store[0]	 ? "store"
-			  : set->has_uid ? "user"
-					 : "client",
-			  set->store[0] ? set->store : name, set->limit);
+	if (set->limit)
+		change.limit = (struct rate_limit){ .bytes_per_sec = set->limit->bytes_per_sec,
+						    .ops_per_sec = set->limit->ops_per_sec };
+	call->limiting.on_done = on_done;
+	if (set->has_uid)
+		return limit_user(session, set->uid, limit, call, error);
+	if (!set->store[0])
+		return limit_client(session, set, limit, call, error);
+	change.is_set = rate_limit_is_set(limit);
+	r = registry_change(&session->service->registry, &question, &change, error);
+	if (r == 0)
+		log_limit(session, "store", set->store, limit);
 	return r;
 }

@@ -24,7 +24,7 @@ struct reload {
 	struct call *call;
 	reload_done_fn *on_done;
 	struct config next;
-	struct prepared_store *prepared; /* next's stores */
+	struct store **prepared; /* next's stores; NULL: the registry has it */
 	unsigned n_prepared;
 	int result; /* of reading it */
 	struct error error;
@@ -51,7 +51,7 @@ static int prepare_stores(struct reload *reload)
 static void reload_free(struct reload *reload)
 {
 	for (unsigned i = 0; i < reload->n_prepared; i++)
-		store_free(reload->prepared[i].store);
+		store_free(reload->prepared[i]);
 	free(reload->prepared);
 	config_deinit(&reload->next);
 	work_queue_leave(reload->work_queue);
@@ -96,12 +96,9 @@ static int apply(struct reload *reload, struct changes *changes)
 {
 	struct service *service = reload->service;
 	struct config *next = &reload->next;
-	int r = registry_reload_new(&service->registry, next, reload->prepared, changes,
-				    &reload->error);
+	int r = registry_reload(&service->registry, service->config, next, reload->prepared,
+				changes, &reload->error);
 
-	if (r == 0)
-		r = registry_reload(&service->registry, service->config, next, changes,
-				    &reload->error);
 	if (r < 0)
 		return r;
 	config_adopt(service->config, next, changes);
@@ -115,13 +112,6 @@ static void log_changes(const struct change_list *list, const char *what)
 		log_notice("dsaiod: reload: %s: %s", what, list->lines[i]);
 }
 
-static void log_mistakes(const struct config *config)
-{
-	for (unsigned i = 0; i < config->n_mistakes; i++)
-		log_mistake("dsaiod: reload: %s",
-			    config->mistakes[i] ? config->mistakes[i] : "out of memory");
-}
-
 static void on_done(struct job *job)
 {
 	struct reload *reload = container_of(job, struct reload, job);
@@ -133,7 +123,7 @@ static void on_done(struct job *job)
 	if (r == 0)
 		r = apply(reload, &changes);
 	if (r < 0) {
-		log_mistakes(&reload->next);
+		config_log_mistakes(&reload->next, "reload: ");
 		log_error("dsaiod: reload: the configuration stays as it was: %s",
 			  reload->error.text);
 		reload->on_done(reload->call, NULL, &reload->error);

@@ -3,7 +3,6 @@
 #include "daemon/base/log.h"
 #include "daemon/config/changes.h"
 #include "daemon/control/drain.h"
-#include "daemon/control/limits.h"
 #include "daemon/control/reload.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
@@ -221,15 +220,20 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 	if (set && set->profile)
 		profile = partial_from_wire(set->profile);
 	r = set ? registry_set_profile(registry, &question, set->profile ? &profile : NULL, error)
-		: registry_get(registry, &question, error);
+		: registry_change(registry, &question, &(struct store_change){ CHANGE_NOTHING },
+				  error);
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
 	return r;
 }
 
-static void on_limited(struct call *call, int result, const struct error *error, const char *note)
+static void on_limited(struct store *store, int result, const struct error *error, const char *note,
+		       void *arg)
 {
+	struct call *call = arg;
 	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	(void)store; /* the request has named it */
 
 	reply.seq = call->seq;
 	reply.text = (char *)(uintptr_t)note; /* only read */

@@ -107,14 +107,9 @@ int service_init(struct service *service, struct event_base *base)
 	return run_queue_init(&service->run_queue, base, entry_serve);
 }
 
-static int set_saved_limit(uid_t uid, const struct saved_settings *settings, void *arg)
-{
-	return users_set_limit(arg, uid, &settings->limit);
-}
-
 int service_start(struct service *service)
 {
-	int r = saved_each_user(&service->registry.saved, set_saved_limit, &service->users);
+	int r = saved_limit_users(&service->registry.saved, &service->usage);
 
 	return r < 0 ? r : user_ref(&service->users, NOBODY, &service->nobody);
 }
@@ -124,7 +119,6 @@ void service_deinit(struct service *service)
 	if (service->nobody)
 		user_unref(service->nobody);
 	assert(!service->n_sessions && !service->n_closing_sockets);
-	users_deinit(&service->users);
 	run_queue_deinit(&service->run_queue);
 	usage_deinit(&service->usage);
 }

@@ -216,7 +216,7 @@ static void session_free(struct session *session)
 		user_count_unread(session->user, -(int)session->connection.n_unread_fds);
 	quota_discharge(&session->session_charge);
 	if (session->usage)
-		usage_user_unref(session->usage);
+		session->usage->n_clients--;
 	peer_deinit(&session->peer);
 
 	/* Last: the end of file proves to the client that the daemon uses none of its memory and files. */
@@ -374,9 +374,10 @@ int session_new(struct service *service, int fd, struct error *error)
 	r = quota_charge(&session->session_charge, &session->user->quota, QUOTA_SESSIONS, 1, error);
 	if (r < 0)
 		return r;
-	session->usage = usage_user_ref(&service->usage, session->peer.uid);
+	session->usage = usage_user(&service->usage, session->peer.uid);
 	if (!session->usage)
 		return error_set(error, -ENOMEM, "connection");
+	session->usage->n_clients++;
 	session->connected_nsec = clock_nsec();
 	session->id = service->last_id + 1;
 	session->who = (struct hung_who){ .uid = session->peer.uid,

@@ -16,8 +16,8 @@
 
 /* Hung calls that status reports, the oldest first: a client can make one per worker thread. */
 #define HUNG_MAX 64u
-/* Users with a limit, and nothing else, that it reports: more than an administrator sets by hand. */
-#define LIMITED_USERS_MAX 256u
+/* Users that it reports: with all their counters they fit into a frame.  A guess. */
+#define USERS_MAX 128u
 /* Stores and clients of one page, packed: takes about 100 us (a guess).  One object may be larger;
    a handle, the largest, has at most one channel for each store. */
 #define PAGE_BYTES (16u << 10)
@@ -478,16 +478,17 @@ static Wire__User *usage_sum_to_wire(const struct usage_sum *sum, bool with_hist
 	return one->counters ? one : NULL;
 }
 
-/* At most USAGE_USERS_MAX users; the rest has the sum of the others. */
+/* The rest has the sum of the users that are too many. */
 static int usage_to_wire(const struct service *service, const struct view *view,
 			 bool with_histograms, Wire__StatusReply *wire)
 {
 	const struct usage *usage = &service->usage;
-	struct usage_sum rest = { .n_clients = 0 };
-	bool has_rest = usage->has_rest;
+	struct usage_sum rest = { .earlier_bytes = usage->rest.earlier_bytes };
+	bool has_rest = usage->has_rest || usage->rest.earlier_bytes;
 	Wire__User *one;
 
-	wire->users = calloc(USAGE_USERS_MAX + 1 + LIMITED_USERS_MAX, sizeof(Wire__User *));
+	metrics_sum(&rest.counters, &usage->rest.ended);
+	wire->users = calloc(USERS_MAX + 1, sizeof(Wire__User *));
 	if (!wire->users)
 		return -ENOMEM;
 	LIST_EACH(const struct usage_user, user, &usage->users, node) {
@@ -495,57 +496,23 @@ static int usage_to_wire(const struct service *service, const struct view *view,
 
 		if (!may_see(view, user->uid))
 			continue;
-		if (wire->n_users == USAGE_USERS_MAX) {
+		if (wire->n_users == USERS_MAX) {
 			usage_sum_add(&rest, service, user);
 			has_rest = true;
 			continue;
 		}
 		usage_sum_add(&sum, service, user);
 		one = usage_sum_to_wire(&sum, with_histograms, wire);
-		if (!one)
+		if (!one || limit_to_wire(&user->limiter, &one->limit) < 0)
 			return -ENOMEM;
 		one->uid = user->uid;
 	}
 	if (!view->is_admin || !has_rest)
 		return 0;
-	rest.earlier_bytes += usage->rest.earlier_bytes;
-	metrics_sum(&rest.counters, &usage->rest.ended);
 	one = usage_sum_to_wire(&rest, with_histograms, wire);
 	if (!one)
 		return -ENOMEM;
 	one->is_rest = true;
-	return 0;
-}
-
-static Wire__User *find_user(const Wire__StatusReply *wire, uid_t uid)
-{
-	for (size_t i = 0; i < wire->n_users; i++)
-		if (wire->users[i]->uid == uid && !wire->users[i]->is_rest)
-			return wire->users[i];
-	return NULL;
-}
-
-/* The limits of users, also of those who have done nothing yet. */
-static int user_limits_to_wire(const struct service *service, const struct view *view,
-			       Wire__StatusReply *wire)
-{
-	static const struct usage_sum nothing;
-	unsigned n = 0;
-
-	LIST_EACH(const struct user_limit, limit, &service->users.limits, node) {
-		Wire__User *one;
-
-		if (!limiter_is_limited(&limit->limiter) || !may_see(view, limit->uid))
-			continue;
-		one = find_user(wire, limit->uid);
-		if (!one && n++ == LIMITED_USERS_MAX)
-			break;
-		if (!one)
-			one = usage_sum_to_wire(&nothing, false, wire);
-		if (!one || limit_to_wire(&limit->limiter, &one->limit) < 0)
-			return -ENOMEM;
-		one->uid = limit->uid;
-	}
 	return 0;
 }
 
@@ -666,8 +633,7 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 		return -ENOMEM;
 	if (!from->store && !from->client) {
 		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service, wire) < 0 ||
-		    usage_to_wire(service, &view, asked->with_histograms, wire) < 0 ||
-		    user_limits_to_wire(service, &view, wire) < 0)
+		    usage_to_wire(service, &view, asked->with_histograms, wire) < 0)
 			return -ENOMEM;
 		page.used = wire__status_reply__get_packed_size(wire);
 	}

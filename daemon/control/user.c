@@ -19,53 +19,6 @@
 #define UNREAD_DIVISOR 4u
 #define UNREAD_USER_DIVISOR 4u
 
-/* ---- limits ---- */
-
-/* Returns the user's, made if there is none; NULL without memory. */
-static struct user_limit *limit_get(struct users *users, uid_t uid)
-{
-	struct user_limit *limit;
-
-	LIST_EACH(struct user_limit, known, &users->limits, node)
-		if (known->uid == uid)
-			return known;
-	limit = calloc(1, sizeof(*limit));
-	if (!limit)
-		return NULL;
-	limit->uid = uid;
-	list_push(&users->limits, &limit->node);
-	return limit;
-}
-
-/* Frees it, if nothing needs it. */
-static void limit_settle(struct users *users, struct user_limit *limit)
-{
-	if (limit->has_user || limiter_is_limited(&limit->limiter))
-		return;
-	list_remove(&users->limits, &limit->node);
-	free(limit);
-}
-
-int users_set_limit(struct users *users, uid_t uid, const struct rate_limit *limit)
-{
-	struct user_limit *one = limit_get(users, uid);
-
-	if (!one)
-		return -ENOMEM;
-	limiter_set(&one->limiter, limit);
-	limit_settle(users, one);
-	return 0;
-}
-
-void users_deinit(struct users *users)
-{
-	LIST_EACH(struct user_limit, limit, &users->limits, node)
-		free(limit);
-	users->limits = (struct list){ 0 };
-}
-
-/* ---- users ---- */
-
 int user_ref(struct users *users, uid_t uid, struct user **ret_user)
 {
 	char name[16];
@@ -89,18 +42,12 @@ int user_ref(struct users *users, uid_t uid, struct user **ret_user)
 					    &user->work_queue);
 	if (r == 0)
 		r = work_queue_new(name, USER_THREADS, &user->gpu_work_queue);
-	if (r == 0) {
-		user->limit = limit_get(users, uid);
-		r = user->limit ? 0 : -ENOMEM;
-	}
 	if (r < 0) {
-		work_queue_free(user->gpu_work_queue);
 		work_queue_free(user->work_queue);
 		work_queue_free(user->slab_work_queue);
 		free(user);
 		return r;
 	}
-	user->limit->has_user = true;
 	user->users = users;
 	user->uid = uid;
 	user->n_refs = 1;
@@ -119,8 +66,6 @@ void user_unref(struct user *user)
 		return;
 	assert(quota_is_zero(&user->quota) && !user->n_unread_fds);
 	list_remove(&user->users->all, &user->node);
-	user->limit->has_user = false;
-	limit_settle(user->users, user->limit);
 	/* All are idle: a session or closing socket references its user until its work is done. */
 	work_queue_leave(user->slab_work_queue);
 	work_queue_leave(user->work_queue);

@@ -11,7 +11,7 @@
  * and four parts are left for newcomers.  Requests count like a descriptor until they are answered.
  *
  * A user exists from its first reference (a session, or a control socket that waits for its close)
- * to its last.  A limit lasts longer, and with it what the user owes to it.
+ * to its last.
  *
  * Main thread.
  */
@@ -24,7 +24,6 @@
 #include "daemon/base/work_queue.h"
 #include "daemon/control/run_queue.h"
 #include "daemon/engine/gpu_requests.h"
-#include "daemon/lane/limiter.h"
 #include "proto/util/list.h"
 
 #include <stdbool.h>
@@ -33,17 +32,8 @@
 
 struct user;
 
-/* The limit of a user that exists, or that has one. */
-struct user_limit {
-	struct list_node node;
-	uid_t uid;
-	bool has_user;
-	struct limiter limiter;
-};
-
 struct users {
 	struct list all;	 /* struct user */
-	struct list limits;	 /* struct user_limit */
 	struct quota *quota;	 /* the daemon's: the parent of each user's */
 	const uint64_t *limit;	 /* of one user; N_QUOTA_KINDS */
 	unsigned n_unread_fds;	 /* of all users */
@@ -59,7 +49,6 @@ struct user {
 	struct users *users;
 	uid_t uid;
 	uint32_t n_refs;
-	struct user_limit *limit;
 	struct run_owner run_owner;
 	struct quota quota;
 	struct work_queue *slab_work_queue; /* slabs of the pool: no call of it can hang */
@@ -77,11 +66,6 @@ struct user {
 /* Finds or makes the user with this uid.  Returns 0, -ENOMEM, or the error of thread creation. */
 int user_ref(struct users *users, uid_t uid, struct user **ret_user);
 void user_unref(struct user *user);
-
-/* Sets the limit of a user, who need not exist.  Returns 0 or -ENOMEM. */
-int users_set_limit(struct users *users, uid_t uid, const struct rate_limit *limit);
-/* Frees the limits.  There is no user. */
-void users_deinit(struct users *users);
 
 /* While this is true, no session of the user reads requests.  on_room() reports the end. */
 bool user_must_wait(struct user *user);

@@ -89,10 +89,10 @@ static void waits_stop(struct admit *admit, struct admit_channel *channel)
 
 /* ---- limits ---- */
 
-static void note_limit(struct admit *admit, uint64_t nsec)
+/* The first of two times; 0 is none. */
+static uint64_t first_of(uint64_t a, uint64_t b)
 {
-	if (!admit->limit_nsec || nsec < admit->limit_nsec)
-		admit->limit_nsec = nsec;
+	return !a || (b && b < a) ? b : a;
 }
 
 /* When to look again at a limit that is reached until then. */
@@ -137,7 +137,7 @@ static void limit_wait(struct admit *admit, struct admit_channel *channel, uint6
 	sched_set_aside(&admit->sched, &channel->queue);
 	wait_start(&admit->limit_waiters, &channel->limit_wait);
 	channel->limit_nsec = nsec;
-	note_limit(admit, nsec);
+	admit->limit_nsec = first_of(admit->limit_nsec, nsec);
 }
 
 /* Channels whose time has come may try again. */
@@ -153,7 +153,7 @@ static void limits_offer(struct admit *admit, uint64_t now_nsec)
 		if (channel->limit_nsec <= now_nsec)
 			sched_add(&admit->sched, wait->queue);
 		else
-			note_limit(admit, channel->limit_nsec);
+			admit->limit_nsec = first_of(admit->limit_nsec, channel->limit_nsec);
 	}
 }
 
@@ -351,12 +351,6 @@ void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 	waiters_offer(admit, &admit->page_waiters);
 	waiters_offer(admit, &admit->gpu_waiters);
 	limits_offer(admit, now_nsec);
-}
-
-/* The first of two times; 0 is none. */
-static uint64_t first_of(uint64_t a, uint64_t b)
-{
-	return !a || (b && b < a) ? b : a;
 }
 
 struct admit_channel *admit_candidate(struct admit *admit, uint64_t now_nsec)

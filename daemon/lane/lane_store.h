@@ -65,6 +65,15 @@ static inline void lane_store_sum(const struct lane_store *store, struct metrics
 		metrics_sum(ret_sum, &store->metrics[i]);
 }
 
+static inline uint64_t lane_store_written(const struct lane_store *store)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < N_SCHED_CLASSES; i++)
+		bytes += metrics_get(&store->metrics[i].write_bytes);
+	return bytes;
+}
+
 static inline bool lane_store_is_drained(const struct lane_store *store)
 {
 	return atomic_load_explicit(&store->is_drained, memory_order_relaxed);

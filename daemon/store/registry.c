@@ -120,57 +120,57 @@ static dev_t memfd_device(void)
 }
 
 int registry_prepare(const struct store_config *config, struct mailbox *main_mailbox,
-		     struct prepared_store *ret_prepared, struct error *error)
+		     struct store **ret_store, struct error *error)
 {
 	_cleanup_(closep) int fd = -1;
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
-	struct prepared_store prepared;
 	struct file_facts facts;
-	bool has_key = false;
-	int r = store_new(0, config, main_mailbox, &prepared.store, error);
+	char key[SAVED_KEY_BYTES];
+	struct store *store;
+	int r = store_new(0, config, main_mailbox, &store, error);
 
 	if (r < 0)
 		return r;
+	saved_key_by_name(config->name, key);
 	fd = open(config->path, O_PATH | O_CLOEXEC);
 	if (fd >= 0 && file_look(fd, config->path, &facts, error) == 0) {
 		(void)mount_find(0, facts.mount_id, facts.dev,
 				 &mount); /* without it the store has no source */
-		has_key = registry_find_key(&facts, &mount, prepared.key);
+		(void)registry_find_key(&facts, &mount, key);
 	}
-	if (!has_key)
-		saved_key_by_name(config->name, prepared.key);
-	*ret_prepared = prepared;
+	store->saved_key = strdup(key);
+	if (!store->saved_key) {
+		store_free(store);
+		return error_set(error, -ENOMEM, "store %s", config->name);
+	}
+	*ret_store = store;
 	return 0;
 }
 
-int registry_add_prepared(struct registry *registry, struct prepared_store *prepared,
-			  struct error *error)
+void registry_add_prepared(struct registry *registry, struct store *store)
 {
-	struct store *store = TAKE_PTR(prepared->store);
-
 	store->id = ++registry->last_id;
 	registry_add(registry, store);
-	return registry_take_key(registry, store, prepared->key) < 0
-		       ? error_set(error, -ENOMEM, "store %s", store->name)
-		       : 0;
+	registry_take_saved(registry, store);
 }
 
 /* This may block: it runs only at start, and the administrator chose the path. */
 static int store_make_configured(struct registry *registry, const struct store_config *config,
 				 struct error *error)
 {
-	struct prepared_store prepared;
+	struct store *store;
 	const struct store *before;
-	int r = registry_prepare(config, registry->main_mailbox, &prepared, error);
+	int r = registry_prepare(config, registry->main_mailbox, &store, error);
 
 	if (r < 0)
 		return r;
-	before = registry_on_device(registry, prepared.store->dev);
+	before = registry_on_device(registry, store->dev);
 	if (before)
 		log_warning("store %s: is on the same device as store %s, which serves all its "
 			    "files",
 			    config->name, before->name);
-	return registry_add_prepared(registry, &prepared, error);
+	registry_add_prepared(registry, store);
+	return 0;
 }
 
 static void registry_deinitp(struct registry **registry)

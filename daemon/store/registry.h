@@ -66,26 +66,18 @@ int registry_start(struct registry *registry, struct error *error);
 void registry_deinit(
 	struct registry *registry); /* no store has a reference; a zeroed registry is fine */
 
-/* A configured store that is not in the registry yet. */
-struct prepared_store {
-	struct store *store; /* NULL: the registry has it */
-	char key[SAVED_KEY_BYTES];
-};
-/* Makes one, on any thread: its path may block.  Returns 0 or the error of store_new(). */
+/* Makes a configured store that is not in the registry yet, on any thread: its path may block.  Returns 0 or the error
+   of store_new(). */
 int registry_prepare(const struct store_config *config, struct mailbox *main_mailbox,
-		     struct prepared_store *ret_prepared, struct error *error);
+		     struct store **ret_store, struct error *error);
 
 /*
- * A reload.  First registry_reload_new() adds the stores of next that are not served: all of them, or after an error
- * none.  prepared: those of next->stores, in their order; it takes those that it adds.  Then registry_reload()
- * applies next to the other configured stores, and takes the stores that are served until a restart from live over to
- * next.  Returns 0 or an error of the host's memory or threads.
+ * A reload: adds the stores of next that are not served, applies next to the others, and moves the stores that are
+ * served until a restart from live to next.  prepared: those of next->stores, in their order; it takes those
+ * that it adds.  Returns 0, or an error of the host's memory or threads: then nothing has changed.
  */
-int registry_reload_new(struct registry *registry, const struct config *next,
-			struct prepared_store *prepared, struct changes *changes,
-			struct error *error);
 int registry_reload(struct registry *registry, struct config *live, struct config *next,
-		    struct changes *changes, struct error *error);
+		    struct store **prepared, struct changes *changes, struct error *error);
 
 /* Returns NULL if no store has this key. */
 struct store *registry_by_key(const struct registry *registry, uint32_t key);
@@ -122,30 +114,27 @@ struct registry_question {
 	void *arg;
 };
 
-/*
- * Finds the store, or makes an automatic store.  Returns 0, takes fd, and calls on_done now or later.
- * After an error it does not call on_done, and fd remains the caller's.  Errors: those of
- * registry_for_file(), and -ENXIO for a name that no store has.
- */
-int registry_get(struct registry *registry, const struct registry_question *question,
-		 struct error *error);
+/* What is changed of a store, if anything; it is saved. */
+struct store_change {
+	enum { CHANGE_NOTHING, CHANGE_PROFILE, CHANGE_LIMIT, CHANGE_DRAINED } what;
+	bool is_set; /* else the profile is reset, there is no limit, or the store is served again */
+	struct partial_profile profile; /* what is not given stays */
+	struct rate_limit limit;
+};
 
 /*
- * Finds the store like registry_get(), then sets the profile of channels that are opened from now on.
- * profile: fields that are not given stay.  NULL: the configured profile, or the default.  The profile
- * is saved; if that fails, the note says so.  Other errors: -EPERM: the peer is no administrator; -EINVAL:
- * the profile is invalid.
+ * Finds the store, or makes an automatic store, and changes it; if that cannot be saved, the note says so.  Returns 0,
+ * takes fd, and calls on_done now or later.  After an error it does not call on_done, and fd remains the caller's.
+ * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  If anything is changed, the caller has
+ * checked that the peer is an administrator.
  */
+int registry_change(struct registry *registry, const struct registry_question *question,
+		    const struct store_change *change, struct error *error);
+
+/* Likewise sets the profile of channels that are opened from now on.  NULL: the configured profile, or the default.
+   Other errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid. */
 int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error);
-
-/* Likewise, for administrators only, which the caller has checked: limits the store, at once, and has it refuse new
-   files
-   and ops, or serve them again. */
-int registry_set_limit(struct registry *registry, const struct registry_question *question,
-		       const struct rate_limit *limit, struct error *error);
-int registry_set_drained(struct registry *registry, const struct registry_question *question,
-			 bool is_drained, struct error *error);
 
 /* For store_start_lane(): the rest of what all automatic stores of the store's user may have.
    INT64_MAX: no limit. */

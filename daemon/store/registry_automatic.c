@@ -97,14 +97,13 @@ static void removal_run(struct work *work)
 void automatic_remove(struct registry *registry, struct store *store)
 {
 	struct removal *removal = malloc(sizeof(*removal));
-	struct metrics sum;
 
 	assert(store->is_automatic && !store->n_refs);
 	list_remove(&registry->stores, &store->node);
 	registry->n_automatic--;
-	lane_store_sum(&store->lane_store, &sum);
 	if (registry->usage)
-		usage_add_store(registry->usage, store->saved_key, metrics_get(&sum.write_bytes));
+		usage_add_store(registry->usage, store->saved_key,
+				lane_store_written(&store->lane_store));
 	log_client(&registry->log_limit, "store %s: unused: removed", store->name);
 	if (!removal) { /* without memory the main thread waits */
 		store_free(store);
@@ -173,9 +172,13 @@ static int automatic_make(struct registry *registry, const struct file_facts *fa
 			 registry->main_mailbox, &store, error);
 	if (r < 0)
 		return r;
-	if (registry_find_key(facts, mount, key) && registry_take_key(registry, store, key) < 0) {
-		store_free(store);
-		return error_set(error, -ENOMEM, "store %s", name);
+	if (registry_find_key(facts, mount, key)) {
+		store->saved_key = strdup(key);
+		if (!store->saved_key) {
+			store_free(store);
+			return error_set(error, -ENOMEM, "store %s", name);
+		}
+		registry_take_saved(registry, store);
 	}
 	registry->last_id++;
 	registry->n_automatic++;

@@ -55,24 +55,20 @@ void registry_add(struct registry *registry, struct store *store)
 
 /* ---- saved settings ---- */
 
-int registry_take_key(const struct registry *registry, struct store *store, const char *key)
+void registry_take_saved(const struct registry *registry, struct store *store)
 {
-	const struct saved_settings *saved;
 	bool is_written;
+	const struct saved_settings *saved = saved_find(&registry->saved, store->saved_key,
+							&is_written);
 
-	store->saved_key = strdup(key);
-	if (!store->saved_key)
-		return -ENOMEM;
-	saved = saved_find(&registry->saved, key, &is_written);
 	if (!saved)
-		return 0;
+		return;
 	if (saved->has_profile) {
 		store->profile = saved->profile;
 		store->profile_source = is_written ? PROFILE_SAVED : PROFILE_SET;
 	}
 	limiter_set(&store->lane_store.limiter, &saved->limit);
 	lane_store_set_drained(&store->lane_store, saved->is_drained);
-	return 0;
 }
 
 /*

@@ -23,10 +23,8 @@ struct store *registry_named(const struct registry *registry, const char *name);
 /* The first store on that device; NULL: there is none. */
 struct store *registry_on_device(const struct registry *registry, dev_t dev);
 
-/* Takes the store, gives it the next id, its key and its saved profile.  0 or -ENOMEM: it is in the list in both
-   cases. */
-int registry_add_prepared(struct registry *registry, struct prepared_store *prepared,
-			  struct error *error);
+/* Takes the store, gives it the next id and what was saved of it. */
+void registry_add_prepared(struct registry *registry, struct store *store);
 
 /* The stores as "t=/mnt/t, u=/mnt/u", cut to size. */
 void registry_text(const struct registry *registry, char *text, size_t size);
@@ -40,11 +38,11 @@ int registry_find_or_make(struct registry *registry, const struct file_facts *fa
 			  const char *name, const struct peer *peer, bool is_look,
 			  struct store **ret_store, struct error *error);
 
-/* Finds the key under which the profile of a file's store is saved.  False: it has none. */
+/* Finds the key under which the profile of a file's store is saved.  False: it has none, and key stays. */
 bool registry_find_key(const struct file_facts *facts, const struct mount *mount,
 		       char key[SAVED_KEY_BYTES]);
-/* Sets the store's key, and its saved profile if there is one.  0 or -ENOMEM. */
-int registry_take_key(const struct registry *registry, struct store *store, const char *key);
+/* Sets what was saved under the store's key. */
+void registry_take_saved(const struct registry *registry, struct store *store);
 
 /* Makes a store for a file on a device without one.  Errors are those of registry_for_file(). */
 int automatic_make_for(struct registry *registry, const struct file_facts *facts, const char *name,

@@ -12,21 +12,11 @@
 
 #define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
 
-enum change { CHANGE_NOTHING, CHANGE_PROFILE, CHANGE_LIMIT, CHANGE_DRAINED };
-
-/* A change, and its value. */
-struct new_value {
-	enum change change;
-	bool is_set; /* else the profile is reset, there is no limit, or the store is served again */
-	struct partial_profile profile; /* the rest stays */
-	struct rate_limit limit;
-};
-
 /* An open question: it passes the user's worker thread and, to save a change, that of the saved settings. */
 struct query {
 	struct registry *registry;
 	struct registry_question question;
-	struct new_value new_value;
+	struct store_change change;
 	struct store *store; /* referenced until its change is saved */
 	struct job job;
 	char path[128]; /* of the descriptor, for error texts */
@@ -48,16 +38,11 @@ static void query_done(struct query *query, const char *note)
 /* The note for a change that is not saved. */
 static void note_unsaved(const struct query *query, const char *why, char *note, size_t size)
 {
-	static const char *const changes[] = {
-		[CHANGE_NOTHING] = "",
-		[CHANGE_PROFILE] = "profile",
-		[CHANGE_LIMIT] = "limit",
-		[CHANGE_DRAINED] = "drain",
-	};
+	static const char *const changes[] = { "", "profile", "limit", "drain" };
 	const struct store *store = query->store;
 
 	(void)snprintf(note, size, "store %s: the %s is not saved: %s; it lasts until %s",
-		       store->name, changes[query->new_value.change], why,
+		       store->name, changes[query->change.what], why,
 		       store->is_automatic ? "nobody has used the store for a minute"
 					   : "the daemon ends");
 }
@@ -94,16 +79,16 @@ static void on_saved(void *arg, int result, const struct error *error)
 	query_done(query, note);
 }
 
-static void store_change(struct store *store, const struct new_value *value,
-			 const struct profile *profile)
+static void store_set(struct store *store, const struct store_change *change,
+		      const struct profile *profile)
 {
-	if (value->change == CHANGE_PROFILE) {
-		store->profile = value->is_set ? *profile : store->given_profile;
-		store->profile_source = value->is_set ? PROFILE_SET : store->given_source;
-	} else if (value->change == CHANGE_LIMIT) {
-		limiter_set(&store->lane_store.limiter, &value->limit);
+	if (change->what == CHANGE_PROFILE) {
+		store->profile = change->is_set ? *profile : store->given_profile;
+		store->profile_source = change->is_set ? PROFILE_SET : store->given_source;
+	} else if (change->what == CHANGE_LIMIT) {
+		limiter_set(&store->lane_store.limiter, &change->limit);
 	} else {
-		lane_store_set_drained(&store->lane_store, value->is_set);
+		lane_store_set_drained(&store->lane_store, change->is_set);
 	}
 }
 
@@ -120,15 +105,15 @@ static struct saved_settings settings_of(const struct store *store)
 static void query_change(struct query *query)
 {
 	struct registry *registry = query->registry;
-	const struct new_value *value = &query->new_value;
+	const struct store_change *change = &query->change;
 	struct store *store = query->store;
-	const struct profile profile = profile_fill(&value->profile, &store->profile);
+	const struct profile profile = profile_fill(&change->profile, &store->profile);
 	struct saved_settings settings;
 	char note[NOTE_BYTES], title[64];
 
 	LIST_EACH(struct store, s, &registry->stores, node)
 		if (is_same_file_system(s, store))
-			store_change(s, value, &profile);
+			store_set(s, change, &profile);
 	if (!store->saved_key || !registry->saved.dir) {
 		note_unsaved(
 			query,
@@ -138,7 +123,7 @@ static void query_change(struct query *query)
 				  "by after a restart (a [store NAME] in dsaiod.conf gives it "
 				  "one)",
 			note, sizeof(note));
-		query_done(query, value->is_set ? note : "");
+		query_done(query, change->is_set ? note : "");
 		return;
 	}
 	settings = settings_of(store);
@@ -156,7 +141,7 @@ static void query_go_on(struct query *query, struct store *store)
 		store_ref(store);
 		query->store = store;
 	}
-	if (query->result == 0 && query->new_value.change)
+	if (query->result == 0 && query->change.what)
 		query_change(query);
 	else
 		query_done(query, "");
@@ -168,9 +153,9 @@ static void looked_main(struct job *job)
 	struct store *store = NULL;
 
 	if (query->result == 0)
-		query->result = registry_find_or_make(
-			query->registry, &query->facts, query->path, query->question.peer,
-			!query->new_value.change, &store, &query->error);
+		query->result = registry_find_or_make(query->registry, &query->facts, query->path,
+						      query->question.peer, !query->change.what,
+						      &store, &query->error);
 	query_go_on(query, store);
 }
 
@@ -191,8 +176,8 @@ static void look_run(struct job *job)
 	closep(&query->question.fd);
 }
 
-static int query_start(struct registry *registry, const struct registry_question *question,
-		       const struct new_value *value, struct error *error)
+int registry_change(struct registry *registry, const struct registry_question *question,
+		    const struct store_change *change, struct error *error)
 {
 	struct store *store = registry_named(registry, question->name);
 	struct query *query;
@@ -215,7 +200,7 @@ static int query_start(struct registry *registry, const struct registry_question
 		return error_set(error, -ENOMEM, "store");
 	query->registry = registry;
 	query->question = *question;
-	query->new_value = *value;
+	query->change = *change;
 	if (store) {
 		query_go_on(query, store);
 		return 0;
@@ -230,16 +215,10 @@ static int query_start(struct registry *registry, const struct registry_question
 	return 0;
 }
 
-int registry_get(struct registry *registry, const struct registry_question *question,
-		 struct error *error)
-{
-	return query_start(registry, question, &(struct new_value){ CHANGE_NOTHING }, error);
-}
-
 int registry_set_profile(struct registry *registry, const struct registry_question *question,
 			 const struct partial_profile *profile, struct error *error)
 {
-	struct new_value value = { .change = CHANGE_PROFILE, .is_set = profile };
+	struct store_change change = { .what = CHANGE_PROFILE, .is_set = profile };
 	char why[ERROR_TEXT_BYTES - 64];
 
 	if (!config_is_admin(registry->config, question->peer))
@@ -251,24 +230,6 @@ int registry_set_profile(struct registry *registry, const struct registry_questi
 	if (profile && profile_check(&profile->profile, why, sizeof(why)) < 0)
 		return error_set_plain(error, -EINVAL, "%s", why);
 	if (profile)
-		value.profile = *profile;
-	return query_start(registry, question, &value, error);
-}
-
-int registry_set_limit(struct registry *registry, const struct registry_question *question,
-		       const struct rate_limit *limit, struct error *error)
-{
-	return query_start(registry, question,
-			   &(struct new_value){ .change = CHANGE_LIMIT,
-						.is_set = rate_limit_is_set(limit),
-						.limit = *limit },
-			   error);
-}
-
-int registry_set_drained(struct registry *registry, const struct registry_question *question,
-			 bool is_drained, struct error *error)
-{
-	return query_start(registry, question,
-			   &(struct new_value){ .change = CHANGE_DRAINED, .is_set = is_drained },
-			   error);
+		change.profile = *profile;
+	return registry_change(registry, question, &change, error);
 }

@@ -9,36 +9,26 @@
 
 /* ---- stores that are new ---- */
 
-/* One that clients use cannot become another. */
-static bool may_replace(struct registry *registry, struct store *before)
-{
-	if (!before)
-		return true;
-	if (!before->is_automatic || before->n_refs)
-		return false;
-	automatic_remove(registry, before);
-	return true;
-}
-
+/* One that clients use cannot become another; else it is removed. */
 static bool must_wait(struct registry *registry, struct store *before, const char *name,
 		      const char *what, struct changes *changes)
 {
-	if (may_replace(registry, before))
+	if (!before)
 		return false;
+	if (before->is_automatic && !before->n_refs) {
+		automatic_remove(registry, before);
+		return false;
+	}
 	changes_add(&changes->needs_restart, "store %s: store %s serves its %s", name, before->name,
 		    what);
 	return true;
 }
 
-int registry_reload_new(struct registry *registry, const struct config *next,
-			struct prepared_store *prepared, struct changes *changes,
-			struct error *error)
+static void add_new(struct registry *registry, unsigned n, struct store **prepared,
+		    struct changes *changes)
 {
-	const uint32_t last_id = registry->last_id;
-	int r = 0;
-
-	for (unsigned i = 0; r == 0 && i < next->n_stores; i++) {
-		const struct store *store = prepared[i].store;
+	for (unsigned i = 0; i < n; i++) {
+		struct store *store = prepared[i];
 		struct store *named = registry_named(registry, store->name);
 
 		if (named && !named->is_automatic)
@@ -48,24 +38,9 @@ int registry_reload_new(struct registry *registry, const struct config *next,
 			      "file system", changes))
 			continue;
 		changes_add(&changes->applied, "store %s: is served: %s", store->name, store->path);
-		r = registry_add_prepared(registry, &prepared[i], error);
+		registry_add_prepared(registry, TAKE_PTR(prepared[i]));
+		store_probe(store, registry->prober);
 	}
-	if (r == 0 && registry->last_id > last_id && !registry->prober) {
-		r = work_queue_new("probe", 1, &registry->prober);
-		if (r < 0)
-			(void)error_set(error, r, "stores");
-	}
-	LIST_EACH(struct store, store, &registry->stores, node) {
-		if (store->id <= last_id)
-			continue;
-		if (r == 0) {
-			store_probe(store, registry->prober);
-			continue;
-		}
-		list_remove(&registry->stores, &store->node);
-		store_free(store);
-	}
-	return r;
 }
 
 /* ---- stores that are served ---- */
@@ -78,71 +53,53 @@ static struct store_config *find_config(const struct config *config, const char 
 	return NULL;
 }
 
-static bool is_same_text(const char *a, const char *b)
-{
-	return strcmp(a ? a : "", b ? b : "") == 0;
-}
-
-static bool is_same_profile(const struct profile *a, const struct profile *b)
-{
-	return a->block_size == b->block_size && a->queue_depth == b->queue_depth &&
-	       a->single_submit == b->single_submit && a->overlap_events == b->overlap_events &&
-	       a->intra_op_parallelism == b->intra_op_parallelism;
-}
-
-static void reload_profile(struct store *store, const struct store_config *config,
-			   struct changes *changes)
+static void reload_store(struct store *store, struct store_config *live, struct store_config *next,
+			 struct changes *changes)
 {
 	const bool is_saved = store->profile_source >= PROFILE_SAVED;
+	char title[STORE_NAME_MAX + 16];
 
-	store->given_source = config->has_profile ? PROFILE_CONFIGURED : PROFILE_DEFAULTED;
-	if (!is_same_profile(&store->given_profile, &config->profile))
-		changes_add(
-			&changes->applied, "store %s: profile%s", store->name,
-			is_saved
-				? ", after dsaioctl profile reset: what dsaioctl has set takes precedence"
-				: ", of channels that are opened from now on");
-	store->given_profile = config->profile;
+	(void)snprintf(title, sizeof(title), "store %s:", store->name);
+	changes_of_keys(changes, KEYS_STORE, live, next, title, "");
+	changes_of_keys(
+		changes, KEYS_PROFILE, live, next, title,
+		is_saved ? ", after dsaioctl profile reset: what dsaioctl has set takes precedence"
+			 : ", of channels that are opened from now on");
+	store->access = next->access;
+	store->given_profile = next->profile;
+	store->given_source = next->has_profile ? PROFILE_CONFIGURED : PROFILE_DEFAULTED;
 	if (is_saved)
 		return;
 	store->profile = store->given_profile;
 	store->profile_source = store->given_source;
 }
 
-static void reload_store(struct store *store, const struct store_config *config,
-			 struct changes *changes)
-{
-	if (!is_same_text(store->access.text, config->access.text))
-		changes_add(&changes->applied, "store %s: users and groups", store->name);
-	store->access = config->access;
-	reload_profile(store, config, changes);
-	if (strcmp(store->path, config->path) != 0)
-		changes_add(&changes->needs_restart, "store %s: path", store->name);
-	if (store->lane_store.window_max_bytes != config->window_max)
-		changes_add(&changes->needs_restart, "store %s: window_max", store->name);
-	if (store->lane_store.spin_usec != config->spin_usec)
-		changes_add(&changes->needs_restart, "store %s: spin_usec", store->name);
-}
-
 int registry_reload(struct registry *registry, struct config *live, struct config *next,
-		    struct changes *changes, struct error *error)
+		    struct store **prepared, struct changes *changes, struct error *error)
 {
-	if (config_reserve_stores(next, live->n_stores) < 0)
-		return error_set(error, -ENOMEM, "stores");
-	LIST_EACH(const struct store, store, &registry->stores, node) {
-		if (store->is_automatic || find_config(next, store->name))
+	const uint32_t last_id = registry->last_id;
+	int r = registry->prober ? 0 : work_queue_new("probe", 1, &registry->prober);
+
+	if (r == 0)
+		r = config_reserve_stores(next, live->n_stores);
+	if (r < 0)
+		return error_set(error, r, "stores");
+	add_new(registry, next->n_stores, prepared, changes);
+	LIST_EACH(struct store, store, &registry->stores, node) {
+		struct store_config *before = find_config(live, store->name);
+		struct store_config *after = find_config(next, store->name);
+
+		if (store->is_automatic || store->id > last_id) /* it is new */
 			continue;
-		config_keep_store(next, find_config(live, store->name)); /* with its access */
+		if (after) {
+			reload_store(store, before, after, changes);
+			continue;
+		}
+		config_move_store(next, live, before); /* with its access */
 		changes_add(
 			&changes->needs_restart,
 			"store %s: is served until then: dsaioctl drain %s refuses new ops at once",
 			store->name, store->name);
-	}
-	LIST_EACH(struct store, store, &registry->stores, node) {
-		const struct store_config one = config_store(next, find_config(next, store->name));
-
-		if (!store->is_automatic)
-			reload_store(store, &one, changes);
 	}
 	return 0;
 }

@@ -1,5 +1,6 @@
 #include "daemon/store/saved.h"
 
+#include "daemon/account/usage.h"
 #include "daemon/base/job.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
@@ -29,19 +30,19 @@ struct saved_entry {
 	bool is_damaged;
 	bool is_written; /* the file has these settings */
 	struct saved_settings settings;
-	const struct writing
-		*last_writing; /* compared only: an earlier one writes older settings */
+	unsigned n_writings; /* that have not ended */
 };
 
 /* A file that is to be written or removed. */
 struct writing {
 	struct job job;
-	char *dir, *title;
-	struct saved_entry *entry; /* the main thread's */
-	struct saved_entry what;   /* a copy for the work queue's thread */
+	char *dir, *name;
+	char *text;		   /* NULL: remove it */
+	bool is_damaged;	   /* rename it first */
+	struct saved_entry *entry; /* the main thread's; NULL: none */
 	int result;
 	struct error error;
-	void (*on_done)(void *arg, int result, const struct error *error);
+	saved_done_fn *on_done;
 	void *arg;
 };
 
@@ -203,29 +204,22 @@ const struct saved_settings *saved_find(const struct saved *saved, const char *k
 	return NULL;
 }
 
-int saved_each_user(const struct saved *saved,
-		    int (*fn)(uid_t uid, const struct saved_settings *settings, void *arg),
-		    void *arg)
+int saved_limit_users(const struct saved *saved, struct usage *usage)
 {
-	LIST_EACH(const struct saved_entry, p, &saved->entries, node) {
-		uid_t uid;
-		int r;
+	uid_t uid;
 
-		if (!p->is_there || sscanf(p->key, USER_KEY, &uid) != 1)
-			continue;
-		r = fn(uid, &p->settings, arg);
-		if (r < 0)
-			return r;
-	}
+	LIST_EACH(const struct saved_entry, p, &saved->entries, node)
+		if (p->is_there && sscanf(p->key, USER_KEY, &uid) == 1 &&
+		    usage_set_limit(usage, uid, &p->settings.limit) < 0)
+			return -ENOMEM;
 	return 0;
 }
 
-/* ---- writing, on the work queue's thread ---- */
+/* ---- writing ---- */
 
 /* NULL without memory. */
-static char *settings_text(const struct writing *writing)
+static char *settings_text(const struct saved_settings *settings, const char *title)
 {
-	const struct saved_settings *settings = &writing->what.settings;
 	const struct profile *p = &settings->profile;
 	char *text = NULL;
 	size_t size;
@@ -233,7 +227,7 @@ static char *settings_text(const struct writing *writing)
 
 	if (!file)
 		return NULL;
-	(void)fprintf(file, "# As an administrator has set %s (dsaioctl).\n", writing->title);
+	(void)fprintf(file, "# As an administrator has set %s (dsaioctl).\n", title);
 	if (settings->has_profile)
 		(void)fprintf(file,
 			      "[profile]\n"
@@ -258,40 +252,11 @@ static char *settings_text(const struct writing *writing)
 	return NULL;
 }
 
-static int file_write(const struct writing *writing, struct error *error)
-{
-	const char *key = writing->what.key, *dir = writing->dir;
-	char name[SAVED_KEY_BYTES + 8], aside[SAVED_KEY_BYTES + 16];
-	_cleanup_(closep) int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	const int dir_error = dir_fd < 0 ? errno : 0;
-	_cleanup_(freep) char *text = NULL;
-
-	(void)snprintf(name, sizeof(name), "%s.conf", key);
-	(void)snprintf(aside, sizeof(aside), "%s.conf.damaged", key);
-	if (writing->what.is_damaged && !dir_error && renameat(dir_fd, name, dir_fd, aside) == 0)
-		log_notice("saved settings %s/%s: damaged: renamed to %s", dir, name, aside);
-	if (writing->what.is_there) {
-		text = settings_text(writing);
-		return text ? state_file_write(dir, name, text, error)
-			    : error_set(error, -ENOMEM, "%s/%s", dir, name);
-	}
-	if (dir_error == ENOENT || dir_error == ENOTDIR)
-		return 0; /* there is nothing to remove */
-	if (dir_error)
-		return error_set(error, -dir_error, "%s", dir);
-	if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
-		return error_set(error, -errno, "%s/%s: removing it", dir, name);
-	if (fsync(dir_fd) < 0)
-		return error_set(error, -errno, "%s: fsync", dir);
-	return 0;
-}
-
 static void writing_free(struct writing *writing)
 {
-	if (!writing)
-		return;
 	free(writing->dir);
-	free(writing->title);
+	free(writing->name);
+	free(writing->text);
 	free(writing);
 }
 
@@ -299,7 +264,8 @@ static void written_main(struct job *job)
 {
 	struct writing *writing = container_of(job, struct writing, job);
 
-	if (writing->entry->last_writing == writing)
+	/* A later writing has newer settings. */
+	if (writing->entry && --writing->entry->n_writings == 0)
 		writing->entry->is_written = writing->result == 0;
 	writing->on_done(writing->arg, writing->result,
 			 writing->result < 0 ? &writing->error : NULL);
@@ -311,38 +277,70 @@ static void write_run(struct job *job)
 	struct writing *writing = container_of(job, struct writing, job);
 
 	privileges_own_files();
-	writing->result = file_write(writing, &writing->error);
+	writing->result = state_file_write(writing->dir, writing->name, writing->text,
+					   writing->is_damaged, &writing->error);
+}
+
+/* Takes text.  NULL without memory; else the caller submits it. */
+static struct writing *writing_new(const struct saved *saved, const char *name, char *text,
+				   saved_done_fn *on_done, void *arg)
+{
+	struct writing *writing = calloc(1, sizeof(*writing));
+
+	if (!writing) {
+		free(text);
+		return NULL;
+	}
+	*writing = (struct writing){
+		.job = { .run = write_run, .done = written_main, .mailbox = saved->main_mailbox },
+		.dir = strdup(saved->dir),
+		.name = strdup(name),
+		.text = text,
+		.on_done = on_done,
+		.arg = arg,
+	};
+	if (writing->dir && writing->name)
+		return writing;
+	writing_free(writing);
+	return NULL;
 }
 
 int saved_set(struct saved *saved, const char *key, const char *title,
-	      const struct saved_settings *settings,
-	      void (*on_done)(void *arg, int result, const struct error *error), void *arg,
+	      const struct saved_settings *settings, saved_done_fn *on_done, void *arg,
 	      struct error *error)
 {
+	const bool is_there = settings->has_profile || settings->is_drained ||
+			      rate_limit_is_set(&settings->limit);
+	char *text = is_there ? settings_text(settings, title) : NULL;
 	struct saved_entry *p = entry_get(saved, key);
-	struct writing *writing = calloc(1, sizeof(*writing));
+	struct writing *writing;
+	char name[SAVED_KEY_BYTES + 8];
 
-	if (writing) {
-		writing->dir = strdup(saved->dir);
-		writing->title = strdup(title);
-	}
-	if (!p || !writing || !writing->dir || !writing->title) {
-		writing_free(writing);
+	(void)snprintf(name, sizeof(name), "%s.conf", key);
+	writing = writing_new(saved, name, text, on_done, arg);
+	if (!p || !writing || is_there != (text != NULL)) {
+		if (writing)
+			writing_free(writing);
 		return error_set(error, -ENOMEM, "saved settings %s", key);
 	}
-	p->is_there = settings->has_profile || settings->is_drained ||
-		      rate_limit_is_set(&settings->limit);
-	p->settings = *settings;
-	p->is_written = false;
-	p->last_writing = writing;
 	writing->entry = p;
-	writing->what = *p;
-	p->is_damaged = false; /* this write renames the damaged file */
-	writing->job.run = write_run;
-	writing->job.done = written_main;
-	writing->job.mailbox = saved->main_mailbox;
-	writing->on_done = on_done;
-	writing->arg = arg;
+	writing->is_damaged = p->is_damaged;
+	p->is_there = is_there;
+	p->settings = *settings;
+	p->is_written = p->is_damaged = false;
+	p->n_writings++;
+	job_submit(saved->work_queue, &writing->job);
+	return 0;
+}
+
+int saved_write(struct saved *saved, const char *name, const char *text, saved_done_fn *on_done,
+		void *arg)
+{
+	char *copy = strdup(text);
+	struct writing *writing = copy ? writing_new(saved, name, copy, on_done, arg) : NULL;
+
+	if (!writing)
+		return -ENOMEM;
 	job_submit(saved->work_queue, &writing->job);
 	return 0;
 }

@@ -23,9 +23,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct usage;
 struct work_queue;
 
 #define SAVED_KEY_BYTES 136
+
+typedef void saved_done_fn(void *arg, int result, const struct error *error);
 
 struct saved {
 	char *dir;
@@ -45,10 +48,8 @@ void saved_deinit(struct saved *saved); /* after all calls of on_done; zeroes ar
  */
 const struct saved_settings *saved_find(const struct saved *saved, const char *key,
 					bool *ret_is_written);
-/* Calls fn with each user whose settings were saved, until it returns an error, which this returns, too. */
-int saved_each_user(const struct saved *saved,
-		    int (*fn)(uid_t uid, const struct saved_settings *settings, void *arg),
-		    void *arg);
+/* Sets the limits of users.  Returns 0 or -ENOMEM. */
+int saved_limit_users(const struct saved *saved, struct usage *usage);
 
 /*
  * Saves settings; if nothing is set by them, removes what was saved.  Returns 0 or -ENOMEM.  After 0 saved_find()
@@ -56,9 +57,11 @@ int saved_each_user(const struct saved *saved,
  * error, when they last only as long as the daemon.  title: "store" or "user" and its name, for a comment in the file.
  */
 int saved_set(struct saved *saved, const char *key, const char *title,
-	      const struct saved_settings *settings,
-	      void (*on_done)(void *arg, int result, const struct error *error), void *arg,
+	      const struct saved_settings *settings, saved_done_fn *on_done, void *arg,
 	      struct error *error);
+/* Likewise replaces another file of the directory.  Returns 0 or -ENOMEM. */
+int saved_write(struct saved *saved, const char *name, const char *text, saved_done_fn *on_done,
+		void *arg);
 
 /* Keys made from a UUID, from the device's id or UUID in /dev/disk (false: it has neither), and from
    the store's name. */

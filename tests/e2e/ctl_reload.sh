@@ -26,8 +26,8 @@ limits_profiles_and_access_are_applied() {
 	begin_put "$ctl" put "$store/f" || { why="put has ended"; return 1; }
 	config '[daemon]' 'pool_size = 320M' 'client_files = 77' "[store t]" "path = $store" 'queue_depth = 77' 'users = root'
 	expect 0 "$ctl" reload &&
-		says "$dir/out" "applied: [daemon] pool_size" "applied: [daemon] client_files" "applied: store t: users and groups" \
-			"applied: store t: profile, of channels" && says_not "$dir/out" "restart" &&
+		says "$dir/out" "applied: [daemon] pool_size" "applied: [daemon] client_files" "applied: store t: users" \
+			"applied: store t: queue_depth, of channels" && says_not "$dir/out" "restart" &&
 		expect 0 "$ctl" pool && says "$dir/out" "320 MiB" &&
 		expect 0 "$ctl" stores t && says "$dir/out" "root" && expect 0 "$ctl" profile show t && says "$dir/out" "77" &&
 		log_says "configuration reloaded: "
@@ -41,7 +41,7 @@ limits_profiles_and_access_are_applied() {
 a_saved_profile_takes_precedence() {
 	expect 0 "$ctl" profile set t queue_depth=33 &&
 		config '[daemon]' 'pool_size = 320M' "[store t]" "path = $store" 'queue_depth = 44' &&
-		expect 0 "$ctl" reload && says "$dir/out" "store t: profile, after dsaioctl profile reset" &&
+		expect 0 "$ctl" reload && says "$dir/out" "store t: queue_depth, after dsaioctl profile reset" &&
 		expect 0 "$ctl" profile show t && says "$dir/out" "33" && expect 0 "$ctl" profile reset t && says "$dir/out" "44"
 }
 
@@ -61,6 +61,9 @@ stores_come_and_stay() {
 	expect 0 "$ctl" reload && says "$dir/out" "needs a restart: store shm: is served until then" "dsaioctl drain shm" &&
 		expect 0 "$ctl" stores shm && expect 0 "$ctl" put "$dir/f" </dev/null &&
 		expect 0 "$ctl" reload && says "$dir/out" "store shm: is served until then" || return 1
+	config '[daemon]' # two that go at the same time
+	expect 0 "$ctl" reload && says "$dir/out" "store shm: is served until then" "store t: is served until then" &&
+		expect 0 "$ctl" stores t && expect 0 "$ctl" stores shm || return 1
 	# Its file system has a store, and so has its name.
 	config "[store t]" "path = $store" "[store again]" "path = /dev/shm"
 	expect 0 "$ctl" reload && says "$dir/out" "needs a restart: store again: store shm serves its file system"

@@ -27,8 +27,10 @@ static void setup(void)
 	c.service.registry.saved.dir = NULL;
 }
 
-static void on_done(struct call *call, int result, const struct error *error, const char *note)
+static void on_done(struct store *store, int result, const struct error *error, const char *note,
+		    void *call)
 {
+	ck_assert((store != NULL) == (set.store[0] && result == 0));
 	limited.n++;
 	limited.result = result;
 	ck_assert((result < 0) == (error != NULL));
@@ -65,7 +67,7 @@ TEST(the_limit_of_a_client_holds_for_all_its_channels)
 	ck_assert_uint_eq(limiter_get(&session->limiter).bytes_per_sec, 1000);
 	ck_assert_uint_eq(limiter_get(&session->limiter).ops_per_sec, 7);
 	for (unsigned i = 0; i < 2; i++) {
-		ck_assert_ptr_eq(channels[i]->admit.limiters[0], &session->user->limit->limiter);
+		ck_assert_ptr_eq(channels[i]->admit.limiters[0], &session->usage->limiter);
 		ck_assert_ptr_eq(channels[i]->admit.limiters[1], &session->limiter);
 		ck_assert_uint_eq(channels[i]->admit.queue.weight, 5);
 	}
@@ -96,12 +98,12 @@ TEST(the_limit_of_a_user_holds_though_it_cannot_be_saved)
 	ck_assert_int_eq(limited.result, 0);
 	ck_assert_msg(strstr(limited.note, "the limit is not saved: there is no state_dir"), "%s",
 		      limited.note);
-	ck_assert_uint_eq(limiter_get(&session->user->limit->limiter).bytes_per_sec, 1000);
+	ck_assert_uint_eq(limiter_get(&session->usage->limiter).bytes_per_sec, 1000);
 	limit.bytes_per_sec = limit.ops_per_sec = 0;
 	limited.n = 0;
 	ck_assert_int_eq(ask(), 0);
 	ck_assert_str_eq(limited.note, ""); /* nothing is to be saved */
-	ck_assert(!limiter_is_limited(&session->user->limit->limiter));
+	ck_assert(!limiter_is_limited(&session->usage->limiter));
 }
 
 TEST(the_limit_of_a_store_is_its_lanes)

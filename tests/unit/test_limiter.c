@@ -125,6 +125,19 @@ TEST(a_new_limit_forgives_debts)
 }
 END_TEST
 
+/* What was bought in years is void, though the limit is as it was when it was bought. */
+TEST(a_limit_that_was_lifted_forgives_debts)
+{
+	limit(1, 0);
+	ck_assert(go(0, 64 << 20, START));
+	ck_assert(!go(0, 1, START + 1000 * SEC));
+	limit(0, 0);
+	ck_assert(go(0, 1, START + 1000 * SEC));
+	limit(1, 0);
+	ck_assert(go(0, 1, START + 1000 * SEC));
+}
+END_TEST
+
 /* A share that was bought with another limit is void: the lane finds that when it asks. */
 TEST(a_charge_of_the_old_limit_leaves_no_debt)
 {

@@ -1,3 +1,4 @@
+#include "daemon/account/usage.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/store/saved.h"
 
@@ -168,17 +169,11 @@ TEST(limits_and_drains_are_kept_beside_a_profile)
 	ck_assert_int_ne(access(path_of("uuid-3.conf"), F_OK), 0);
 }
 
-static int add_uid(uid_t uid, const struct saved_settings *settings, void *arg)
-{
-	*(uint64_t *)arg += uid * settings->limit.ops_per_sec;
-	return uid == 3 ? -ENOMEM : 0;
-}
-
 TEST(users_are_found_among_stores)
 {
 	const struct saved_settings limited = { .limit = { .ops_per_sec = 10 } };
 	char key[SAVED_KEY_BYTES];
-	uint64_t sum = 0;
+	struct usage usage = { 0 };
 
 	ck_assert_int_eq(set_all("uuid-1", &limited), 0);
 	saved_key_by_uid(1000, key);
@@ -187,10 +182,11 @@ TEST(users_are_found_among_stores)
 	ck_assert_int_eq(set_all("user-2", &limited), 0);
 	ck_assert_int_eq(set_all("user-5", &(struct saved_settings){ 0 }), 0);
 	restart();
-	ck_assert_int_eq(saved_each_user(&saved, add_uid, &sum), 0);
-	ck_assert_uint_eq(sum, 10020);
-	ck_assert_int_eq(set_all("user-3", &limited), 0);
-	ck_assert_int_eq(saved_each_user(&saved, add_uid, &sum), -ENOMEM);
+	ck_assert_int_eq(saved_limit_users(&saved, &usage), 0);
+	ck_assert_uint_eq(usage.n_users, 2);
+	ck_assert_uint_eq(limiter_get(&usage_user(&usage, 1000)->limiter).ops_per_sec, 10);
+	ck_assert_uint_eq(limiter_get(&usage_user(&usage, 2)->limiter).ops_per_sec, 10);
+	usage_deinit(&usage);
 }
 
 TEST(to_reset_what_was_never_kept_makes_no_directory)

@@ -7,6 +7,9 @@
 
 #include <unistd.h>
 
+/* As in status.c. */
+#define USERS_MAX 128u
+
 static uint32_t store;
 static struct channel *channel;
 static Wire__StatusReply *reply;
@@ -89,16 +92,20 @@ TEST(others_than_administrators_see_their_own_user)
 
 TEST(users_that_are_too_many_are_one_that_is_the_rest)
 {
-	for (uid_t uid = 5000; uid < 5000 + USAGE_USERS_MAX + 2; uid++)
-		metrics_add(&usage_user_ref(&c.service.usage, uid)->ended.reads, 1);
-	usage_user_unref(usage_user(&c.service.usage, 5000));
-	(void)usage_user_ref(&c.service.usage, 4999); /* takes the place of 5000 */
-	ck_assert_uint_eq(ask(session, false)->n_users, USAGE_USERS_MAX + 1);
-	ck_assert(!reply->users[USAGE_USERS_MAX - 1]->is_rest);
-	ck_assert(reply->users[USAGE_USERS_MAX]->is_rest);
+	for (uid_t uid = 5000; uid < 5000 + USERS_MAX + 2; uid++) {
+		struct usage_user *user = usage_user(&c.service.usage, uid);
+
+		user->n_clients++;
+		metrics_add(&user->ended.reads, 1);
+	}
+	usage_user(&c.service.usage, 5000)->n_clients--;
+	usage_user(&c.service.usage, 4999)->n_clients++; /* takes the place of 5000 */
+	ck_assert_uint_eq(ask(session, false)->n_users, USERS_MAX + 1);
+	ck_assert(!reply->users[USERS_MAX - 1]->is_rest);
+	ck_assert(reply->users[USERS_MAX]->is_rest);
 	/* 5000, whose entry has gone, and the last three */
-	ck_assert_uint_eq(reply->users[USAGE_USERS_MAX]->clients, 3);
-	ck_assert_uint_eq(reply->users[USAGE_USERS_MAX]->counters->reads, 3);
+	ck_assert_uint_eq(reply->users[USERS_MAX]->clients, 3);
+	ck_assert_uint_eq(reply->users[USERS_MAX]->counters->reads, 3);
 	session->peer.uid = 4321;
 	ck_assert_uint_eq(ask(session, false)->n_users, 0);
 }

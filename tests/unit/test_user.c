@@ -175,33 +175,5 @@ TEST(without_descriptors_nothing_is_to_be_closed)
 	user_unref(user);
 }
 
-/* Else a program could begin anew for each op. */
-TEST(a_limit_and_its_debt_outlive_the_user)
-{
-	const struct rate_limit limit = { .bytes_per_sec = 1 }, none = { 0 };
-	struct limiter_share share = { 0 };
-	struct user *user = get(1000);
-	struct limiter *limiter = &user->limit->limiter;
-
-	ck_assert_int_eq(users_set_limit(&users, 1000, &limit), 0);
-	ck_assert_int_eq(users_set_limit(&users, 1001, &limit), 0); /* who is not there */
-	ck_assert_uint_le(limiter_ask(limiter, &share, false, 1), 1);
-	limiter_charge(limiter, &share, 1000, 1, 1);
-	user_unref(user);
-	user = get(1000);
-	ck_assert_ptr_eq(&user->limit->limiter, limiter);
-	share = (struct limiter_share){ 0 };
-	ck_assert_uint_gt(limiter_ask(&user->limit->limiter, &share, false, 1), 1);
-	ck_assert_int_eq(users_set_limit(&users, 1000, &none), 0);
-	ck_assert(!limiter_is_limited(&user->limit->limiter));
-	user_unref(user);
-	ck_assert_ptr_eq(users.limits.first, users.limits.last);
-	ck_assert_int_eq(users_set_limit(&users, 1001, &none), 0);
-	ck_assert_ptr_null(users.limits.first);
-	ck_assert_int_eq(users_set_limit(&users, 1002, &limit), 0);
-	users_deinit(&users);
-	ck_assert_ptr_null(users.limits.first);
-}
-
 FIXTURE(setup, teardown)
 TEST_MAIN
