@@ -26,6 +26,11 @@ int bench_files_fd(const struct bench_files *files, unsigned i, enum bench_op op
 	return files->fds[i][op];
 }
 
+static uint64_t bytes_of(const struct bench_place *place, uint64_t io_size)
+{
+	return place->file_bytes ? place->file_bytes : io_size;
+}
+
 static int check_space(const struct ctl *ctl, const struct bench_place *places, unsigned n_places,
 		       uint64_t io_size, unsigned n_files)
 {
@@ -36,7 +41,8 @@ static int check_space(const struct ctl *ctl, const struct bench_place *places, 
 
 		for (unsigned k = 0; k < n_places; k++)
 			if (places[k].file_system == places[i].file_system &&
-			    (__builtin_mul_overflow(io_size, n_files, &each) ||
+			    (__builtin_mul_overflow(bytes_of(&places[k], io_size), n_files,
+						    &each) ||
 			     __builtin_add_overflow(needed, each, &needed)))
 				needed = UINT64_MAX;
 		if (statvfs(places[i].folder, &fs) < 0)
@@ -125,12 +131,9 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 		     struct bench_files **ret_files)
 {
 	_cleanup_(freep) uint8_t *piece = aligned_alloc(4096, PIECE_BYTES);
-	struct filling filling = { .ctl = ctl,
-				   .io_size = io_size,
-				   .keep = keep,
-				   .progress = progress,
-				   .data = data,
-				   .piece = piece };
+	struct filling filling = {
+		.ctl = ctl, .keep = keep, .progress = progress, .data = data, .piece = piece
+	};
 	struct bench_files *files = malloc(sizeof(*files) + n_places * sizeof(files->fds[0]));
 	const bool wanted[] = { [BENCH_READ] = reads, [BENCH_WRITE] = writes };
 	int r;
@@ -143,8 +146,10 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 	memset(files->fds, -1, n_places * sizeof(files->fds[0]));
 	r = check_space(ctl, places, n_places, io_size, reads && writes ? 2 : 1);
 	for (unsigned i = 0; i < 2 * n_places && r == CTL_OK; i++)
-		if (wanted[i % 2])
+		if (wanted[i % 2]) {
+			filling.io_size = bytes_of(&places[i / 2], io_size);
 			r = make_file(&filling, places[i / 2].folder, &files->fds[i / 2][i % 2]);
+		}
 	if (r != CTL_OK) {
 		bench_files_free(files);
 		return r;

@@ -14,8 +14,10 @@
 struct bench_files;
 
 /*
- * Looks for free space, and makes the files, of random bytes: for reads and writes one of io_size for each of the
- * places.  Written once, also those that will be written, so that no point pays for the making of blocks.
+ * Looks for free space, and makes the files, of random bytes: for reads and writes one of io_size,
+ * or of the place's file_bytes, for each of the places.  Written once, also those that will be written, so that no
+ * point pays for
+ * the making of blocks.
  * keep: they are FOLDER/_dsaioctl_bench.XXXXXX (random) and remain; says so.
  * progress: called now and then with the bytes done; may be NULL.
  * Returns CTL_OK, CTL_FAILED (reported), or 128 + the signal that came.

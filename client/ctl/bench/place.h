@@ -35,6 +35,7 @@ struct bench_place {
 	uint32_t store;	 /* guest.c: of the daemon */
 	char store_name[64], engine[32];
 	struct profile profile; /* the store's own */
+	uint64_t file_bytes;	/* of its test files (files.h); 0: as of all */
 };
 
 /* Returns 0, or a negative errno and in text (of size bytes) the message. */

@@ -66,7 +66,7 @@ static const char help[] =
 
 static struct mix {
 	struct mix_job job;
-	int fds[MIX_CLIENTS_MAX]; /* their files */
+	struct bench_files *files;
 	struct progress_points progress;
 	struct mix_result {
 		uint64_t ops, bytes, nsec, percentiles[3]; /* of too few ops: 0 */
@@ -216,7 +216,7 @@ static int mix_in_process(struct bench_process *process, const void *arg)
 
 	if (process->id - call->first >= call->n)
 		return 0;
-	r = prepare(&run, mix.fds[process->id]);
+	r = prepare(&run, bench_files_fd(mix.files, process->id, BENCH_WRITE));
 	if (r == 0 && call->n > 1)
 		r = bench_process_barrier(process);
 	if (r == 0)
@@ -382,17 +382,22 @@ static int make_files(struct ctl *ctl, const struct bench_place *place)
 {
 	/* Asks for a daemon first: else the files are made in vain. */
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	uint64_t sizes[MIX_CLIENTS_MAX], total = 0;
+	_cleanup_(freep) struct bench_place *places = NULL;
 	const int r = ctl_connect(ctl, &dir, 1, &client);
 
 	if (r != CTL_OK)
 		return r;
 	if (stop_catch(SA_RESTART) < 0)
 		return ctl_fail(ctl, "signals: %s", strerror(errno));
-	for (unsigned i = 0; i < mix.job.n; i++)
-		total += sizes[i] = mix.job.clients[i].size;
-	return bench_files_make_sized(ctl, place, sizes, mix.job.n, total, NULL, NULL,
-				      mix.fds); /* closed at the process's end */
+	places = calloc(mix.job.n, sizeof(*places));
+	if (!places)
+		return ctl_fail(ctl, "out of memory");
+	for (unsigned i = 0; i < mix.job.n; i++) {
+		places[i] = *place;
+		places[i].file_bytes = mix.job.clients[i].size;
+	}
+	return bench_files_make(ctl, places, mix.job.n, false, true, 0, false, NULL, NULL,
+				&mix.files); /* closed at the process's end */
 }
 
 static int mix_run(struct ctl *ctl)
