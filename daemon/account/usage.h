@@ -11,8 +11,8 @@
 #ifndef DSAIO_DAEMON_ACCOUNT_USAGE_H
 #define DSAIO_DAEMON_ACCOUNT_USAGE_H
 
+#include "daemon/account/limiter.h"
 #include "daemon/account/metrics.h"
-#include "daemon/lane/limiter.h"
 #include "proto/util/list.h"
 
 #include <stdbool.h>

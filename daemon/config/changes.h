@@ -32,7 +32,7 @@ void changes_add(struct change_list *list, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Notes the keys of the section that differ in two objects, with words before and behind.  What needs a restart is
+ * Notes the keys of the section that differ in two objects, with words before and behind.  Keys that need a restart are
  * exchanged, so that next has the value that is in use.
  */
 void changes_of_keys(struct changes *changes, enum key_section section, void *live, void *next,

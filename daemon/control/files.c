@@ -48,6 +48,18 @@ void session_free_board(struct session *session)
 
 /* ---- add and remove ---- */
 
+/* Files that an earlier daemon had may be synced; intake refuses their other ops. */
+static int check_drained(const struct store *store, const struct file *file, bool is_new,
+			 struct error *error)
+{
+	if (!is_new || !lane_store_is_drained(&store->lane_store))
+		return 0;
+	return error_set_plain(error, -ENOMEDIUM,
+			       "file %s: store %s is drained: an administrator has it refuse new "
+			       "files and ops, until dsaioctl undrain %s",
+			       file->name, store->name, store->name);
+}
+
 static void on_file_checked(struct file *file, int result, const struct error *failed, void *arg)
 {
 	struct call *call = arg;
@@ -67,6 +79,8 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	else
 		result = registry_for_file(&session->service->registry, &file->facts, file->name,
 					   &session->peer, &store, &error);
+	if (result == 0)
+		result = check_drained(store, file, !call->wanted_id, &error);
 	if (result == 0) {
 		share = share_get(session, store);
 		result = share ? 0 : error_set(&error, -ENOMEM, "file %s", file->name);

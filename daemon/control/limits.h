@@ -15,8 +15,8 @@ struct session;
 struct store;
 
 /*
- * Once, with 0 and a note for people or "", or with an error.  It calls call_free().  As in registry_question; only that
- * of a store has one.
+ * Once, with 0 and a note for people or "", or with an error.  It calls call_free().  As in registry_question; only
+ * that of a store has one.
  */
 typedef void limits_done_fn(struct store *store, int result, const struct error *error,
 			    const char *note, void *call);

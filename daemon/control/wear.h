@@ -2,8 +2,8 @@
  * Wear: the bytes that users and stores have written, saved across restarts.
  *
  * The state directory has a small file, wear.ini, with a line KEY = NUMBER for each, which is read at start.  Once a
- * minute, if bytes were written since, and at the orderly stop, a worker thread replaces it.  So a daemon that is killed
- * loses at most a minute of the count.  Daemons that share a state directory, as a user's own ones, replace each
+ * minute, if bytes were written since, and at the orderly stop, a worker thread replaces it.  So a daemon that is
+ * killed loses at most a minute of the count.  Daemons that share a state directory, as a user's own ones, replace each
  * other's file.
  *
  * The counters are those of usage.h, and of stores and channels that are there.

@@ -28,7 +28,7 @@
 #ifndef DSAIO_DAEMON_LANE_ADMIT_H
 #define DSAIO_DAEMON_LANE_ADMIT_H
 
-#include "daemon/lane/limiter.h"
+#include "daemon/account/limiter.h"
 #include "daemon/lane/sched.h"
 #include "daemon/lane/window.h"
 #include "proto/util/list.h"

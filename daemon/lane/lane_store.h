@@ -5,10 +5,10 @@
 #ifndef DSAIO_DAEMON_LANE_LANE_STORE_H
 #define DSAIO_DAEMON_LANE_LANE_STORE_H
 
+#include "daemon/account/limiter.h"
 #include "daemon/account/metrics.h"
 #include "daemon/base/mailbox.h"
 #include "daemon/engine/threads.h"
-#include "daemon/lane/limiter.h"
 #include "daemon/lane/sched.h"
 #include "proto/profile.h"
 

@@ -89,16 +89,9 @@ int registry_for_file(struct registry *registry, const struct file_facts *facts,
 		return r;
 	(void)snprintf(what, sizeof(what), "file %s", name);
 	r = registry_check_access(registry, store, peer, what, error);
-	if (r < 0)
-		return r;
-	if (lane_store_is_drained(&store->lane_store))
-		return error_set_plain(
-			error, -ENOMEDIUM,
-			"%s: store %s is drained: an administrator has it refuse new "
-			"files and ops, until dsaioctl undrain %s",
-			what, store->name, store->name);
-	*ret_store = store;
-	return 0;
+	if (r == 0)
+		*ret_store = store;
+	return r;
 }
 
 /* ---- start and stop ---- */

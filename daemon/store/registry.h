@@ -87,7 +87,6 @@ struct store *registry_by_key(const struct registry *registry, uint32_t key);
  * reference (store_ref()).  name: the file's name, for the error text.  Returns 0, or
  *   -ENXIO   no store names the file's device, and it may have no automatic store
  *   -EACCES  the store does not serve this user
- *   -ENOMEDIUM  the store is drained
  *   -EMFILE  the limit on automatic stores is reached
  */
 int registry_for_file(struct registry *registry, const struct file_facts *facts, const char *name,
@@ -114,7 +113,7 @@ struct registry_question {
 	void *arg;
 };
 
-/* What is changed of a store, if anything; it is saved. */
+/* The change of a store, if there is one; it is saved. */
 struct store_change {
 	enum { CHANGE_NOTHING, CHANGE_PROFILE, CHANGE_LIMIT, CHANGE_DRAINED } what;
 	bool is_set; /* else the profile is reset, there is no limit, or the store is served again */
@@ -125,8 +124,8 @@ struct store_change {
 /*
  * Finds the store, or makes an automatic store, and changes it; if that cannot be saved, the note says so.  Returns 0,
  * takes fd, and calls on_done now or later.  After an error it does not call on_done, and fd remains the caller's.
- * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  If anything is changed, the caller has
- * checked that the peer is an administrator.
+ * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  If anything is changed, the caller
+ * has checked that the peer is an administrator.
  */
 int registry_change(struct registry *registry, const struct registry_question *question,
 		    const struct store_change *change, struct error *error);

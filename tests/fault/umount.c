@@ -4,6 +4,7 @@
  */
 #include "tests/file_opens.h"
 #include "tests/fuse.h"
+#include "tests/restarting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -192,6 +193,34 @@ TEST(in_use, "a drain says which clients have files open, and leaves these alone
 	dsaio_file_close(file);
 	CHECK_EQ(ctl_drain(&scene, "drain", &said), 0);
 	CHECK_SYS(umount(scene.store.path));
+}
+
+TEST(restarted,
+     "a file that was open before a drain is handed over to the next daemon, and used after the drain")
+{
+	_cleanup_(scene_deinit) struct scene scene = { .rig = RIG_NONE };
+	struct dsaio_file *file;
+	const char *said;
+
+	store_make(&scene.store, STORE_EXT4, STORE_BYTES);
+	scene.path = store_path(&scene.store, "f");
+	file_make_pattern(scene.path, BLOCK, SEED);
+	scene.rig.daemon = daemon_start_with(
+		&(struct daemon_options){ .store_dir = scene.store.path });
+	reconnecting(&scene.rig);
+	CHECK_CALL(dsaio_alloc(scene.rig.client, BLOCK, NULL, &scene.memory));
+	file = open_file(&scene.rig, scene.path, O_RDWR);
+	check_file(&scene.rig, file, scene.memory, SEED);
+	CHECK_EQ(ctl_drain(&scene, "drain", &said), 1);
+	daemon_stop(scene.rig.daemon);
+	scene.rig.daemon = daemon_start_with(
+		&(struct daemon_options){ .store_dir = scene.store.path });
+	CHECK_CALL(dsaio_fsync(scene.rig.handle, file, 0));
+	CHECK_FAILS(dsaio_pread(scene.rig.handle, file, scene.memory, BLOCK, 0), -ENOMEDIUM,
+		    "its store is drained");
+	CHECK_EQ(ctl_drain(&scene, "undrain", &said), 0);
+	check_file(&scene.rig, file, scene.memory, SEED);
+	dsaio_file_close(file);
 }
 
 TEST(many, "thousands of idle files of some clients are drained, and those of other stores stay")

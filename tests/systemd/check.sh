@@ -443,16 +443,17 @@ fields_are_in_the_journal() {
 
 # Each command of the manual page, with this host's names.  dsaioctl trace has nothing to show on a fresh daemon.
 operate() {
-	local line client failed=0
+	local line client put failed=0
 	mkfifo "$work/hold"
 	as_nobody dsaioctl put /dev/shm/held <"$work/hold" & # the client of the page
+	put=$!
 	exec 8>"$work/hold"
 	while IFS= read -r line; do
 		until client=$(inside dsaioctl clients --json | grep -oE '"client": [0-9]+' | grep -oE '[0-9]+') ||
-			! kill -0 $! 2>/dev/null; do
+			! kill -0 $put 2>/dev/null; do
 			sleep .05 # it comes back after a restart
 		done
-		line=${line//nvme0/check} line=${line//alice/nobody} line=${line/kill 7/kill $client}
+		line=${line//nvme0/check} line=${line//\/nvme//srv/store} line=${line//alice/nobody} line=${line/kill 7/kill $client}
 		inside sh -c "$line" </dev/null >"$work/said" 2>&1 && continue
 		[[ $line = "dsaioctl trace"* ]] && grep -q "nothing is recorded\|no crash" "$work/said" && continue
 		[[ $line = "dsaioctl doctor" ]] && grep -q "warnings\?, [0-9]* failure" "$work/said" && continue

@@ -39,7 +39,7 @@ static void setup_file(uint64_t n_written)
 	atomic_init(&recording->n_written, n_written);
 }
 
-/* What dsaioctl reads of the first len bytes of it, as if it had read that many events. */
+/* Reads the first len bytes of it as dsaioctl does, as if it had read that many events. */
 static int read_file(size_t len, uint64_t n_read)
 {
 	const int fd = memfd_create("recording", MFD_CLOEXEC);

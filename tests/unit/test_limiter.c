@@ -2,7 +2,7 @@
  * A limiter with a clock of the test's: how much starts in a time, bursts, debts, turns of two lanes, and a limit that
  * changes.
  */
-#include "daemon/lane/limiter.h"
+#include "daemon/account/limiter.h"
 #include "tests/unit/suite.h"
 
 #include <pthread.h>
@@ -125,7 +125,7 @@ TEST(a_new_limit_forgives_debts)
 }
 END_TEST
 
-/* What was bought in years is void, though the limit is as it was when it was bought. */
+/* Years that were bought are void, though the limit is as it was when it was bought. */
 TEST(a_limit_that_was_lifted_forgives_debts)
 {
 	limit(1, 0);

@@ -20,7 +20,7 @@ const char *const mix_class_names[] = { [DSAIO_CLASS_NORMAL] = "normal",
 					[DSAIO_CLASS_BACKGROUND] = "background",
 					NULL };
 
-/* What the keys set. */
+/* The keys set it. */
 static struct mix_client section;
 static const char *rw, *io_class, *runtime; /* of the line that is read; NULL: it has another key */
 

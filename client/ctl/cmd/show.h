@@ -32,7 +32,7 @@ typedef int show_status_fn(const struct ctl *ctl, const Wire__StatusReply *statu
    JSON (as show_status_json()). */
 int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const *names);
 
-/* Of commands about other clients: refuses --private.  Returns CTL_OK or CTL_USAGE (reported). */
+/* For commands about other clients: refuses --private.  Returns CTL_OK or CTL_USAGE (reported). */
 int show_for_daemon(struct ctl *ctl);
 
 /* The same of commands that take none. */

@@ -25,7 +25,7 @@ void trace_file_deinit(struct trace_file *file);
 
 /*
  * Reads the events that the lane has written since file, from the same path, was read; if it is zero, or the
- * path has another daemon's file by now: all.  What is no such file, or not yet, is noted, and has no events.
+ * path has another daemon's file by now: all.  A path that is no such file, or not yet, is noted, and has no events.
  * Returns CTL_OK or CTL_FAILED (reported).
  */
 int trace_file_read(const struct ctl *ctl, const char *path, int fd, struct trace_file *file);

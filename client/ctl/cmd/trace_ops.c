@@ -140,11 +140,13 @@ static int parse_time(const char *text, uint64_t *ret_nsec)
 	const double value = strtod(text, &end);
 	double nsec = value;
 
-	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++, nsec *= 1000)
+	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++) {
 		if (strcmp(end, units[i]) == 0 && value >= 0 && nsec < 1e18) {
 			*ret_nsec = (uint64_t)llround(nsec);
 			return 0;
 		}
+		nsec *= 1000;
+	}
 	return -EINVAL;
 }
 

@@ -102,7 +102,7 @@ static int record_job(struct record *record, char **args, int *ret_status)
 	pid_t program = 0;
 	int r = trace_files_read(record->ctl, &record->files, RECORDING_NOW, &filter);
 
-	/* What was before does not count. */
+	/* Earlier ops do not count. */
 	trace_ops_deinit(&record->files.ops);
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
 		record->files.files[i].n_lost = 0;

@@ -39,7 +39,7 @@ void doctor_add(struct doctor *doctor, enum doctor_level level, const char *what
 		const char *remedy, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /*
- * What stands behind key in the first line of the file that begins with it, or only the word in brackets there,
+ * The text behind key in the first line of the file that begins with it, or only the word in brackets there,
  * "[mq-deadline] none"; "": there is none.  line: of DOCTOR_LINE_BYTES; format: of the path.
  */
 const char *doctor_read(const struct doctor *doctor, char *line, const char *key,

@@ -1,4 +1,4 @@
-#include "daemon/lane/limiter.h"
+#include "daemon/account/limiter.h"
 
 #define SEC_NSEC UINT64_C(1000000000)
 
@@ -62,7 +62,7 @@ static uint64_t part_buy(struct limiter_rate *rate, struct limiter_part *part, u
 	/* relaxed: take() looks again */
 	const uint64_t per_sec = atomic_load_explicit(&rate->per_sec, memory_order_relaxed);
 
-	/* What was bought lies before next_nsec, unless the limit was changed, and then set again. */
+	/* The time that was bought lies before next_nsec, unless the limit was changed, and then set again. */
 	if (part->per_sec != per_sec ||
 	    part->start_nsec > atomic_load_explicit(&rate->next_nsec, memory_order_relaxed))
 		*part = (struct limiter_part){ .per_sec = per_sec };

@@ -13,8 +13,8 @@
  *
  * The main thread sets the limit; lanes do the rest.
  */
-#ifndef DSAIO_DAEMON_LANE_LIMITER_H
-#define DSAIO_DAEMON_LANE_LIMITER_H
+#ifndef DSAIO_DAEMON_ACCOUNT_LIMITER_H
+#define DSAIO_DAEMON_ACCOUNT_LIMITER_H
 
 #include "daemon/base/rate_limit.h"
 
