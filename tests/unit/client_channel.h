@@ -31,7 +31,8 @@ static inline void channel_setup(void)
 	memset(&conn, 0, sizeof(conn));
 	memset(&channel, 0, sizeof(channel));
 	memset(rows, 0, sizeof(rows));
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+	ck_assert_int_eq(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets), 0);
 	conn.fd = sockets[0];
 	client.conn = &conn;
 	b->magic = LANE_BOARD_MAGIC;
