@@ -113,7 +113,7 @@ static void line_write(const char *line, size_t n, const char *record, size_t n_
 	char text[96];
 	int n_text;
 
-	(void)pthread_mutex_lock(&lock); /* a plain mutex: cannot fail */
+	(void)pthread_mutex_lock(locked); /* a plain mutex: cannot fail */
 	if (record && !n_lost && journal_send(record, n_record))
 		return;
 	if (n_lost && is_writable()) {
