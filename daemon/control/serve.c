@@ -220,8 +220,8 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 	if (set && set->profile)
 		profile = partial_from_wire(set->profile);
 	r = set ? registry_set_profile(registry, &question, set->profile ? &profile : NULL, error)
-		: registry_change(registry, &question, &(struct store_change){ CHANGE_NOTHING },
-				  error);
+		: registry_change(registry, &question,
+				  &(struct store_change){ .what = CHANGE_NOTHING }, error);
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
 	return r;

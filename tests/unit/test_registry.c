@@ -319,8 +319,8 @@ static int ask(const char *name, int fd, const struct peer *peer, const struct p
 
 	answer.is_done = false;
 	r = is_set ? registry_set_profile(&stores, &question, set, &error)
-		   : registry_change(&stores, &question, &(struct store_change){ CHANGE_NOTHING },
-				     &error);
+		   : registry_change(&stores, &question,
+				     &(struct store_change){ .what = CHANGE_NOTHING }, &error);
 	if (r < 0) {
 		ck_assert(!answer.is_done);
 		closep(&fd);
