@@ -45,8 +45,8 @@ struct lane {
 	bool must_stop;
 	struct message stop_message;
 	struct message ping_message;
-	_Atomic bool owes_ping; /* main thread sets, lane clears; both relaxed: it guards nothing */
-	uint64_t ping_nsec;	/* main thread: when it was asked */
+	_Atomic bool owes_ping;	    /* main thread sets, lane clears: release, acquire */
+	uint64_t ping_nsec;	    /* main thread: when it was asked */
 	struct log_limit log_limit; /* of lines that clients cause */
 	struct hung_call call;	    /* of its engine */
 	struct hung_call device;    /* a block that the device has not answered */
@@ -110,8 +110,9 @@ static void do_cancel(struct message *message)
 
 static void do_ping(struct message *message)
 {
+	/* release: pairs with the acquire in lane_ping(), which posts the message again */
 	atomic_store_explicit(&container_of(message, struct lane, ping_message)->owes_ping, false,
-			      memory_order_relaxed);
+			      memory_order_release);
 }
 
 static void do_stop(struct message *message)
@@ -366,7 +367,7 @@ int lane_grow(struct lane *lane, uint32_t room, struct error *error)
 
 uint64_t lane_ping(struct lane *lane, uint64_t now_nsec)
 {
-	if (!atomic_load_explicit(&lane->owes_ping, memory_order_relaxed)) {
+	if (!atomic_load_explicit(&lane->owes_ping, memory_order_acquire)) {
 		lane->ping_nsec = now_nsec;
 		lane->ping_message.run = do_ping;
 		atomic_store_explicit(&lane->owes_ping, true, memory_order_relaxed);

@@ -72,7 +72,7 @@ static void killed_main(const struct daemon *daemon, const struct client_case *r
 {
 	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
 	const char *words = test_text(WORDS, (unsigned)geteuid());
-	struct dsaio_client *client;
+	struct dsaio_client *client, *again;
 	struct dsaio_handle *handle;
 	struct dsaio_file *file;
 	struct dsaio_op *ops[8];
@@ -120,8 +120,10 @@ static void killed_main(const struct daemon *daemon, const struct client_case *r
 	       1) /* the session ends; the test's time is the limit */
 		(void)poll(NULL, 0, 10);
 	/* A program that wants may connect again. */
-	CHECK_CALL(dsaio_connect(&options, &client));
+	CHECK_CALL(dsaio_connect(&options, &again));
 	CHECK_EQ(clients_of(daemon, getpid(), &first), 2);
+	dsaio_disconnect(again);
+	dsaio_disconnect(client);
 	_exit(0);
 }
 
