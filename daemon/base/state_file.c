@@ -58,6 +58,25 @@ static int file_replace(int dir_fd, const char *name, const char *text)
 	return r;
 }
 
+FILE *state_file_open(int dir_fd, const char *name, off_t max_bytes)
+{
+	_cleanup_(closep) int fd = openat(dir_fd, name,
+					  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat st;
+	FILE *file;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return NULL;
+	if (!S_ISREG(st.st_mode) || st.st_size > max_bytes) {
+		errno = EINVAL;
+		return NULL;
+	}
+	file = fdopen(fd, "re");
+	if (file)
+		(void)TAKE_FD(fd); /* the stream owns it now */
+	return file;
+}
+
 int state_file_write(const char *dir, const char *name, const char *text, bool is_damaged,
 		     struct error *error)
 {

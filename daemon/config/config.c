@@ -41,9 +41,20 @@ bool config_is_admin(const struct config *config, const struct peer *peer)
 	       (config->has_admin_group && peer_has_group(peer, config->admin_group));
 }
 
+int config_check_admin(const struct config *config, const struct peer *peer, const char *what,
+		       const char *advice, struct error *error)
+{
+	if (config_is_admin(config, peer))
+		return 0;
+	return error_set_plain(error, -EPERM,
+			       "%s (root, the daemon's own user, members of admin_group in "
+			       "dsaiod.conf)%s",
+			       what, advice);
+}
+
 /* ---- stores ---- */
 
-static struct store_config *store_find(const struct config *config, const char *name)
+struct store_config *config_find_store(const struct config *config, const char *name)
 {
 	for (unsigned i = 0; i < config->n_stores; i++)
 		if (strcmp(config->stores[i].name, name) == 0)
@@ -121,7 +132,7 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 	name = strndup(text, (size_t)(equals - text));
 	if (!name)
 		return error_set(error, -ENOMEM, "--store %s", text);
-	if (store_find(config, name))
+	if (config_find_store(config, name))
 		return error_set_plain(error, -EINVAL, "--store %s: there is a store %s already",
 				       text, name);
 	path = strdup(equals + 1);
@@ -200,7 +211,7 @@ static void section_once(struct reading *reading, bool *was_there, enum key_sect
  */
 static void store_begin(struct reading *reading, const char *name)
 {
-	struct store_config *store = store_find(reading->config, name);
+	struct store_config *store = config_find_store(reading->config, name);
 	struct error why;
 
 	if (store && store->file == reading->path)

@@ -127,6 +127,12 @@ int config_check(struct config *config, struct error *error);
 
 /* Administrators are root, the daemon's own user and the members of admin_group. */
 bool config_is_admin(const struct config *config, const struct peer *peer);
+/* Returns 0, or -EPERM with a message: what, who they are, and the advice. */
+int config_check_admin(const struct config *config, const struct peer *peer, const char *what,
+		       const char *advice, struct error *error);
+
+/* NULL: there is none of that name. */
+struct store_config *config_find_store(const struct config *config, const char *name);
 
 /* The last place of this key of [daemon]. */
 struct config_place config_key_place(const struct config *config, const char *key);

@@ -249,12 +249,12 @@ int session_drain(struct session *session, const Wire__StoreDrain *request, int 
 	};
 	int r;
 
-	if (!config_is_admin(service->config, &session->peer))
-		return error_set_plain(
-			error, -EPERM,
-			"only administrators drain stores, and close the files of all clients (root, the "
-			"daemon's own user, members of admin_group in dsaiod.conf): ask one, or "
-			"close those of your programs with dsaio_file_drop()");
+	r = config_check_admin(
+		service->config, &session->peer,
+		"only administrators drain stores, and close the files of all clients",
+		": ask one, or close those of your programs with dsaio_file_drop()", error);
+	if (r < 0)
+		return r;
 	drain = calloc(1, sizeof(*drain));
 	if (!drain)
 		return error_set(error, -ENOMEM, "drain");

@@ -94,11 +94,10 @@ int session_limit_set(struct session *session, const Wire__LimitSet *set, struct
 	};
 	int r;
 
-	if (!config_is_admin(session->service->config, &session->peer))
-		return error_set_plain(
-			error, -EPERM,
-			"limit: only administrators set it (root, the daemon's own user, "
-			"members of admin_group in dsaiod.conf): ask one");
+	r = config_check_admin(session->service->config, &session->peer,
+			       "limit: only administrators set it", ": ask one", error);
+	if (r < 0)
+		return r;
 	if (set->limit)
 		change.limit = (struct rate_limit){ .bytes_per_sec = set->limit->bytes_per_sec,
 						    .ops_per_sec = set->limit->ops_per_sec };

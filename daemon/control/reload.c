@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct reload {
 	struct job job;
@@ -73,25 +72,6 @@ static void on_read(struct job *job)
 		reload->result = prepare_stores(reload);
 }
 
-/* The quotas of users, and of clients those that are no numbers of objects. */
-static void apply_limits(struct service *service)
-{
-	static const enum quota_kind live_kinds[] = { QUOTA_POOL_BYTES, QUOTA_GPU_BYTES,
-						      QUOTA_ENTRIES };
-	const struct config *config = service->config;
-
-	service->pool.quota.limit[QUOTA_POOL_BYTES] = config->pool_size;
-	service->pool.follows_limit = !config_key_place(config, "pool_size").line;
-	memcpy(service->pool.quota.follows_descriptors, config->follows_descriptors,
-	       sizeof(config->follows_descriptors));
-	LIST_EACH(struct user, user, &service->users.all, node)
-		memcpy(user->quota.limit, config->user_limit, sizeof(user->quota.limit));
-	LIST_EACH(struct session, session, &service->sessions, node)
-		for (size_t i = 0; i < sizeof(live_kinds) / sizeof(*live_kinds); i++)
-			session->quota.limit[live_kinds[i]] = config->client_limit[live_kinds[i]];
-	users_room(&service->users); /* some may wait for the limit on their requests */
-}
-
 static int apply(struct reload *reload, struct changes *changes)
 {
 	struct service *service = reload->service;
@@ -102,7 +82,7 @@ static int apply(struct reload *reload, struct changes *changes)
 	if (r < 0)
 		return r;
 	config_adopt(service->config, next, changes);
-	apply_limits(service);
+	service_apply_limits(service);
 	return 0;
 }
 
@@ -147,11 +127,10 @@ int session_reload(struct session *session, struct call *call, reload_done_fn *d
 	struct reload *reload;
 	int r;
 
-	if (!config_is_admin(service->config, &session->peer))
-		return error_set_plain(
-			error, -EPERM,
-			"only administrators reload the configuration (root, the daemon's own "
-			"user, members of admin_group in dsaiod.conf)");
+	r = config_check_admin(service->config, &session->peer,
+			       "only administrators reload the configuration", "", error);
+	if (r < 0)
+		return r;
 	if (!service->config->reread)
 		return error_set_plain(error, -EOPNOTSUPP, "this daemon has no configuration");
 	if (service->is_reloading)

@@ -366,13 +366,12 @@ static int serve_kill(struct session *session, uint64_t seq, const Wire__ClientK
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	char reason[KILL_REASON_BYTES];
 	struct error why;
+	int r = config_check_admin(session->service->config, &session->peer,
+				   "only administrators end clients",
+				   ": ask one, or end your program", error);
 
-	if (!config_is_admin(session->service->config, &session->peer))
-		return error_set_plain(
-			error, -EPERM,
-			"only administrators end clients (root, the daemon's own user, "
-			"members of admin_group in dsaiod.conf): ask one, or end your "
-			"program");
+	if (r < 0)
+		return r;
 	if (!victim)
 		return error_set_plain(error, -ESRCH,
 				       "client %" PRIu32 ": there is none of that number: dsaioctl "

@@ -217,7 +217,6 @@ static int server_init_service(struct server *server, struct event_base *base)
 		.pool = { .quota = { .name = "the daemon" },
 			  .lock = config->lock,
 			  .pages = config->huge_pages,
-			  .follows_limit = !config_key_place(config, "pool_size").line,
 			  .is_locked = true,
 			  .main_mailbox = &server->mailbox },
 		.started_nsec = clock_nsec(),
@@ -228,10 +227,8 @@ static int server_init_service(struct server *server, struct event_base *base)
 	};
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)
 		service->pool.quota.limit[i] = UINT64_MAX; /* users bound each other */
-	service->pool.quota.limit[QUOTA_POOL_BYTES] = config->pool_size;
 	service->pool.quota.n_descriptors = config->n_descriptors;
-	memcpy(service->pool.quota.follows_descriptors, config->follows_descriptors,
-	       sizeof(config->follows_descriptors));
+	service_apply_limits(service);
 	service->max_closing_sockets = config->n_descriptors / SERVICE_CLOSING_DIVISOR + 1;
 	return service_init(service, base);
 }

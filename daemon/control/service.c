@@ -94,6 +94,24 @@ static bool entry_serve(struct run_entry *entry)
 	return session_serve(container_of(entry, struct session, connection.run_entry));
 }
 
+void service_apply_limits(struct service *service)
+{
+	static const enum quota_kind live_kinds[] = { QUOTA_POOL_BYTES, QUOTA_GPU_BYTES,
+						      QUOTA_ENTRIES };
+	const struct config *config = service->config;
+
+	service->pool.quota.limit[QUOTA_POOL_BYTES] = config->pool_size;
+	service->pool.follows_limit = !config_key_place(config, "pool_size").line;
+	memcpy(service->pool.quota.follows_descriptors, config->follows_descriptors,
+	       sizeof(config->follows_descriptors));
+	LIST_EACH(struct user, user, &service->users.all, node)
+		memcpy(user->quota.limit, config->user_limit, sizeof(user->quota.limit));
+	LIST_EACH(struct session, session, &service->sessions, node)
+		for (size_t i = 0; i < sizeof(live_kinds) / sizeof(*live_kinds); i++)
+			session->quota.limit[live_kinds[i]] = config->client_limit[live_kinds[i]];
+	users_room(&service->users); /* some may wait for the limit on their requests */
+}
+
 int service_init(struct service *service, struct event_base *base)
 {
 	service->base = base;

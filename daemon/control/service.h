@@ -72,6 +72,10 @@ struct service {
 	uint64_t look_due_nsec;
 };
 
+/* The configuration's limits, also those of users that are there, and of clients those that are no numbers of
+   objects. */
+void service_apply_limits(struct service *service);
+
 /* Makes the parts of a service that are the sessions' own.  Returns 0 or -ENOMEM. */
 int service_init(struct service *service, struct event_base *base);
 /* Starts its threads: when the daemon has dropped its privileges.  Returns 0, -ENOMEM, or a thread's error. */

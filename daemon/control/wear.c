@@ -1,19 +1,21 @@
 #include "daemon/control/wear.h"
 
 #include "daemon/base/log.h"
+#include "daemon/base/state_file.h"
 #include "daemon/control/session.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FILE_NAME "wear.ini"
-#define USER_KEY "user-%u" /* as in saved.h: no key of a store begins so */
+#define FILE_BYTES_MAX (1 << 20) /* a larger one is not the daemon's */
 #define SAVE_SEC 60
 #define NSEC_PER_SEC UINT64_C(1000000000)
 
@@ -30,7 +32,7 @@ static void read_number(struct usage *usage, const char *name, uint64_t number)
 		usage->n_crashes = number;
 	else if (strcmp(name, "rest") == 0)
 		usage->rest.earlier_bytes += number;
-	else if (sscanf(name, USER_KEY, &uid) != 1)
+	else if (sscanf(name, SAVED_USER_KEY, &uid) != 1)
 		usage_add_store(usage, name, number);
 	else if ((user = usage_user(usage, uid))) /* else no memory: not counted */
 		user->earlier_bytes = number;
@@ -90,10 +92,12 @@ static char *text_new(struct service *service)
 	(void)fprintf(out, "since = %" PRIu64 "\ncrashes = %" PRIu64 "\n", usage->since_sec,
 		      usage->n_crashes);
 	print_stores(service, out);
-	LIST_EACH(const struct usage_user, user, &usage->users, node)
-		if (user_bytes(service, user))
-			(void)fprintf(out, USER_KEY " = %" PRIu64 "\n", user->uid,
-				      user_bytes(service, user));
+	LIST_EACH(const struct usage_user, user, &usage->users, node) {
+		const uint64_t bytes = user_bytes(service, user);
+
+		if (bytes)
+			(void)fprintf(out, SAVED_USER_KEY " = %" PRIu64 "\n", user->uid, bytes);
+	}
 	(void)fprintf(out, "rest = %" PRIu64 "\n", user_bytes(service, &usage->rest));
 	if (fclose(out) == 0)
 		return text;
@@ -142,7 +146,7 @@ int wear_init(struct wear *wear, struct service *service)
 	*wear = (struct wear){ .service = service };
 	service->usage.since_sec = clock_nsec_of(CLOCK_REALTIME) / NSEC_PER_SEC;
 	(void)snprintf(path, sizeof(path), "%s/" FILE_NAME, dir ? dir : "");
-	file = dir ? fopen(path, "re") : NULL;
+	file = dir ? state_file_open(AT_FDCWD, path, FILE_BYTES_MAX) : NULL;
 	if (file)
 		wear_read(file, path, &service->usage);
 	else if (dir && errno != ENOENT && errno != ENOTDIR)

@@ -1,6 +1,7 @@
 #include "daemon/lane/admit.h"
 
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 
 #include <assert.h>
 #include <string.h>
@@ -89,12 +90,6 @@ static void waits_stop(struct admit *admit, struct admit_channel *channel)
 
 /* ---- limits ---- */
 
-/* The first of two times; 0 is none. */
-static uint64_t first_of(uint64_t a, uint64_t b)
-{
-	return !a || (b && b < a) ? b : a;
-}
-
 /* When to look again at a limit that is reached until then. */
 static uint64_t look_nsec(uint64_t start_nsec, uint64_t now_nsec)
 {
@@ -137,7 +132,7 @@ static void limit_wait(struct admit *admit, struct admit_channel *channel, uint6
 	sched_set_aside(&admit->sched, &channel->queue);
 	wait_start(&admit->limit_waiters, &channel->limit_wait);
 	channel->limit_nsec = nsec;
-	admit->limit_nsec = first_of(admit->limit_nsec, nsec);
+	admit->limit_nsec = clock_first(admit->limit_nsec, nsec);
 }
 
 /* Channels whose time has come may try again. */
@@ -153,7 +148,7 @@ static void limits_offer(struct admit *admit, uint64_t now_nsec)
 		if (channel->limit_nsec <= now_nsec)
 			sched_add(&admit->sched, wait->queue);
 		else
-			admit->limit_nsec = first_of(admit->limit_nsec, channel->limit_nsec);
+			admit->limit_nsec = clock_first(admit->limit_nsec, channel->limit_nsec);
 	}
 }
 
@@ -371,7 +366,7 @@ struct admit_channel *admit_candidate(struct admit *admit, uint64_t now_nsec)
 		queue = sched_next(&admit->sched, now_nsec);
 		admit->until_nsec = queue ? 0 : sched_until_nsec(&admit->sched);
 	}
-	admit->until_nsec = first_of(admit->until_nsec, admit->limit_nsec);
+	admit->until_nsec = clock_first(admit->until_nsec, admit->limit_nsec);
 	return queue ? container_of(queue, struct admit_channel, queue) : NULL;
 }
 

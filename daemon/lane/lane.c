@@ -155,12 +155,6 @@ static bool has_work(void *arg)
 	return transfer_is_ready(&lane->transfer) || intake_is_ready(&lane->intake);
 }
 
-/* The first of two times; 0 is none. */
-static uint64_t first_of(uint64_t a, uint64_t b)
-{
-	return !a || (b && b < a) ? b : a;
-}
-
 /* Reports the oldest block at the engine, if it is old: its device may never answer. */
 static void look_for_hung(struct lane *lane)
 {
@@ -184,9 +178,10 @@ static uint64_t until_nsec(const struct lane *lane)
 {
 	if (transfer_has_waiting(&lane->transfer))
 		return lane->turn.now_nsec + RETRY_NSEC;
-	return first_of(first_of(lane->intake.next_deadline_nsec, lane->transfer.until_nsec),
-			first_of(blocks_hung_nsec(&lane->transfer),
-				 lane->engine->n_in_flight && !lane->hung ? lane->look_nsec : 0));
+	return clock_first(
+		clock_first(lane->intake.next_deadline_nsec, lane->transfer.until_nsec),
+		clock_first(blocks_hung_nsec(&lane->transfer),
+			    lane->engine->n_in_flight && !lane->hung ? lane->look_nsec : 0));
 }
 
 static void *lane_main(void *arg)

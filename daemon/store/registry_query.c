@@ -220,13 +220,12 @@ int registry_set_profile(struct registry *registry, const struct registry_questi
 {
 	struct store_change change = { .what = CHANGE_PROFILE, .is_set = profile };
 	char why[ERROR_TEXT_BYTES - 64];
+	int r = config_check_admin(registry->config, question->peer,
+				   "profile: only administrators set it",
+				   ": ask one, or give a handle a profile of its own", error);
 
-	if (!config_is_admin(registry->config, question->peer))
-		return error_set_plain(
-			error, -EPERM,
-			"profile: only administrators set it (root, the daemon's own user, members "
-			"of admin_group in dsaiod.conf): ask one, or give a handle a profile of "
-			"its own");
+	if (r < 0)
+		return r;
 	if (profile && profile_check(&profile->profile, why, sizeof(why)) < 0)
 		return error_set_plain(error, -EINVAL, "%s", why);
 	if (profile)

@@ -4,7 +4,6 @@
 #include "daemon/config/changes.h"
 #include "proto/util/cleanup.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* ---- stores that are new ---- */
@@ -45,14 +44,6 @@ static void add_new(struct registry *registry, unsigned n, struct store **prepar
 
 /* ---- stores that are served ---- */
 
-static struct store_config *find_config(const struct config *config, const char *name)
-{
-	for (unsigned i = 0; i < config->n_stores; i++)
-		if (strcmp(config->stores[i].name, name) == 0)
-			return &config->stores[i];
-	return NULL;
-}
-
 static void reload_store(struct store *store, struct store_config *live, struct store_config *next,
 			 struct changes *changes)
 {
@@ -86,8 +77,8 @@ int registry_reload(struct registry *registry, struct config *live, struct confi
 		return error_set(error, r, "stores");
 	add_new(registry, next->n_stores, prepared, changes);
 	LIST_EACH(struct store, store, &registry->stores, node) {
-		struct store_config *before = find_config(live, store->name);
-		struct store_config *after = find_config(next, store->name);
+		struct store_config *before = config_find_store(live, store->name);
+		struct store_config *after = config_find_store(next, store->name);
 
 		if (store->is_automatic || store->id > last_id) /* it is new */
 			continue;

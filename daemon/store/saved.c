@@ -21,8 +21,6 @@
 /* Far more stores and users than a host has limits for; it bounds the time to read a directory with other files. */
 #define ENTRIES_MAX 4096u
 
-#define USER_KEY "user-%u" /* no key of a store begins so */
-
 struct saved_entry {
 	struct list_node node;
 	char key[SAVED_KEY_BYTES];
@@ -81,7 +79,7 @@ void saved_key_by_name(const char *name, char key[SAVED_KEY_BYTES])
 
 void saved_key_by_uid(uid_t uid, char key[SAVED_KEY_BYTES])
 {
-	(void)snprintf(key, SAVED_KEY_BYTES, USER_KEY, uid);
+	(void)snprintf(key, SAVED_KEY_BYTES, SAVED_USER_KEY, uid);
 }
 
 bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYTES])
@@ -128,11 +126,9 @@ static int file_load(struct saved *saved, int dir_fd, const char *name)
 {
 	size_t n = strlen(name);
 	_cleanup_(fclosep) FILE *file = NULL;
-	_cleanup_(closep) int fd = -1;
 	char key[SAVED_KEY_BYTES], path[512];
 	struct saved_entry *p;
 	struct error error;
-	struct stat st;
 
 	if (n <= 5 || name[0] == '.' || strcmp(name + n - 5, ".conf") != 0 ||
 	    n - 5 >= SAVED_KEY_BYTES)
@@ -142,11 +138,7 @@ static int file_load(struct saved *saved, int dir_fd, const char *name)
 	p = entry_get(saved, key);
 	if (!p)
 		return -ENOMEM;
-	fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= FILE_BYTES_MAX)
-		file = fdopen(fd, "re");
-	if (file)
-		(void)TAKE_FD(fd); /* the stream owns it now */
+	file = state_file_open(dir_fd, name, FILE_BYTES_MAX);
 	if (file && config_read_saved(file, path, &p->settings, &error) == 0) {
 		p->is_there = p->is_written = true;
 		return 0;
@@ -209,7 +201,7 @@ int saved_limit_users(const struct saved *saved, struct usage *usage)
 	uid_t uid;
 
 	LIST_EACH(const struct saved_entry, p, &saved->entries, node)
-		if (p->is_there && sscanf(p->key, USER_KEY, &uid) == 1 &&
+		if (p->is_there && sscanf(p->key, SAVED_USER_KEY, &uid) == 1 &&
 		    usage_set_limit(usage, uid, &p->settings.limit) < 0)
 			return -ENOMEM;
 	return 0;

@@ -27,6 +27,8 @@ struct usage;
 struct work_queue;
 
 #define SAVED_KEY_BYTES 136
+/* The key of a user, for printf(3) and scanf(3): no key of a store begins so. */
+#define SAVED_USER_KEY "user-%u"
 
 typedef void saved_done_fn(void *arg, int result, const struct error *error);
 

@@ -20,6 +20,12 @@ static inline uint64_t clock_nsec(void)
 	return clock_nsec_of(CLOCK_MONOTONIC);
 }
 
+/* The first of two times; 0 is none. */
+static inline uint64_t clock_first(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
 /* When another thread takes the processor, this one stands still. */
 static inline uint64_t clock_thread_nsec(void)
 {

@@ -164,6 +164,15 @@ TEST(a_file_that_cannot_be_opened_is_reported)
 	ck_assert_uint_eq(c.service.usage.n_users, 1);
 }
 
+TEST(a_fifo_does_not_hang_the_start)
+{
+	wear_deinit(&wear);
+	ck_assert_int_eq(mkdir(state, 0700), 0);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	start(state);
+	ck_assert_uint_eq(c.service.usage.n_users, 1);
+}
+
 TEST(a_file_that_cannot_be_read_is_reported)
 {
 	wear_deinit(&wear);

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,22 +116,6 @@ static int print_limits(const struct ctl *ctl, const Wire__StatusReply *status)
 
 /* ---- set ---- */
 
-static int find_user(const struct ctl *ctl, uint32_t *ret_uid)
-{
-	const struct passwd *passwd = getpwnam(user_arg);
-	uint64_t uid;
-
-	if (passwd) {
-		*ret_uid = passwd->pw_uid;
-		return CTL_OK;
-	}
-	if (user_arg[strspn(user_arg, "0123456789")] || size_parse(user_arg, &uid) < 0 ||
-	    uid >= UINT32_MAX)
-		return ctl_fail(ctl, "user %s: this host has none of that name", user_arg);
-	*ret_uid = (uint32_t)uid;
-	return CTL_OK;
-}
-
 static int send_limit(struct ctl *ctl, Wire__LimitSet *set)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
@@ -142,8 +125,8 @@ static int send_limit(struct ctl *ctl, Wire__LimitSet *set)
 	set->client = client_arg;
 	set->weight = weight_arg;
 	set->has_uid = user_arg != NULL;
-	if (user_arg)
-		r = find_user(ctl, &set->uid);
+	if (user_arg && !show_find_uid(user_arg, &set->uid))
+		r = ctl_fail(ctl, "user %s: this host has none of that name", user_arg);
 	if (store_arg)
 		r = ask_store(ctl, &client, store_arg, &store);
 	if (r == CTL_OK && store)

@@ -224,6 +224,20 @@ char *show_uid(char *text, uint32_t uid)
 	return text;
 }
 
+bool show_find_uid(const char *user, uint32_t *ret_uid)
+{
+	const struct passwd *passwd = getpwnam(user);
+	uint64_t uid;
+
+	if (passwd)
+		uid = passwd->pw_uid;
+	else if (user[strspn(user, "0123456789")] || size_parse(user, &uid) < 0 ||
+		 uid >= UINT32_MAX)
+		return false;
+	*ret_uid = (uint32_t)uid;
+	return true;
+}
+
 const char *show_user(char *text, const Wire__User *user)
 {
 	return user->is_rest ? "others" : show_uid(text, user->uid);

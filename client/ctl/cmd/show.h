@@ -25,6 +25,9 @@ const char *show_enum(char *text, const ProtobufCEnumDescriptor *kind, int value
 char *show_uid(char *text, uint32_t uid);
 const char *show_user(char *text, const Wire__User *user);
 
+/* The number of a user by name or number.  False: this host has none of that name. */
+bool show_find_uid(const char *user, uint32_t *ret_uid);
+
 /* Prints a status as tables.  Returns CTL_OK or CTL_FAILED (reported). */
 typedef int show_status_fn(const struct ctl *ctl, const Wire__StatusReply *status);
 

@@ -1,12 +1,11 @@
 #include "client/ctl/cmd/trace_ops.h"
 
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ctl.h"
 #include "proto/ring.h"
-#include "proto/util/size.h"
 
 #include <errno.h>
 #include <math.h>
-#include <pwd.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,9 +151,6 @@ static int parse_time(const char *text, uint64_t *ret_nsec)
 
 int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter)
 {
-	const struct passwd *user = filter->user ? getpwnam(filter->user) : NULL;
-	uint64_t number = UINT64_MAX;
-
 	if (ctl->is_private)
 		return ctl_usage(ctl, "--private: a daemon for this command alone has no ops of "
 				      "others: leave it out");
@@ -165,14 +161,9 @@ int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter)
 		if (++i == N_KINDS)
 			return ctl_usage(ctl, "--op %s: there are read, write, fsync and fdatasync",
 					 filter->kind);
-	if (!filter->user)
-		return CTL_OK;
-	if (user)
-		number = user->pw_uid;
-	if (!user && (size_parse(filter->user, &number) < 0 || number > UINT32_MAX))
+	if (filter->user && !show_find_uid(filter->user, &filter->uid))
 		return ctl_fail(ctl, "--user %s: there is no such user: give a name or a number",
 				filter->user);
-	filter->uid = (uint32_t)number;
 	return CTL_OK;
 }
 
