@@ -44,7 +44,7 @@ const char *size_format(char *text, double bytes, const char *behind)
 		i++;
 	}
 	(void)snprintf(text, SIZE_TEXT_BYTES, "%.*f %s%s",
-		       bytes == (double)(uint64_t)bytes && bytes < 1024 ? 0 : size_decimals(bytes),
+		       bytes < 1024 && bytes == (double)(uint64_t)bytes ? 0 : size_decimals(bytes),
 		       bytes, names[i], behind);
 	return text;
 }

@@ -278,7 +278,8 @@ a_block_device_is_written_in_place() {
 
 # Its bytes, and not what the page cache has from before they were written direct.
 device_has() {
-	blockdev --flushbufs "$3" && cmp -s -n "$1" "$2" "$3"
+	local seen
+	seen=$(blockdev --flushbufs "$3" 2>&1 && cmp -n "$1" "$2" "$3" 2>&1) || why="$why: $seen" && [ "$seen" = "" ]
 }
 
 a_device_is_written() {

@@ -26,8 +26,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-	session_teardown();
 	wear_deinit(&wear);
+	session_teardown();
 }
 
 static void wrote(uint64_t bytes)
