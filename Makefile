@@ -77,8 +77,10 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 # All code is position independent, so daemon, library and tests share objects.
 # The library checks its arguments itself, and the tests pass wrong ones.
 ATTRIBUTES = $(if $(filter client/ctl/% tests/demo.c tests/bench/%,$<),,-DDSAIO_NO_ATTRIBUTES)
+# What counts the lines that run, where the stage coverage looks at them: elsewhere it would only take time.
+COUNTED = $(if $(filter daemon/% client/lib/% tests/coverage/%,$<),$(COUNT_FLAGS))
 COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(ATTRIBUTES) $(WITHOUT) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
-	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) -MMD -MP
+	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) $(COUNTED) -MMD -MP
 LINK     = $(CC) -pthread $(CFLAGS) $(SANITIZE_FLAGS) -Wl,-z,relro,-z,now,--as-needed $(LDFLAGS)
 LIB_LINK = $(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/lib/libdsaio-client.map
 LIBSYSTEMD  = $(if $(filter no,$(SYSTEMD)),,-lsystemd)
@@ -355,8 +357,8 @@ ubsan: ## run all tests with the undefined behaviour sanitizer
 # A process of another user cannot write its counters, and one that will start a program does not.
 COVERAGE = $(BUILD)/coverage
 COVERAGE_MAKE = $(MAKE) --no-print-directory BUILD=$(COVERAGE) SANITIZE=address,undefined \
-	CFLAGS="-O0 -g --coverage -fprofile-update=atomic -fno-builtin-execvp" \
-	LDFLAGS="-Wl,--wrap=_exit,--version-script=tests/coverage/exit.map $(COVERAGE)/tests/coverage/exit.o"
+	CFLAGS="-O0 -g -fno-builtin-execvp" COUNT_FLAGS="--coverage -fprofile-update=atomic" \
+	LDFLAGS="--coverage -Wl,--wrap=_exit,--version-script=tests/coverage/exit.map $(COVERAGE)/tests/coverage/exit.o"
 coverage: deps-check ## the same with both sanitizers at once; compare the lines that ran with .ci/uncovered
 	@$(call install_packages,gcovr)
 	@[ ! -d $(COVERAGE) ] || find $(COVERAGE) -name '*.gcda' -delete
