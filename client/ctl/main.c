@@ -83,7 +83,7 @@ static void print_help(void)
 		"    dsaioctl top                                 the same live\n"
 		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
 		"    dsaioctl wear                                bytes written by stores and users\n"
-		"    dsaioctl metrics --listen localhost:9469     all of it, for Prometheus\n"
+		"    dsaioctl metrics --listen 127.0.0.1:9469     all of it, for Prometheus\n"
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
 		"    dsaioctl limit --user alice --bandwidth 1G   at most so much by her\n"
 		"    dsaioctl drain /nvme && umount /nvme         no new op, no file keeps it busy\n"
