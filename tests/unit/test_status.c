@@ -2,7 +2,6 @@
  * Users, clients and stores in status.  Counters are set here: nothing moves on these channels.
  */
 #include "daemon/control/status.h"
-#include "proto/wire.h"
 #include "tests/unit/control_session.h"
 
 #include <unistd.h>
@@ -19,11 +18,7 @@ static const Wire__StatusReply *ask(const struct session *asking, bool with_hist
 	Wire__Status asked = WIRE__STATUS__INIT;
 
 	asked.with_histograms = with_histograms;
-	if (reply)
-		wire__status_reply__free_unpacked(reply, NULL);
-	reply = WIRE_NEW(Wire__StatusReply, wire__status_reply);
-	ck_assert_int_eq(status_to_wire(asking, &asked, reply), 0);
-	return reply;
+	return reply = status_reply(asking, &asked);
 }
 
 static void setup(void)
@@ -40,8 +35,6 @@ static void setup(void)
 
 static void teardown(void)
 {
-	wire__status_reply__free_unpacked(reply, NULL);
-	reply = NULL;
 	control_teardown();
 	(void)close(fd);
 }
