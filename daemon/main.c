@@ -487,7 +487,7 @@ static int run(int argc, char **argv)
 	}
 	if (options.only_check) {
 		check_memory(&config);
-		if (check_host(&config) < 0) {
+		if (check_host(&config) + check_stores(&config) < 0) {
 			config_log_mistakes(&config, "");
 			return STATUS_USAGE;
 		}

@@ -72,6 +72,13 @@ int registry_prepare(const struct store_config *config, struct mailbox *main_mai
 		     struct store **ret_store, struct error *error);
 
 /*
+ * Makes all stores of a new configuration, likewise.  Returns 0, or -EINVAL: config has a mistake for each that cannot
+ * be served.  ret_stores: zeroed room for n_stores; the caller frees what is there, also after an error.
+ */
+int registry_prepare_all(struct config *config, struct mailbox *main_mailbox,
+			 const struct hung_who *who, struct store **ret_stores);
+
+/*
  * A reload: adds the stores of next that are not served, applies next to the others, and moves the stores that are
  * served until a restart from live to next.  prepared: those of next->stores, in their order; it takes those
  * that it adds.  Returns 0, or an error of the host's memory or threads: then nothing has changed.
