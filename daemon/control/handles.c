@@ -122,13 +122,19 @@ static void on_channel_broken(struct channel *channel, const char *why, void *ar
 	session_end_for(session, object, why);
 }
 
+static void handle_freep(struct handle **handle)
+{
+	if (*handle)
+		handle_free(*handle);
+}
+
 int session_handle_open(struct session *session, const struct handle_config *config,
 			struct handle **ret_handle, int *ret_client_fd, struct error *error)
 {
-	struct handle *handle;
+	_cleanup_(handle_freep) struct handle *handle = calloc(1, sizeof(*handle));
+	_cleanup_(closep) int client_fd = -1;
 	int fds[2], r;
 
-	handle = calloc(1, sizeof(*handle));
 	if (!handle)
 		return error_set(error, -ENOMEM, "handle");
 	handle->doorbell_fd = -1;
@@ -137,28 +143,21 @@ int session_handle_open(struct session *session, const struct handle_config *con
 	handle->io_class = config->io_class;
 	handle->weight = config->weight;
 	r = quota_charge(&handle->charge, &session->quota, QUOTA_HANDLES, 1, error);
-	if (r < 0) {
-		handle_free(handle);
+	if (r < 0)
 		return r;
-	}
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0) {
-		r = error_set(error, -errno, "handle: doorbell");
-		handle_free(handle);
-		return r;
-	}
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
+		return error_set(error, -errno, "handle: doorbell");
+	handle->doorbell_fd = fds[0];
+	client_fd = fds[1];
 	/* The daemon reads nothing from it.  After shutdown(2) the client can send nothing, so no
 	   descriptor of the client's waits in the socket to be closed with it. */
 	(void)shutdown(fds[0], SHUT_RD); /* a connected socket: cannot fail */
-	handle->doorbell_fd = fds[0];
 	r = session_add(&session->handles.handles, handle, "handle", config->wanted_id, &handle->id,
 			error);
-	if (r < 0) {
-		closep(&fds[1]);
-		handle_free(handle);
+	if (r < 0)
 		return r;
-	}
-	*ret_handle = handle;
-	*ret_client_fd = fds[1];
+	*ret_handle = TAKE_PTR(handle);
+	*ret_client_fd = TAKE_FD(client_fd);
 	return 0;
 }
 

@@ -367,6 +367,7 @@ static int serve_handle_open(struct session *session, uint64_t seq, const Wire__
 {
 	Wire__HandleOpenReply opened = WIRE__HANDLE_OPEN_REPLY__INIT;
 	struct handle_config config = { .profile = PARTIAL_PROFILE_NONE,
+					.io_class = request_class(open->io_class),
 					.weight = open->weight ? open->weight : 1,
 					.wanted_id = open->handle };
 	struct handle *handle;
@@ -374,7 +375,6 @@ static int serve_handle_open(struct session *session, uint64_t seq, const Wire__
 
 	if (open->profile)
 		config.profile = partial_from_wire(open->profile);
-	(void)request_class(open->io_class, &config.io_class); /* has been checked */
 	r = session_handle_open(session, &config, &handle, &client_fd, error);
 	if (r < 0)
 		return r;
@@ -406,12 +406,17 @@ static int serve_channel_open(struct session *session, uint64_t seq, const Wire_
 	return reply_with(session, seq, WIRE__REPLY__BODY_CHANNEL_OPEN, &opened, NULL, fds, n_fds);
 }
 
+_Static_assert((int)SLAB_PAGES_HUGE == WIRE__PAGES__PAGES_HUGE &&
+		       (int)SLAB_PAGES_SMALL == WIRE__PAGES__PAGES_SMALL,
+	       "the request has the same numbers");
+
 static int serve_slab_new(struct session *session, const Wire__SlabNew *slab_new, struct call *call,
 			  struct error *error)
 {
-	struct slab_place place;
+	const struct slab_place place = { .pages = (enum slab_pages)slab_new->pages,
+					  .has_node = slab_new->has_node,
+					  .node = slab_new->node };
 
-	(void)request_place(slab_new, &place); /* has been checked */
 	return session_slab_new(session, slab_new->size_bytes, &place, call, error);
 }
 
