@@ -1,12 +1,12 @@
 #include "daemon/store/registry_parts.h"
 
+#include "daemon/base/event.h"
 #include "daemon/base/memfd.h"
 #include "daemon/base/mount.h"
 #include "daemon/base/work_queue.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,8 +218,7 @@ int registry_start(struct registry *registry, struct error *error)
 
 void registry_deinit(struct registry *registry)
 {
-	if (registry->sweep_event)
-		event_free(registry->sweep_event);
+	event_freep(&registry->sweep_event);
 	work_queue_free(registry->prober);
 	LIST_EACH(struct store, store, &registry->stores, node)
 		store_free(store);
