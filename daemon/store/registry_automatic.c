@@ -128,27 +128,21 @@ void registry_sweep(struct registry *registry, uint64_t now_nsec)
 /* Makes room for another automatic store.  Returns false if all of them are in use. */
 static bool automatic_make_room(struct registry *registry, const struct peer *peer)
 {
-	uint32_t n_user = 0, user_max = REGISTRY_AUTOMATIC_USER_MAX;
-	struct store *oldest = NULL, *oldest_of_user = NULL;
+	const uint32_t user_max = config_is_admin(registry->config, peer)
+					  ? REGISTRY_AUTOMATIC_MAX
+					  : REGISTRY_AUTOMATIC_USER_MAX;
+	struct store *oldest = NULL;
+	uint32_t n_user = 0;
 
-	if (config_is_admin(registry->config, peer))
-		user_max = REGISTRY_AUTOMATIC_MAX;
-	LIST_EACH(struct store, store, &registry->stores, node) {
-		bool is_users = store->is_automatic && store->made_for == peer->uid;
-
-		n_user += is_users;
-		if (!store->is_automatic || store->n_refs)
-			continue;
-		if (!oldest || store->unused_since_nsec < oldest->unused_since_nsec)
-			oldest = store;
-		if (is_users && (!oldest_of_user ||
-				 store->unused_since_nsec < oldest_of_user->unused_since_nsec))
-			oldest_of_user = store;
-	}
-	if (n_user >= user_max)
-		oldest = oldest_of_user;
-	else if (registry->n_automatic < REGISTRY_AUTOMATIC_MAX)
+	LIST_EACH(const struct store, store, &registry->stores, node)
+		n_user += store->is_automatic && store->made_for == peer->uid;
+	if (n_user < user_max && registry->n_automatic < REGISTRY_AUTOMATIC_MAX)
 		return true;
+	LIST_EACH(struct store, store, &registry->stores, node)
+		if (store->is_automatic && !store->n_refs &&
+		    (n_user < user_max || store->made_for == peer->uid) &&
+		    (!oldest || store->unused_since_nsec < oldest->unused_since_nsec))
+			oldest = store;
 	if (!oldest)
 		return false;
 	automatic_remove(registry, oldest);
