@@ -1,5 +1,6 @@
 #include "daemon/control/handles.h"
 
+#include "daemon/control/request.h"
 #include "daemon/control/session.h"
 #include "proto/util/cleanup.h"
 
@@ -9,7 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 /* ---- handles and channels ---- */
@@ -324,12 +324,13 @@ static void on_batch_done(struct batch *batch)
 	call->session_channel->n_submitted -= batch->n;
 	call->batch = batch;
 	call->on_done(call, 0, NULL);
-	batch_free(batch);
+	free(batch);
 }
 
-int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
-		   uint32_t n, struct call *call, struct error *error)
+int session_submit(struct session *session, const Wire__Submit *submit, struct call *call,
+		   struct error *error)
 {
+	const uint32_t channel_id = submit->channel, n = (uint32_t)submit->n_entries;
 	struct session_channel *session_channel = id_table_get(&session->handles.channels,
 							       channel_id);
 	struct channel *channel = session_channel ? session_channel->channel : NULL;
@@ -358,7 +359,7 @@ int session_submit(struct session *session, uint32_t channel_id, const struct ri
 	r = batch_new(channel, n, on_batch_done, call, &batch);
 	if (r < 0)
 		return error_set(error, r, "submit: %" PRIu32 " ops", n);
-	memcpy(batch->entries, entries, n * sizeof(*entries));
+	request_entries(submit, batch->entries);
 	call->session_channel = session_channel;
 	session_channel->n_submitted += n;
 	lane_submit(batch);

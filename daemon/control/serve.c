@@ -420,19 +420,6 @@ static int serve_slab_new(struct session *session, const Wire__SlabNew *slab_new
 	return session_slab_new(session, slab_new->size_bytes, &place, call, error);
 }
 
-static int serve_submit(struct session *session, const Wire__Submit *submit, struct call *call,
-			struct error *error)
-{
-	_cleanup_(freep) struct ring_entry *entries = calloc(
-		submit->n_entries ? submit->n_entries : 1, sizeof(*entries));
-
-	if (!entries)
-		return error_set(error, -ENOMEM, "submit");
-	request_entries(submit, entries);
-	return session_submit(session, submit->channel, entries, (uint32_t)submit->n_entries, call,
-			      error);
-}
-
 static int serve_file_add(struct session *session, const Wire__FileAdd *add, struct frame *frame,
 			  struct call *call, struct error *error)
 {
@@ -505,7 +492,7 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	case WIRE__REQUEST__BODY_HANDLE_CLOSE:
 		return session_handle_close(session, request->handle_close->handle, call, error);
 	case WIRE__REQUEST__BODY_SUBMIT:
-		return serve_submit(session, request->submit, call, error);
+		return session_submit(session, request->submit, call, error);
 	case WIRE__REQUEST__BODY_CANCEL:
 		return session_cancel(session, request->cancel->channel, request->cancel->id, call,
 				      error);
