@@ -67,14 +67,14 @@ TEST(a_limit_and_its_debt_outlive_the_clients)
 
 	ck_assert_int_eq(usage_set_limit(&usage, 1000, &limit), 0);
 	user = usage_user_ref(&usage, 1000);
-	ck_assert_uint_le(limiter_ask(&user->limiter, &share, false, 1), 1);
+	ck_assert_uint_le(limiter_ask(&user->limiter, &share, 1000, 1), 1);
 	limiter_charge(&user->limiter, &share, 1000, 1, 1);
 	user->n_clients--;
 	for (uid_t uid = 1; uid <= USAGE_USERS_MAX; uid++)
 		ck_assert_ptr_nonnull(usage_user(&usage, uid));
 	ck_assert_ptr_eq(usage_user(&usage, 1000), user);
 	share = (struct limiter_share){ 0 };
-	ck_assert_uint_gt(limiter_ask(&user->limiter, &share, false, 1), 1);
+	ck_assert_uint_gt(limiter_ask(&user->limiter, &share, 1000, 1), 1);
 	ck_assert_int_eq(usage_set_limit(&usage, 1000, &(struct rate_limit){ 0 }), 0);
 	ck_assert(!limiter_is_limited(&user->limiter));
 }
