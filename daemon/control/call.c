@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 
 int call_new(struct session *session, uint64_t seq, struct call **ret_call, struct error *error)
 {
@@ -37,12 +38,19 @@ void call_free(struct call *call)
 	quota_discharge(&call->charge);
 	for (unsigned i = 0; i < call->n_reply_fds; i++)
 		closep(&call->reply_fds[i]);
+	free(call->note);
 	free(call);
 
 	session->n_calls--;
 	session_touch(session);
 	connection_resume(&session->connection);
 	users_room(session->user->users);
+}
+
+void call_end(struct call *call, int result, const struct error *error, const char *note)
+{
+	call->note = strdup(note);
+	call->on_done(call, result, error);
 }
 
 int call_add_fd(struct call *call, int fd)

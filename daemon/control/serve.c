@@ -3,6 +3,7 @@
 #include "daemon/base/log.h"
 #include "daemon/config/changes.h"
 #include "daemon/control/drain.h"
+#include "daemon/control/limits.h"
 #include "daemon/control/reload.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
@@ -72,8 +73,7 @@ static int reply_with(struct session *session, uint64_t seq, int body, const voi
 }
 
 /* The end of a call.  error: NULL: none. */
-static void call_reply(struct call *call, const struct error *error, int body, const void *message,
-		       const char *text)
+static void call_reply(struct call *call, const struct error *error, int body, const void *message)
 {
 	const unsigned n_fds = call->n_reply_fds;
 
@@ -81,8 +81,8 @@ static void call_reply(struct call *call, const struct error *error, int body, c
 		reply_error(call->session, call->seq, error);
 	} else {
 		call->n_reply_fds = 0; /* the writer owns them now */
-		(void)reply_with(call->session, call->seq, body, message, text, call->reply_fds,
-				 n_fds);
+		(void)reply_with(call->session, call->seq, body, message, call->note,
+				 call->reply_fds, n_fds);
 	}
 	call_free(call);
 }
@@ -127,7 +127,7 @@ static void reply_slab(struct call *call)
 	reply.size_bytes = call->slab->size_bytes;
 	reply.is_locked = call->slab->is_locked;
 	/* Replies to these requests have their numbers. */
-	call_reply(call, NULL, call->what, &reply, NULL);
+	call_reply(call, NULL, call->what, &reply);
 }
 
 static void reply_file(struct call *call)
@@ -141,7 +141,7 @@ static void reply_file(struct call *call)
 	reply.memory_align = call->file->target.memory_align;
 	profile_to_wire(&call->file->store->profile, &profile);
 	reply.profile = &profile;
-	call_reply(call, NULL, WIRE__REPLY__BODY_FILE_ADD, &reply, NULL);
+	call_reply(call, NULL, WIRE__REPLY__BODY_FILE_ADD, &reply);
 }
 
 static void reply_submit(struct call *call)
@@ -150,14 +150,14 @@ static void reply_submit(struct call *call)
 
 	reply.n_results = call->batch->n;
 	reply.results = call->batch->results;
-	call_reply(call, NULL, WIRE__REPLY__BODY_SUBMIT, &reply, NULL);
+	call_reply(call, NULL, WIRE__REPLY__BODY_SUBMIT, &reply);
 }
 
 /* The end of a call: replies to the requests of serve_later(). */
 static void call_done(struct call *call, int result, const struct error *error)
 {
 	if (result < 0) {
-		call_reply(call, error, 0, NULL, NULL);
+		call_reply(call, error, 0, NULL);
 		return;
 	}
 	switch (call->what) {
@@ -173,8 +173,11 @@ static void call_done(struct call *call, int result, const struct error *error)
 	case WIRE__REQUEST__BODY_SUBMIT:
 		reply_submit(call);
 		break;
+	case WIRE__REQUEST__BODY_STORE_DRAIN:
+		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_DRAIN, call->drained);
+		break;
 	default: /* the reply has no fields */
-		call_reply(call, NULL, 0, NULL, NULL);
+		call_reply(call, NULL, 0, NULL);
 		break;
 	}
 }
@@ -187,11 +190,12 @@ static void on_store(struct store *store, int result, const struct error *error,
 {
 	struct call *call = arg;
 
+	call->note = strdup(note);
 	if (result < 0)
-		call_reply(call, error, 0, NULL, NULL);
+		call_reply(call, error, 0, NULL);
 	else
 		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_GET,
-			   status_store(store, &call->session->service->usage), note);
+			   status_store(store, &call->session->service->usage));
 }
 
 /* set: NULL for StoreGet. */
@@ -221,24 +225,10 @@ static int serve_store(struct session *session, const char *name, const Wire__Pr
 	return r;
 }
 
-static void on_limited(struct store *store, int result, const struct error *error, const char *note,
-		       void *call)
-{
-	(void)store; /* the request has named it */
-	call_reply(call, result < 0 ? error : NULL, 0, NULL, note);
-}
-
-static void on_drained(struct call *call, const Wire__StoreDrainReply *drained,
-		       const struct error *error, const char *note)
-{
-	call_reply(call, error, WIRE__REPLY__BODY_STORE_DRAIN, drained, note);
-}
-
 static int serve_drain(struct session *session, const Wire__StoreDrain *drain, struct frame *frame,
 		       struct call *call, struct error *error)
 {
-	int r = session_drain(session, drain, frame->n_fds ? frame->fds[0] : -1, call, on_drained,
-			      error);
+	int r = session_drain(session, drain, frame->n_fds ? frame->fds[0] : -1, call, error);
 
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
@@ -255,7 +245,7 @@ static void on_reloaded(struct call *call, const struct changes *changes, const 
 		reply.needs_restart = changes->needs_restart.lines;
 		reply.n_needs_restart = changes->needs_restart.n;
 	}
-	call_reply(call, error, WIRE__REPLY__BODY_RELOAD, &reply, NULL);
+	call_reply(call, error, WIRE__REPLY__BODY_RELOAD, &reply);
 }
 
 /* ---- one request ---- */
@@ -506,7 +496,7 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	case WIRE__REQUEST__BODY_STORE_DRAIN:
 		return serve_drain(session, request->store_drain, frame, call, error);
 	case WIRE__REQUEST__BODY_LIMIT_SET:
-		return session_limit_set(session, request->limit_set, call, on_limited, error);
+		return session_limit_set(session, request->limit_set, call, error);
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 		return serve_device_import(session, request->device_import, frame, call, error);
 	case WIRE__REQUEST__BODY_FILE_GPU:

@@ -38,7 +38,7 @@ static void read_number(struct usage *usage, const char *name, uint64_t number)
 		user->earlier_bytes = number;
 }
 
-void wear_read(FILE *file, const char *path, struct usage *usage)
+bool wear_read(FILE *file, const char *path, struct usage *usage)
 {
 	char name[SAVED_KEY_BYTES] = "";
 	uint64_t number;
@@ -46,8 +46,10 @@ void wear_read(FILE *file, const char *path, struct usage *usage)
 	/* SAVED_KEY_BYTES - 1 */
 	while (fscanf(file, " %135[^ =\n] = %" SCNu64, name, &number) == 2)
 		read_number(usage, name, number);
-	if (ferror(file) || !feof(file))
-		log_warning("wear: %s: damaged: what follows %s is not counted", path, name);
+	if (feof(file) && !ferror(file))
+		return true;
+	log_warning("wear: %s: damaged: what follows %s is not counted", path, name);
+	return false;
 }
 
 /* ---- writing ---- */
@@ -105,24 +107,31 @@ static char *text_new(struct service *service)
 	return NULL;
 }
 
-static void on_written(void *arg, int result, const struct error *error)
+static void on_written(void *arg, const char *note)
 {
 	struct wear *wear = arg;
 
-	if (result < 0 && !wear->has_failed)
-		log_warning("wear: %s: what was written is not counted after a restart",
-			    error->text);
-	wear->has_failed = result < 0; /* the next minute tries again */
+	wear->has_failed = note[0]; /* the next minute tries again */
 }
 
 void wear_save(struct wear *wear)
 {
 	struct saved *saved = wear->service ? &wear->service->registry.saved : NULL;
 	_cleanup_(freep) char *text = saved && saved->work_queue ? text_new(wear->service) : NULL;
+	const struct saved_change change = {
+		.title = "wear",
+		.what = "count of written bytes",
+		.is_set = true,
+		.until = "the daemon ends",
+		.is_quiet = wear->has_failed,
+		.on_done = on_written,
+		.arg = wear,
+	};
 
-	if (!text || (!wear->has_failed && strcmp(text, wear->text) == 0) ||
-	    saved_write(saved, FILE_NAME, text, on_written, wear) < 0)
+	if (!text || (!wear->has_failed && strcmp(text, wear->text) == 0))
 		return; /* without memory: a minute later */
+	saved_write(saved, &change, FILE_NAME, text, wear->is_damaged);
+	wear->is_damaged = false;
 	free(wear->text);
 	wear->text = TAKE_PTR(text);
 }
@@ -147,10 +156,12 @@ int wear_init(struct wear *wear, struct service *service)
 	service->usage.since_sec = clock_nsec_of(CLOCK_REALTIME) / NSEC_PER_SEC;
 	(void)snprintf(path, sizeof(path), "%s/" FILE_NAME, dir ? dir : "");
 	file = dir ? state_file_open(AT_FDCWD, path, FILE_BYTES_MAX) : NULL;
-	if (file)
-		wear_read(file, path, &service->usage);
-	else if (dir && errno != ENOENT && errno != ENOTDIR)
+	if (file) {
+		wear->is_damaged = !wear_read(file, path, &service->usage);
+	} else if (dir && errno != ENOENT && errno != ENOTDIR) {
+		wear->is_damaged = true;
 		log_warning("wear: %s: %s: not counted", path, strerrordesc_np(errno));
+	}
 	wear->text = text_new(service);
 	wear->event = event_new(service->base, -1, EV_PERSIST, on_minute, wear);
 	return wear->text && wear->event && event_add(wear->event, &minute) == 0 ? 0 : -ENOMEM;

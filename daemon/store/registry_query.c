@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
-
 /* An open question: it passes the user's worker thread and, to save a change, that of the saved settings. */
 struct query {
 	struct registry *registry;
@@ -35,18 +33,6 @@ static void query_done(struct query *query, const char *note)
 	free(query);
 }
 
-/* The note for a change that is not saved. */
-static void note_unsaved(const struct query *query, const char *why, char *note, size_t size)
-{
-	static const char *const changes[] = { "", "profile", "limit", "drain" };
-	const struct store *store = query->store;
-
-	(void)snprintf(note, size, "store %s: the %s is not saved: %s; it lasts until %s",
-		       store->name, changes[query->change.what], why,
-		       store->is_automatic ? "nobody has used the store for a minute"
-					   : "the daemon ends");
-}
-
 /* Stores with one key (subvolumes of a btrfs) are one file system. */
 static bool is_same_file_system(const struct store *a, const struct store *b)
 {
@@ -61,10 +47,9 @@ static void set_source(struct registry *registry, const struct store *store,
 			s->profile_source = source;
 }
 
-static void on_saved(void *arg, int result, const struct error *error)
+static void on_saved(void *arg, const char *note)
 {
 	struct query *query = arg;
-	char note[NOTE_BYTES] = "";
 	const struct saved_settings *saved;
 	bool is_written;
 
@@ -72,10 +57,6 @@ static void on_saved(void *arg, int result, const struct error *error)
 	saved = saved_find(&query->registry->saved, query->store->saved_key, &is_written);
 	if (saved && saved->has_profile && is_written)
 		set_source(query->registry, query->store, PROFILE_SAVED);
-	if (result < 0) {
-		note_unsaved(query, error->text, note, sizeof(note));
-		log_warning("%s", note);
-	}
 	query_done(query, note);
 }
 
@@ -104,34 +85,28 @@ static struct saved_settings settings_of(const struct store *store)
 
 static void query_change(struct query *query)
 {
+	static const char *const names[] = { "", "profile", "limit", "drain" };
 	struct registry *registry = query->registry;
 	const struct store_change *change = &query->change;
 	struct store *store = query->store;
 	const struct profile profile = profile_fill(&change->profile, &store->profile);
-	struct saved_settings settings;
-	char note[NOTE_BYTES], title[64];
+	struct saved_change saved;
 
 	LIST_EACH(struct store, s, &registry->stores, node)
 		if (is_same_file_system(s, store))
 			store_set(s, change, &profile);
-	if (!store->saved_key || !registry->saved.dir) {
-		note_unsaved(
-			query,
-			store->saved_key
-				? "there is no state_dir"
-				: "its file system has no UUID, nor its device an id, to know it "
-				  "by after a restart (a [store NAME] in dsaiod.conf gives it "
-				  "one)",
-			note, sizeof(note));
-		query_done(query, change->is_set ? note : "");
-		return;
-	}
-	settings = settings_of(store);
-	(void)snprintf(title, sizeof(title), "store %s", store->name);
-	query->result = saved_set(&registry->saved, store->saved_key, title, &settings, on_saved,
-				  query, &query->error);
-	if (query->result < 0)
-		query_done(query, "");
+	saved = (struct saved_change){
+		.key = store->saved_key,
+		.what = names[change->what],
+		.is_set = change->is_set,
+		.until = store->is_automatic ? "nobody has used the store for a minute"
+					     : "the daemon ends",
+		.settings = settings_of(store),
+		.on_done = on_saved,
+		.arg = query,
+	};
+	(void)snprintf(saved.title, sizeof(saved.title), "store %s", store->name);
+	saved_set(&registry->saved, &saved);
 }
 
 /* The store has been found, or the query has an error. */

@@ -34,14 +34,14 @@ struct saved_entry {
 /* A file that is to be written or removed. */
 struct writing {
 	struct job job;
-	char *dir, *name;
-	char *text;		   /* NULL: remove it */
-	bool is_damaged;	   /* rename it first */
-	struct saved_entry *entry; /* the main thread's; NULL: none */
+	struct saved_change change; /* its key and settings are not used */
+	const char *dir;	    /* borrowed: the writing ends before it */
+	char name[SAVED_KEY_BYTES + 8];
+	char *text;
+	bool is_removal, is_damaged; /* as in state_file_write() */
+	struct saved_entry *entry;   /* the main thread's; NULL: none */
 	int result;
 	struct error error;
-	saved_done_fn *on_done;
-	void *arg;
 };
 
 static void dirp_close(DIR **dir)
@@ -75,11 +75,6 @@ void saved_key_by_name(const char *name, char key[SAVED_KEY_BYTES])
 {
 	(void)strcpy(key, "name-");
 	key_add(key, name);
-}
-
-void saved_key_by_uid(uid_t uid, char key[SAVED_KEY_BYTES])
-{
-	(void)snprintf(key, SAVED_KEY_BYTES, SAVED_USER_KEY, uid);
 }
 
 bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYTES])
@@ -189,7 +184,7 @@ const struct saved_settings *saved_find(const struct saved *saved, const char *k
 					bool *ret_is_written)
 {
 	LIST_EACH(const struct saved_entry, p, &saved->entries, node)
-		if (p->is_there && strcmp(p->key, key) == 0) {
+		if (p->is_there && key && strcmp(p->key, key) == 0) {
 			*ret_is_written = p->is_written;
 			return &p->settings;
 		}
@@ -244,12 +239,19 @@ static char *settings_text(const struct saved_settings *settings, const char *ti
 	return NULL;
 }
 
-static void writing_free(struct writing *writing)
+/* why: it is not saved; NULL: it is, or need not be. */
+static void change_done(const struct saved_change *change, const char *why)
 {
-	free(writing->dir);
-	free(writing->name);
-	free(writing->text);
-	free(writing);
+	char note[ERROR_TEXT_BYTES + 160] = "";
+
+	if (why)
+		(void)snprintf(note, sizeof(note),
+			       "%s: the %s%s is not saved: %s; it lasts until %s", change->title,
+			       change->is_set ? "" : "removal of the ", change->what, why,
+			       change->until);
+	if (why && !change->is_quiet)
+		log_warning("%s", note);
+	change->on_done(change->arg, note);
 }
 
 static void written_main(struct job *job)
@@ -259,9 +261,9 @@ static void written_main(struct job *job)
 	/* A later writing has newer settings. */
 	if (writing->entry && --writing->entry->n_writings == 0)
 		writing->entry->is_written = writing->result == 0;
-	writing->on_done(writing->arg, writing->result,
-			 writing->result < 0 ? &writing->error : NULL);
-	writing_free(writing);
+	change_done(&writing->change, writing->result < 0 ? writing->error.text : NULL);
+	free(writing->text);
+	free(writing);
 }
 
 static void write_run(struct job *job)
@@ -269,70 +271,73 @@ static void write_run(struct job *job)
 	struct writing *writing = container_of(job, struct writing, job);
 
 	privileges_own_files();
-	writing->result = state_file_write(writing->dir, writing->name, writing->text,
+	writing->result = state_file_write(writing->dir, writing->name,
+					   writing->is_removal ? NULL : writing->text,
 					   writing->is_damaged, &writing->error);
 }
 
-/* Takes text.  NULL without memory; else the caller submits it. */
-static struct writing *writing_new(const struct saved *saved, const char *name, char *text,
-				   saved_done_fn *on_done, void *arg)
+/* Takes text.  NULL: there is no memory. */
+static struct writing *writing_new(const struct saved *saved, const struct saved_change *change,
+				   const char *name, char *text)
 {
-	struct writing *writing = calloc(1, sizeof(*writing));
+	struct writing *writing = text ? calloc(1, sizeof(*writing)) : NULL;
 
 	if (!writing) {
 		free(text);
+		change_done(change, "out of memory");
 		return NULL;
 	}
 	*writing = (struct writing){
 		.job = { .run = write_run, .done = written_main, .mailbox = saved->main_mailbox },
-		.dir = strdup(saved->dir),
-		.name = strdup(name),
+		.change = *change,
+		.dir = saved->dir,
 		.text = text,
-		.on_done = on_done,
-		.arg = arg,
 	};
-	if (writing->dir && writing->name)
-		return writing;
-	writing_free(writing);
-	return NULL;
+	(void)snprintf(writing->name, sizeof(writing->name), "%s", name);
+	return writing;
 }
 
-int saved_set(struct saved *saved, const char *key, const char *title,
-	      const struct saved_settings *settings, saved_done_fn *on_done, void *arg,
-	      struct error *error)
+void saved_set(struct saved *saved, const struct saved_change *change)
 {
+	const struct saved_settings *settings = &change->settings;
 	const bool is_there = settings->has_profile || settings->is_drained ||
 			      rate_limit_is_set(&settings->limit);
-	char *text = is_there ? settings_text(settings, title) : NULL;
-	struct saved_entry *p = entry_get(saved, key);
+	struct saved_entry *p;
 	struct writing *writing;
 	char name[SAVED_KEY_BYTES + 8];
 
-	(void)snprintf(name, sizeof(name), "%s.conf", key);
-	writing = writing_new(saved, name, text, on_done, arg);
-	if (!p || !writing || is_there != (text != NULL)) {
-		if (writing)
-			writing_free(writing);
-		return error_set(error, -ENOMEM, "saved settings %s", key);
+	if (!change->key || !saved->dir) {
+		change_done(change, !change->is_set ? NULL
+				    : change->key
+					    ? "there is no state_dir"
+					    : "its file system has no UUID, nor its device an id, "
+					      "to know it by after a restart (a [store NAME] in "
+					      "dsaiod.conf gives it one)");
+		return;
 	}
-	writing->entry = p;
+	p = entry_get(saved, change->key);
+	(void)snprintf(name, sizeof(name), "%s.conf", change->key);
+	writing = writing_new(saved, change, name,
+			      p ? settings_text(settings, change->title) : NULL);
+	if (!p || !writing) /* one implies the other, which cppcheck can't see */
+		return;
+	writing->is_removal = !is_there;
 	writing->is_damaged = p->is_damaged;
+	writing->entry = p;
 	p->is_there = is_there;
 	p->settings = *settings;
 	p->is_written = p->is_damaged = false;
 	p->n_writings++;
 	job_submit(saved->work_queue, &writing->job);
-	return 0;
 }
 
-int saved_write(struct saved *saved, const char *name, const char *text, saved_done_fn *on_done,
-		void *arg)
+void saved_write(struct saved *saved, const struct saved_change *change, const char *name,
+		 const char *text, bool is_damaged)
 {
-	char *copy = strdup(text);
-	struct writing *writing = copy ? writing_new(saved, name, copy, on_done, arg) : NULL;
+	struct writing *writing = writing_new(saved, change, name, strdup(text));
 
 	if (!writing)
-		return -ENOMEM;
+		return;
+	writing->is_damaged = is_damaged;
 	job_submit(saved->work_queue, &writing->job);
-	return 0;
 }

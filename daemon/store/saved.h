@@ -30,7 +30,19 @@ struct work_queue;
 /* The key of a user, for printf(3) and scanf(3): no key of a store begins so. */
 #define SAVED_USER_KEY "user-%u"
 
-typedef void saved_done_fn(void *arg, int result, const struct error *error);
+/* Settings that replace those of a store or a user. */
+struct saved_change {
+	const char *key;   /* NULL: the store has none */
+	char title[80];	   /* "store nvme0", "user 7" */
+	const char *what;  /* of the settings has changed, */
+	bool is_set;	   /* or is not set any more */
+	const char *until; /* it lasts so long if it is not saved */
+	bool is_quiet;	   /* the log has no line if it is not saved */
+	struct saved_settings settings;
+	/* Once, now or later.  note: why it is not saved, for people; "": it is on the disk, or was nowhere before. */
+	void (*on_done)(void *arg, const char *note);
+	void *arg;
+};
 
 struct saved {
 	char *dir;
@@ -53,23 +65,16 @@ const struct saved_settings *saved_find(const struct saved *saved, const char *k
 /* Sets the limits of users.  Returns 0 or -ENOMEM. */
 int saved_limit_users(const struct saved *saved, struct usage *usage);
 
-/*
- * Saves settings; if nothing is set by them, removes what was saved.  Returns 0 or -ENOMEM.  After 0 saved_find()
- * returns the new ones, and on_done is called later: with 0 when they are on the disk, or with an
- * error, when they last only as long as the daemon.  title: "store" or "user" and its name, for a comment in the file.
- */
-int saved_set(struct saved *saved, const char *key, const char *title,
-	      const struct saved_settings *settings, saved_done_fn *on_done, void *arg,
-	      struct error *error);
-/* Likewise replaces another file of the directory.  Returns 0 or -ENOMEM. */
-int saved_write(struct saved *saved, const char *name, const char *text, saved_done_fn *on_done,
-		void *arg);
+/* Saves settings; if nothing is set by them, removes what was saved.  saved_find() returns the new ones at once. */
+void saved_set(struct saved *saved, const struct saved_change *change);
+/* Likewise replaces another file of the directory, which may be damaged. */
+void saved_write(struct saved *saved, const struct saved_change *change, const char *name,
+		 const char *text, bool is_damaged);
 
 /* Keys made from a UUID, from the device's id or UUID in /dev/disk (false: it has neither), and from
    the store's name. */
 void saved_key_by_uuid(const uint8_t uuid[16], char key[SAVED_KEY_BYTES]);
 bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYTES]);
 void saved_key_by_name(const char *name, char key[SAVED_KEY_BYTES]);
-void saved_key_by_uid(uid_t uid, char key[SAVED_KEY_BYTES]);
 
 #endif

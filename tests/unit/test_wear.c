@@ -153,6 +153,14 @@ TEST(what_follows_a_damaged_line_is_left_out)
 	ck_assert_uint_eq(usage->n_stores, 1);
 	ck_assert_uint_eq(usage_store_bytes(usage, "uuid-a"), 1);
 	ck_assert_uint_eq(usage->rest.earlier_bytes, 3);
+	wrote(1);
+	save();
+	(void)strcat(path, ".damaged"); /* for people */
+	ck_assert_int_eq(access(path, F_OK), 0);
+	wrote(1);
+	ck_assert_int_eq(unlink(path), 0);
+	save();
+	ck_assert_int_ne(access(path, F_OK), 0); /* once */
 }
 
 TEST(a_file_that_cannot_be_opened_is_reported)
