@@ -53,6 +53,28 @@ void call_end(struct call *call, int result, const struct error *error, const ch
 	call->on_done(call, result, error);
 }
 
+static void on_store(struct store *store, int result, const struct error *error, const char *note,
+		     void *arg)
+{
+	struct call *call = arg;
+
+	call->store = store;
+	call_end(call, result, error, note);
+}
+
+struct registry_question call_question(struct call *call, const char *name, int fd)
+{
+	const struct session *session = call->session;
+
+	return (struct registry_question){ .name = name,
+					   .fd = fd,
+					   .peer = &session->peer,
+					   .work_queue = session->user->work_queue,
+					   .who = &session->who,
+					   .on_done = on_store,
+					   .arg = call };
+}
+
 int call_add_fd(struct call *call, int fd)
 {
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);

@@ -10,6 +10,7 @@
 #include "daemon/base/error.h"
 #include "daemon/base/quota.h"
 #include "daemon/lane/lane.h"
+#include "daemon/store/registry.h"
 #include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 
@@ -17,6 +18,7 @@
 #include <stdint.h>
 
 struct batch;
+struct changes;
 struct file;
 struct session_channel;
 struct session;
@@ -34,7 +36,10 @@ struct call {
 		struct file *file;
 		struct batch *batch;
 		struct lane_cancel cancel;
-		const Wire__StoreDrainReply *drained; /* borrowed */
+		/* Borrowed: */
+		const struct store *store;
+		const Wire__StoreDrainReply *drained;
+		const struct changes *changes;
 	};
 	int reply_fds[FRAME_FDS_MAX]; /* for the reply: the daemon's own, owned */
 	unsigned n_reply_fds;
@@ -47,6 +52,8 @@ int call_new(struct session *session, uint64_t seq, struct call **ret_call, stru
 void call_free(struct call *call);
 /* Calls on_done, and the reply has a note for people ("": none). */
 void call_end(struct call *call, int result, const struct error *error, const char *note);
+/* A question about a store, which ends the call. */
+struct registry_question call_question(struct call *call, const char *name, int fd);
 /* Adds a copy of fd to the reply's descriptors.  Returns 0 or -errno. */
 int call_add_fd(struct call *call, int fd);
 

@@ -190,25 +190,15 @@ static void on_store(struct store *store, int result, const struct error *error,
 int session_drain(struct session *session, const Wire__StoreDrain *request, int fd,
 		  struct call *call, struct error *error)
 {
-	struct service *service = session->service;
 	struct drain *drain;
-	struct registry_question question = {
-		.name = request->name,
-		.fd = fd,
-		.peer = &session->peer,
-		.work_queue = session->user->work_queue,
-		.who = &session->who,
-		.on_done = on_store,
-	};
+	struct registry_question question = call_question(call, request->name, fd);
 	const struct store_change change = {
 		.what = request->mode == WIRE__DRAIN_MODE__DRAIN_CLOSE ? CHANGE_NOTHING
 								       : CHANGE_DRAINED,
 		.is_set = request->mode == WIRE__DRAIN_MODE__DRAIN_BEGIN,
 	};
-	int r;
-
-	r = config_check_admin(
-		service->config, &session->peer,
+	int r = config_check_admin(
+		session->service->config, &session->peer,
 		"only administrators drain stores, and close the files of all clients",
 		": ask one, or close those of your programs with dsaio_file_drop()", error);
 	if (r < 0)
@@ -217,8 +207,9 @@ int session_drain(struct session *session, const Wire__StoreDrain *request, int 
 	if (!drain)
 		return error_set(error, -ENOMEM, "drain");
 	*drain = (struct drain){ .call = call, .mode = request->mode };
+	question.on_done = on_store;
 	question.arg = drain;
-	r = registry_change(&service->registry, &question, &change, error);
+	r = registry_change(&session->service->registry, &question, &change, error);
 	if (r < 0)
 		free(drain);
 	return r;

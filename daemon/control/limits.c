@@ -70,27 +70,12 @@ static int limit_client(const struct session *session, const Wire__LimitSet *set
 
 /* ---- all ---- */
 
-static void on_store(struct store *store, int result, const struct error *error, const char *note,
-		     void *arg)
-{
-	(void)store; /* the request has named it */
-	call_end(arg, result, error, note);
-}
-
 int session_limit_set(struct session *session, const Wire__LimitSet *set, struct call *call,
 		      struct error *error)
 {
 	struct store_change change = { .what = CHANGE_LIMIT };
 	const struct rate_limit *limit = &change.limit;
-	const struct registry_question question = {
-		.name = set->store,
-		.fd = -1,
-		.peer = &session->peer,
-		.work_queue = session->user->work_queue,
-		.who = &session->who,
-		.on_done = on_store,
-		.arg = call,
-	};
+	const struct registry_question question = call_question(call, set->store, -1);
 	int r;
 
 	r = config_check_admin(session->service->config, &session->peer,

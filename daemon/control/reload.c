@@ -21,7 +21,6 @@ struct reload {
 	struct service *service;
 	struct work_queue *work_queue; /* its own: the thread may read what only root may */
 	struct call *call;
-	reload_done_fn *on_done;
 	struct hung_who who;
 	struct config next;
 	struct store **prepared; /* next's stores; NULL: there is none, or the registry has it */
@@ -108,7 +107,6 @@ static void on_done(struct job *job)
 		config_log_mistakes(&reload->next, "reload: ");
 		log_error("dsaiod: reload: the configuration stays as it was: %s",
 			  reload->error.text);
-		reload->on_done(reload->call, NULL, &reload->error);
 	} else {
 		log_changes(&changes.applied, "applied");
 		log_changes(&changes.needs_restart, "needs a restart");
@@ -116,14 +114,14 @@ static void on_done(struct job *job)
 			"dsaiod: configuration reloaded: %zu change%s applied, %zu need%s a restart",
 			changes.applied.n, plural(changes.applied.n), changes.needs_restart.n,
 			changes.needs_restart.n == 1 ? "s" : "");
-		reload->on_done(reload->call, &changes, NULL);
 	}
+	reload->call->changes = &changes;
+	reload->call->on_done(reload->call, r, &reload->error);
 	changes_deinit(&changes);
 	reload_free(reload);
 }
 
-int session_reload(struct session *session, struct call *call, reload_done_fn *done,
-		   struct error *error)
+int session_reload(struct session *session, struct call *call, struct error *error)
 {
 	struct service *service = session->service;
 	struct reload *reload;
@@ -151,7 +149,6 @@ int session_reload(struct session *session, struct call *call, reload_done_fn *d
 	reload->service = service;
 	reload->who = session->who;
 	reload->call = call;
-	reload->on_done = done;
 	reload->job.run = on_read;
 	reload->job.done = on_done;
 	reload->job.mailbox = service->mailbox;

@@ -153,6 +153,17 @@ static void reply_submit(struct call *call)
 	call_reply(call, NULL, WIRE__REPLY__BODY_SUBMIT, &reply);
 }
 
+static void reply_reload(struct call *call)
+{
+	Wire__ReloadReply reply = WIRE__RELOAD_REPLY__INIT;
+
+	reply.applied = call->changes->applied.lines;
+	reply.n_applied = call->changes->applied.n;
+	reply.needs_restart = call->changes->needs_restart.lines;
+	reply.n_needs_restart = call->changes->needs_restart.n;
+	call_reply(call, NULL, WIRE__REPLY__BODY_RELOAD, &reply);
+}
+
 /* The end of a call: replies to the requests of serve_later(). */
 static void call_done(struct call *call, int result, const struct error *error)
 {
@@ -173,8 +184,16 @@ static void call_done(struct call *call, int result, const struct error *error)
 	case WIRE__REQUEST__BODY_SUBMIT:
 		reply_submit(call);
 		break;
+	case WIRE__REQUEST__BODY_STORE_GET:
+	case WIRE__REQUEST__BODY_PROFILE_SET:
+		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_GET,
+			   status_store(call->store, &call->session->service->usage));
+		break;
 	case WIRE__REQUEST__BODY_STORE_DRAIN:
 		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_DRAIN, call->drained);
+		break;
+	case WIRE__REQUEST__BODY_RELOAD:
+		reply_reload(call);
 		break;
 	default: /* the reply has no fields */
 		call_reply(call, NULL, 0, NULL);
@@ -184,34 +203,13 @@ static void call_done(struct call *call, int result, const struct error *error)
 
 /* ---- stores ---- */
 
-/* The reply to StoreGet and ProfileSet. */
-static void on_store(struct store *store, int result, const struct error *error, const char *note,
-		     void *arg)
-{
-	struct call *call = arg;
-
-	call->note = strdup(note);
-	if (result < 0)
-		call_reply(call, error, 0, NULL);
-	else
-		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_GET,
-			   status_store(store, &call->session->service->usage));
-}
-
 /* set: NULL for StoreGet. */
 static int serve_store(struct session *session, const char *name, const Wire__ProfileSet *set,
 		       struct frame *frame, struct call *call, struct error *error)
 {
 	struct registry *registry = &session->service->registry;
-	struct registry_question question = {
-		.name = name,
-		.fd = frame->n_fds ? frame->fds[0] : -1,
-		.peer = &session->peer,
-		.work_queue = session->user->work_queue,
-		.who = &session->who,
-		.on_done = on_store,
-		.arg = call,
-	};
+	const struct registry_question question = call_question(call, name,
+								frame->n_fds ? frame->fds[0] : -1);
 	struct partial_profile profile;
 	int r;
 
@@ -233,19 +231,6 @@ static int serve_drain(struct session *session, const Wire__StoreDrain *drain, s
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
 	return r;
-}
-
-static void on_reloaded(struct call *call, const struct changes *changes, const struct error *error)
-{
-	Wire__ReloadReply reply = WIRE__RELOAD_REPLY__INIT;
-
-	if (!error) {
-		reply.applied = changes->applied.lines;
-		reply.n_applied = changes->applied.n;
-		reply.needs_restart = changes->needs_restart.lines;
-		reply.n_needs_restart = changes->needs_restart.n;
-	}
-	call_reply(call, error, WIRE__REPLY__BODY_RELOAD, &reply);
 }
 
 /* ---- one request ---- */
@@ -492,7 +477,7 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		return serve_store(session, request->profile_set->name, request->profile_set, frame,
 				   call, error);
 	case WIRE__REQUEST__BODY_RELOAD:
-		return session_reload(session, call, on_reloaded, error);
+		return session_reload(session, call, error);
 	case WIRE__REQUEST__BODY_STORE_DRAIN:
 		return serve_drain(session, request->store_drain, frame, call, error);
 	case WIRE__REQUEST__BODY_LIMIT_SET:
