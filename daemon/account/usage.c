@@ -8,10 +8,8 @@ void usage_deinit(struct usage *usage)
 {
 	LIST_EACH(struct usage_user, user, &usage->users, node)
 		free(user);
-	LIST_EACH(struct usage_store, store, &usage->stores, node) {
-		free(store->key);
+	LIST_EACH(struct usage_store, store, &usage->stores, node)
 		free(store);
-	}
 	*usage = (struct usage){ 0 };
 }
 
@@ -77,18 +75,13 @@ void usage_add_store(struct usage *usage, const char *key, uint64_t bytes)
 {
 	struct usage_store *store = store_find(usage, key);
 
-	if (!store && key && usage->n_stores < USAGE_STORES_MAX) {
-		store = calloc(1, sizeof(*store));
-		if (store && !(store->key = strdup(key))) {
-			free(store);
-			store = NULL;
-		}
-		if (!store)
-			return; /* no memory: these bytes are not counted */
+	if (!store && key && usage->n_stores < USAGE_STORES_MAX &&
+	    (store = calloc(1, sizeof(*store) + strlen(key) + 1))) {
+		(void)strcpy(store->key, key);
 		usage->n_stores++;
 		list_push(&usage->stores, &store->node);
 	}
-	if (store)
+	if (store) /* else there is no memory, or no room, and these bytes are not counted */
 		store->bytes += bytes;
 }
 

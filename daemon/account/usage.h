@@ -34,8 +34,8 @@ struct usage_user {
 
 struct usage_store {
 	struct list_node node;
-	char *key;
 	uint64_t bytes; /* written before the daemon's start, and by stores that have gone */
+	char key[];
 };
 
 /* All zeroes: nothing was counted. */

@@ -180,10 +180,8 @@ int registry_init(struct registry *registry, const struct config *config, struct
 
 	*registry = (struct registry){ .config = config, .main_mailbox = main_mailbox };
 	registry->memfd_dev = memfd_device();
-	r = config->state_dir ? saved_init(&registry->saved, config->state_dir, main_mailbox, error)
-			      : 0;
-	if (r < 0)
-		return r;
+	if (config->state_dir)
+		saved_init(&registry->saved, config->state_dir, main_mailbox);
 	if (base) {
 		registry->sweep_event = event_new(base, -1, EV_PERSIST, on_sweep, registry);
 		if (!registry->sweep_event)

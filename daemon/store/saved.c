@@ -117,58 +117,41 @@ static struct saved_entry *entry_get(struct saved *saved, const char *key)
 	return p;
 }
 
-static int file_load(struct saved *saved, int dir_fd, const char *name)
+static void file_load(struct saved *saved, int dir_fd, const char *name)
 {
-	size_t n = strlen(name);
+	const size_t n = strlen(name);
 	_cleanup_(fclosep) FILE *file = NULL;
+	struct error error = { .text = "cannot be read, or is no file of this daemon's" };
 	char key[SAVED_KEY_BYTES], path[512];
 	struct saved_entry *p;
-	struct error error;
 
 	if (n <= 5 || name[0] == '.' || strcmp(name + n - 5, ".conf") != 0 ||
 	    n - 5 >= SAVED_KEY_BYTES)
-		return 0; /* another program's file */
+		return; /* another program's file */
 	(void)snprintf(key, sizeof(key), "%.*s", (int)(n - 5), name);
 	(void)snprintf(path, sizeof(path), "%s/%s", saved->dir, name);
 	p = entry_get(saved, key);
-	if (!p)
-		return -ENOMEM;
-	file = state_file_open(dir_fd, name, FILE_BYTES_MAX);
+	file = p ? state_file_open(dir_fd, name, FILE_BYTES_MAX) : NULL;
 	if (file && config_read_saved(file, path, &p->settings, &error) == 0) {
 		p->is_there = p->is_written = true;
-		return 0;
+		return;
 	}
-	p->is_damaged = true;
-	log_warning("saved settings %s: ignored: %s", path,
-		    file ? error.text : "cannot be read, or is no file of this daemon's");
-	return 0;
+	if (p)
+		p->is_damaged = true;
+	log_warning("saved settings %s: ignored: %s", path, error.text);
 }
 
-int saved_init(struct saved *saved, const char *dir_path, struct mailbox *main_mailbox,
-	       struct error *error)
+void saved_init(struct saved *saved, const char *dir_path, struct mailbox *main_mailbox)
 {
-	_cleanup_(dirp_close) DIR *dir = NULL;
+	_cleanup_(dirp_close) DIR *dir = opendir(dir_path);
 	const struct dirent *entry;
-	unsigned n = 0;
 
-	*saved = (struct saved){ .dir = strdup(dir_path), .main_mailbox = main_mailbox };
-	if (!saved->dir)
-		return error_set(error, -ENOMEM, "saved settings");
-	dir = opendir(dir_path);
-	if (!dir) {
-		if (errno != ENOENT)
-			log_warning("saved settings: %s: %s: none is read", dir_path,
-				    strerrordesc_np(errno));
-		return 0;
-	}
-	while (n < ENTRIES_MAX && (entry = readdir(dir))) {
-		n++;
-		if (file_load(saved, dirfd(dir), entry->d_name) < 0) {
-			saved_deinit(saved);
-			return error_set(error, -ENOMEM, "saved settings");
-		}
-	}
-	return 0;
+	*saved = (struct saved){ .dir = dir_path, .main_mailbox = main_mailbox };
+	if (!dir && errno != ENOENT)
+		log_warning("saved settings: %s: %s: none is read", dir_path,
+			    strerrordesc_np(errno));
+	for (unsigned n = 0; dir && n < ENTRIES_MAX && (entry = readdir(dir)); n++)
+		file_load(saved, dirfd(dir), entry->d_name);
 }
 
 void saved_deinit(struct saved *saved)
@@ -176,7 +159,6 @@ void saved_deinit(struct saved *saved)
 	work_queue_free(saved->work_queue);
 	LIST_EACH(struct saved_entry, p, &saved->entries, node)
 		free(p);
-	free(saved->dir);
 	*saved = (struct saved){ 0 };
 }
 

@@ -45,15 +45,14 @@ struct saved_change {
 };
 
 struct saved {
-	char *dir;
+	const char *dir;	       /* borrowed; NULL: nothing is saved */
 	struct mailbox *main_mailbox;  /* borrowed */
 	struct work_queue *work_queue; /* writes; the caller makes it before saved_set() */
 	struct list entries;	       /* struct saved_entry */
 };
 
-/* Reads the files in dir, which need not exist.  Returns 0 or -ENOMEM. */
-int saved_init(struct saved *saved, const char *dir, struct mailbox *main_mailbox,
-	       struct error *error);
+/* Reads the files in dir, which need not exist, and is borrowed. */
+void saved_init(struct saved *saved, const char *dir, struct mailbox *main_mailbox);
 void saved_deinit(struct saved *saved); /* after all calls of on_done; zeroes are fine */
 
 /*

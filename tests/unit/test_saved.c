@@ -16,7 +16,6 @@
 static char state[80];
 static struct mailbox mailbox;
 static struct saved saved;
-static struct error error;
 static char note[1024];
 static bool is_done;
 
@@ -31,7 +30,7 @@ static void setup(void)
 	make_dir();
 	(void)snprintf(state, sizeof(state), "%s/a/state", dir);
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
-	ck_assert_int_eq(saved_init(&saved, state, &mailbox, &error), 0);
+	saved_init(&saved, state, &mailbox);
 	ck_assert_int_eq(work_queue_new("saved", 1, &saved.work_queue), 0);
 }
 
@@ -45,7 +44,7 @@ static void teardown(void)
 static void restart(void)
 {
 	saved_deinit(&saved);
-	ck_assert_int_eq(saved_init(&saved, state, &mailbox, &error), 0);
+	saved_init(&saved, state, &mailbox);
 	ck_assert_int_eq(work_queue_new("saved", 1, &saved.work_queue), 0);
 }
 
