@@ -27,21 +27,22 @@ static int limit_user(struct session *session, uid_t uid, const struct rate_limi
 		      struct call *call, struct error *error)
 {
 	char key[SAVED_KEY_BYTES], name[16];
-	struct saved_change change = { .key = key,
-				       .what = "limit",
+	struct saved *saved = &session->service->registry.saved;
+	struct saved_change change = { .what = "limit",
 				       .is_set = rate_limit_is_set(limit),
 				       .until = "the daemon ends",
 				       .settings.limit = *limit,
 				       .on_done = on_saved,
 				       .arg = call };
 
-	if (usage_set_limit(&session->service->usage, uid, limit) < 0)
+	(void)snprintf(key, sizeof(key), SAVED_USER_KEY, uid);
+	change.entry = saved_entry(saved, key);
+	if (!change.entry || usage_set_limit(&session->service->usage, uid, limit) < 0)
 		return error_set(error, -ENOMEM, "user %u", uid);
 	(void)snprintf(name, sizeof(name), "%u", uid);
 	log_limit(session, "user", name, limit);
 	(void)snprintf(change.title, sizeof(change.title), "user %u", uid);
-	(void)snprintf(key, sizeof(key), SAVED_USER_KEY, uid);
-	saved_set(&session->service->registry.saved, &change);
+	saved_set(saved, &change);
 	return 0;
 }
 

@@ -186,8 +186,7 @@ static void call_done(struct call *call, int result, const struct error *error)
 		break;
 	case WIRE__REQUEST__BODY_STORE_GET:
 	case WIRE__REQUEST__BODY_PROFILE_SET:
-		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_GET,
-			   status_store(call->store, &call->session->service->usage));
+		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_GET, status_store(call->store));
 		break;
 	case WIRE__REQUEST__BODY_STORE_DRAIN:
 		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_DRAIN, call->drained);

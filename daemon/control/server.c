@@ -319,7 +319,6 @@ int server_new(struct config *config, struct event_base *base, struct gpu_probe 
 	r = registry_init(&server->service.registry, config, base, &server->mailbox, error);
 	if (r < 0)
 		return r;
-	server->service.registry.usage = &server->service.usage;
 	if (wear_init(&server->wear, &server->service) < 0)
 		return error_set(error, -ENOMEM, "dsaiod: event");
 	r = server_listen(server, error);

@@ -142,14 +142,13 @@ static const Wire__Class wire_classes[N_SCHED_CLASSES] = {
 	[SCHED_BACKGROUND] = WIRE__CLASS__BACKGROUND,
 };
 
-static Wire__Store *add_store(const struct store *store, const struct usage *usage,
-			      bool with_histograms)
+static Wire__Store *add_store(const struct store *store, bool with_histograms)
 {
 	Wire__Store *wire = NEW(Wire__Store, wire__store);
 	struct metrics sum;
 
 	lane_store_sum(&store->lane_store, &sum);
-	wire->written_bytes = usage_store_bytes(usage, store->saved_key) +
+	wire->written_bytes = (store->saved ? store->saved->written_bytes : 0) +
 			      metrics_get(&sum.write_bytes);
 	wire->hung = hung_number((struct hung_number){ .dev = store->dev });
 	wire->is_automatic = store->is_automatic;
@@ -185,10 +184,10 @@ static Wire__Store *add_store(const struct store *store, const struct usage *usa
 	return wire;
 }
 
-Wire__Store *status_store(const struct store *store, const struct usage *usage)
+Wire__Store *status_store(const struct store *store)
 {
 	memory.used = 0;
-	return add_store(store, usage, false);
+	return add_store(store, false);
 }
 
 static Wire__Channel *channel_to_wire(const struct channel *channel)
@@ -282,7 +281,7 @@ static void add_stores(Wire__StatusReply *wire, const struct service *service, u
 			continue;
 		if (!has_room(wire, wire->n_stores, store->id, 0, 0))
 			return;
-		wire->stores[wire->n_stores++] = add_store(store, &service->usage, with_histograms);
+		wire->stores[wire->n_stores++] = add_store(store, with_histograms);
 	}
 }
 

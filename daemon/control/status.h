@@ -14,6 +14,6 @@
 Wire__StatusReply *status_reply(const struct session *session, const Wire__Status *asked);
 
 /* One store.  Valid until the next call. */
-Wire__Store *status_store(const struct store *store, const struct usage *usage);
+Wire__Store *status_store(const struct store *store);
 
 #endif

@@ -34,6 +34,6 @@ void wear_deinit(
 void wear_save(struct wear *wear);
 
 /* Reads a file.  path: for messages.  False: up to where it is damaged. */
-bool wear_read(FILE *file, const char *path, struct usage *usage);
+bool wear_read(FILE *file, const char *path, struct usage *usage, struct saved *saved);
 
 #endif

@@ -20,9 +20,10 @@ const char *store_profile_source(const struct store *store)
 		[PROFILE_DEFAULTED] = "default",
 		[PROFILE_CONFIGURED] = "configuration",
 		[PROFILE_SAVED] = "saved",
-		[PROFILE_SET] = "set",
 	};
 
+	if (store->profile_source == PROFILE_SAVED && !(store->saved && store->saved->is_written))
+		return "set"; /* it is not saved, or not yet */
 	return names[store->profile_source];
 }
 
@@ -58,7 +59,7 @@ static bool is_same(const struct store *store, const struct file_facts *facts)
 	if (!facts->has_uuid)
 		return true;
 	saved_key_by_uuid(facts->uuid, key);
-	return store->saved_key && strcmp(store->saved_key, key) == 0;
+	return strcmp(store->saved_key, key) == 0;
 }
 
 int registry_find_or_make(struct registry *registry, const struct file_facts *facts,
@@ -118,23 +119,17 @@ int registry_prepare(const struct store_config *config, struct mailbox *main_mai
 	_cleanup_(closep) int fd = -1;
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	struct file_facts facts;
-	char key[SAVED_KEY_BYTES];
 	struct store *store;
 	int r = store_new(0, config, main_mailbox, &store, error);
 
 	if (r < 0)
 		return r;
-	saved_key_by_name(config->name, key);
+	saved_key_by_name(config->name, store->saved_key);
 	fd = open(config->path, O_PATH | O_CLOEXEC);
 	if (fd >= 0 && file_look(fd, config->path, &facts, error) == 0) {
 		(void)mount_find(0, facts.mount_id, facts.dev,
 				 &mount); /* without it the store has no source */
-		(void)registry_find_key(&facts, &mount, key);
-	}
-	store->saved_key = strdup(key);
-	if (!store->saved_key) {
-		store_free(store);
-		return error_set(error, -ENOMEM, "store %s", config->name);
+		registry_find_key(&facts, &mount, store->saved_key);
 	}
 	*ret_store = store;
 	return 0;
@@ -144,7 +139,6 @@ void registry_add_prepared(struct registry *registry, struct store *store)
 {
 	store->id = ++registry->last_id;
 	registry_add(registry, store);
-	registry_take_saved(registry, store);
 }
 
 /* This may block: it runs only at start, and the administrator chose the path. */

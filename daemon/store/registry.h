@@ -27,7 +27,6 @@
 #include "daemon/store/store.h"
 
 struct changes;
-struct usage;
 struct event;
 struct event_base;
 struct work_queue;
@@ -44,9 +43,7 @@ struct registry {
 	struct event *sweep_event; /* added while automatic stores exist; NULL without a base */
 	struct saved saved;
 	struct log_limit log_limit;
-	struct usage
-		*usage;	 /* borrowed: counts what automatic stores wrote that go; NULL: nothing */
-	dev_t memfd_dev; /* the device number of memfds, which belong to no store */
+	dev_t memfd_dev;	       /* the device number of memfds, which belong to no store */
 	struct work_queue *work_queue; /* frees stores: io_destroy(2) may take 50 ms */
 	struct work_queue *prober;     /* a thread for each configured store; NULL: there is none */
 };

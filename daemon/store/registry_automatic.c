@@ -1,6 +1,5 @@
 #include "daemon/store/registry_parts.h"
 
-#include "daemon/account/usage.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/engine/engine.h"
 #include "proto/util/cleanup.h"
@@ -101,9 +100,8 @@ void automatic_remove(struct registry *registry, struct store *store)
 	assert(store->is_automatic && !store->n_refs);
 	list_remove(&registry->stores, &store->node);
 	registry->n_automatic--;
-	if (registry->usage)
-		usage_add_store(registry->usage, store->saved_key,
-				lane_store_written(&store->lane_store));
+	if (store->saved)
+		store->saved->written_bytes += lane_store_written(&store->lane_store);
 	log_client(&registry->log_limit, "store %s: unused: removed", store->name);
 	if (!removal) { /* without memory the main thread waits */
 		store_free(store);
@@ -154,7 +152,7 @@ static int automatic_make(struct registry *registry, const struct file_facts *fa
 			  struct store **ret_store, struct error *error)
 {
 	const struct timeval period = { .tv_sec = SWEEP_SEC };
-	char name[NAME_BYTES], key[SAVED_KEY_BYTES];
+	char name[NAME_BYTES];
 	struct store_config config = config_store(registry->config, NULL);
 	struct store *store;
 	int r;
@@ -166,14 +164,7 @@ static int automatic_make(struct registry *registry, const struct file_facts *fa
 			 registry->main_mailbox, &store, error);
 	if (r < 0)
 		return r;
-	if (registry_find_key(facts, mount, key)) {
-		store->saved_key = strdup(key);
-		if (!store->saved_key) {
-			store_free(store);
-			return error_set(error, -ENOMEM, "store %s", name);
-		}
-		registry_take_saved(registry, store);
-	}
+	registry_find_key(facts, mount, store->saved_key);
 	registry->last_id++;
 	registry->n_automatic++;
 	store->is_automatic = true;

@@ -23,8 +23,10 @@ struct query {
 	struct error error;
 };
 
-static void query_done(struct query *query, const char *note)
+static void query_done(void *arg, const char *note)
 {
+	struct query *query = arg;
+
 	query->question.on_done(query->store, query->result,
 				query->result < 0 ? &query->error : NULL, note,
 				query->question.arg);
@@ -36,28 +38,7 @@ static void query_done(struct query *query, const char *note)
 /* Stores with one key (subvolumes of a btrfs) are one file system. */
 static bool is_same_file_system(const struct store *a, const struct store *b)
 {
-	return a == b || (a->saved_key && b->saved_key && strcmp(a->saved_key, b->saved_key) == 0);
-}
-
-static void set_source(struct registry *registry, const struct store *store,
-		       enum profile_source source)
-{
-	LIST_EACH(struct store, s, &registry->stores, node)
-		if (is_same_file_system(s, store))
-			s->profile_source = source;
-}
-
-static void on_saved(void *arg, const char *note)
-{
-	struct query *query = arg;
-	const struct saved_settings *saved;
-	bool is_written;
-
-	/* A later query may have set or reset the profile, and its write comes later. */
-	saved = saved_find(&query->registry->saved, query->store->saved_key, &is_written);
-	if (saved && saved->has_profile && is_written)
-		set_source(query->registry, query->store, PROFILE_SAVED);
-	query_done(query, note);
+	return a == b || (a->saved && a->saved == b->saved);
 }
 
 static void store_set(struct store *store, const struct store_change *change,
@@ -65,7 +46,7 @@ static void store_set(struct store *store, const struct store_change *change,
 {
 	if (change->what == CHANGE_PROFILE) {
 		store->profile = change->is_set ? *profile : store->given_profile;
-		store->profile_source = change->is_set ? PROFILE_SET : store->given_source;
+		store->profile_source = change->is_set ? PROFILE_SAVED : store->given_source;
 	} else if (change->what == CHANGE_LIMIT) {
 		limiter_set(&store->lane_store.limiter, &change->limit);
 	} else {
@@ -76,7 +57,7 @@ static void store_set(struct store *store, const struct store_change *change,
 static struct saved_settings settings_of(const struct store *store)
 {
 	return (struct saved_settings){
-		.has_profile = store->profile_source >= PROFILE_SAVED,
+		.has_profile = store->profile_source == PROFILE_SAVED,
 		.profile = store->profile,
 		.limit = limiter_get(&store->lane_store.limiter),
 		.is_drained = lane_store_is_drained(&store->lane_store),
@@ -96,13 +77,13 @@ static void query_change(struct query *query)
 		if (is_same_file_system(s, store))
 			store_set(s, change, &profile);
 	saved = (struct saved_change){
-		.key = store->saved_key,
+		.entry = store->saved,
 		.what = names[change->what],
 		.is_set = change->is_set,
 		.until = store->is_automatic ? "nobody has used the store for a minute"
 					     : "the daemon ends",
 		.settings = settings_of(store),
-		.on_done = on_saved,
+		.on_done = query_done,
 		.arg = query,
 	};
 	(void)snprintf(saved.title, sizeof(saved.title), "store %s", store->name);

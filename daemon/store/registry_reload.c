@@ -108,7 +108,7 @@ static void add_new(struct registry *registry, unsigned n, struct store **prepar
 static void reload_store(struct store *store, struct store_config *live, struct store_config *next,
 			 struct changes *changes)
 {
-	const bool is_saved = store->profile_source >= PROFILE_SAVED;
+	const bool is_saved = store->profile_source == PROFILE_SAVED;
 	char title[STORE_NAME_MAX + 16];
 
 	(void)snprintf(title, sizeof(title), "store %s:", store->name);

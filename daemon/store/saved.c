@@ -21,25 +21,14 @@
 /* Far more stores and users than a host has limits for; it bounds the time to read a directory with other files. */
 #define ENTRIES_MAX 4096u
 
-struct saved_entry {
-	struct list_node node;
-	char key[SAVED_KEY_BYTES];
-	bool is_there; /* false: removed or damaged */
-	bool is_damaged;
-	bool is_written; /* the file has these settings */
-	struct saved_settings settings;
-	unsigned n_writings; /* that have not ended */
-};
-
 /* A file that is to be written or removed. */
 struct writing {
 	struct job job;
-	struct saved_change change; /* its key and settings are not used */
-	const char *dir;	    /* borrowed: the writing ends before it */
+	struct saved_change change;
+	const char *dir; /* borrowed: the writing ends before it */
 	char name[SAVED_KEY_BYTES + 8];
 	char *text;
 	bool is_removal, is_damaged; /* as in state_file_write() */
-	struct saved_entry *entry;   /* the main thread's; NULL: none */
 	int result;
 	struct error error;
 };
@@ -101,19 +90,19 @@ bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYT
 
 /* ---- reading ---- */
 
-/* Returns the entry of a key, made if there is none; NULL without memory. */
-static struct saved_entry *entry_get(struct saved *saved, const char *key)
+struct saved_entry *saved_entry(struct saved *saved, const char *key)
 {
 	struct saved_entry *p;
 
 	LIST_EACH(struct saved_entry, known, &saved->entries, node)
 		if (strcmp(known->key, key) == 0)
 			return known;
-	p = calloc(1, sizeof(*p));
+	p = key[0] && saved->n_entries < ENTRIES_MAX ? calloc(1, sizeof(*p)) : NULL;
 	if (!p)
 		return NULL;
 	(void)snprintf(p->key, sizeof(p->key), "%s", key);
 	list_push(&saved->entries, &p->node);
+	saved->n_entries++;
 	return p;
 }
 
@@ -130,7 +119,7 @@ static void file_load(struct saved *saved, int dir_fd, const char *name)
 		return; /* another program's file */
 	(void)snprintf(key, sizeof(key), "%.*s", (int)(n - 5), name);
 	(void)snprintf(path, sizeof(path), "%s/%s", saved->dir, name);
-	p = entry_get(saved, key);
+	p = saved_entry(saved, key);
 	file = p ? state_file_open(dir_fd, name, FILE_BYTES_MAX) : NULL;
 	if (file && config_read_saved(file, path, &p->settings, &error) == 0) {
 		p->is_there = p->is_written = true;
@@ -160,17 +149,6 @@ void saved_deinit(struct saved *saved)
 	LIST_EACH(struct saved_entry, p, &saved->entries, node)
 		free(p);
 	*saved = (struct saved){ 0 };
-}
-
-const struct saved_settings *saved_find(const struct saved *saved, const char *key,
-					bool *ret_is_written)
-{
-	LIST_EACH(const struct saved_entry, p, &saved->entries, node)
-		if (p->is_there && key && strcmp(p->key, key) == 0) {
-			*ret_is_written = p->is_written;
-			return &p->settings;
-		}
-	return NULL;
 }
 
 int saved_limit_users(const struct saved *saved, struct usage *usage)
@@ -239,10 +217,11 @@ static void change_done(const struct saved_change *change, const char *why)
 static void written_main(struct job *job)
 {
 	struct writing *writing = container_of(job, struct writing, job);
+	struct saved_entry *entry = writing->change.entry; /* NULL: of another file */
 
 	/* A later writing has newer settings. */
-	if (writing->entry && --writing->entry->n_writings == 0)
-		writing->entry->is_written = writing->result == 0;
+	if (entry && --entry->n_writings == 0)
+		entry->is_written = writing->result == 0;
 	change_done(&writing->change, writing->result < 0 ? writing->error.text : NULL);
 	free(writing->text);
 	free(writing);
@@ -284,28 +263,24 @@ void saved_set(struct saved *saved, const struct saved_change *change)
 	const struct saved_settings *settings = &change->settings;
 	const bool is_there = settings->has_profile || settings->is_drained ||
 			      rate_limit_is_set(&settings->limit);
-	struct saved_entry *p;
+	struct saved_entry *p = change->entry;
 	struct writing *writing;
 	char name[SAVED_KEY_BYTES + 8];
 
-	if (!change->key || !saved->dir) {
+	if (!p || !saved->dir) {
 		change_done(change, !change->is_set ? NULL
-				    : change->key
-					    ? "there is no state_dir"
-					    : "its file system has no UUID, nor its device an id, "
-					      "to know it by after a restart (a [store NAME] in "
-					      "dsaiod.conf gives it one)");
+				    : p		    ? "there is no state_dir"
+					: "its file system has no UUID, nor its device an id, "
+					  "to know it by after a restart (a [store NAME] in "
+					  "dsaiod.conf gives it one)");
 		return;
 	}
-	p = entry_get(saved, change->key);
-	(void)snprintf(name, sizeof(name), "%s.conf", change->key);
-	writing = writing_new(saved, change, name,
-			      p ? settings_text(settings, change->title) : NULL);
-	if (!p || !writing) /* one implies the other, which cppcheck can't see */
+	(void)snprintf(name, sizeof(name), "%s.conf", p->key);
+	writing = writing_new(saved, change, name, settings_text(settings, change->title));
+	if (!writing)
 		return;
 	writing->is_removal = !is_there;
 	writing->is_damaged = p->is_damaged;
-	writing->entry = p;
 	p->is_there = is_there;
 	p->settings = *settings;
 	p->is_written = p->is_damaged = false;

@@ -59,7 +59,7 @@ static void on_done(void *arg, const char *why)
 /* Sets it and waits until it is on the disk, or not. */
 static bool set_all(const char *key, const struct saved_settings *what)
 {
-	const struct saved_change change = { .key = key,
+	const struct saved_change change = { .entry = saved_entry(&saved, key),
 					     .title = "store nvme0",
 					     .what = "profile",
 					     .until = "now",
@@ -87,12 +87,17 @@ static bool set(const char *key, const struct profile *what)
 	return set_all(key, &settings);
 }
 
+static const struct saved_settings *find_all(const char *key)
+{
+	const struct saved_entry *entry = saved_entry(&saved, key);
+
+	return entry && entry->is_there ? &entry->settings : NULL;
+}
+
 static const struct profile *find(const char *key)
 {
-	const struct saved_settings *found;
-	bool is_written;
+	const struct saved_settings *found = find_all(key);
 
-	found = saved_find(&saved, key, &is_written);
 	return found ? &found->profile : NULL;
 }
 
@@ -146,7 +151,6 @@ TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
 TEST(limits_and_drains_are_kept_beside_a_profile)
 {
 	const struct saved_settings *found;
-	bool is_written;
 
 	ck_assert(set_all("uuid-1",
 			  &(struct saved_settings){ .has_profile = true,
@@ -155,15 +159,15 @@ TEST(limits_and_drains_are_kept_beside_a_profile)
 	ck_assert(set_all("uuid-2", &(struct saved_settings){ .is_drained = true }));
 	ck_assert(set_all("uuid-3", &(struct saved_settings){ .limit = { .ops_per_sec = 7 } }));
 	restart();
-	found = saved_find(&saved, "uuid-1", &is_written);
-	ck_assert(found && is_written && found->has_profile && !found->is_drained);
+	found = find_all("uuid-1");
+	ck_assert(found && found->has_profile && !found->is_drained);
 	ck_assert_uint_eq(found->profile.queue_depth, 9);
 	ck_assert_uint_eq(found->limit.bytes_per_sec, 500 << 20);
 	ck_assert_uint_eq(found->limit.ops_per_sec, 0);
-	found = saved_find(&saved, "uuid-2", &is_written);
+	found = find_all("uuid-2");
 	ck_assert(found && !found->has_profile && found->is_drained);
 	ck_assert(!rate_limit_is_set(&found->limit));
-	found = saved_find(&saved, "uuid-3", &is_written);
+	found = find_all("uuid-3");
 	ck_assert(found && !found->is_drained);
 	ck_assert_uint_eq(found->limit.ops_per_sec, 7);
 	ck_assert(set_all("uuid-3", &(struct saved_settings){ 0 }));
@@ -279,6 +283,18 @@ TEST(a_removal_that_fails_is_reported_as_that)
 	ck_assert_int_eq(mkdir(path_of("uuid-1.conf"), 0755), 0);
 	ck_assert(!set("uuid-1", NULL));
 	ck_assert_msg(strstr(note, "the removal of the profile is not saved: "), "%s", note);
+}
+
+TEST(there_are_not_too_many_entries)
+{
+	char key[16];
+
+	ck_assert_ptr_null(saved_entry(&saved, ""));
+	for (unsigned i = 0; i < 5000; i++) {
+		(void)snprintf(key, sizeof(key), "%u", i);
+		ck_assert((saved_entry(&saved, key) != NULL) == (i < 4096));
+	}
+	ck_assert_ptr_eq(saved_entry(&saved, "7"), saved_entry(&saved, "7"));
 }
 
 TEST(keys_are_file_names)

@@ -137,17 +137,15 @@ TEST(what_a_store_that_has_gone_wrote_is_that_of_its_successor)
 {
 	struct store *s = registry_by_key(&c.service.registry, store);
 
-	c.service.registry.usage = &c.service.usage;
-	free(s->saved_key);
-	ck_assert_ptr_nonnull(s->saved_key = strdup("name-x"));
+	s->saved = saved_entry(&c.service.registry.saved, "name-x");
 	metrics_add(&s->lane_store.metrics[SCHED_NORMAL].write_bytes, 77);
-	usage_add_store(&c.service.usage, "name-x", 100);
+	s->saved->written_bytes = 100;
 	ck_assert_uint_eq(ask(session, false)->stores[0]->written_bytes, 177);
 	end_channel();
 	session_end(session, false);
 	CONTROL_UNTIL(!c.service.n_sessions);
 	registry_sweep(&c.service.registry, UINT64_MAX);
-	ck_assert_uint_eq(usage_store_bytes(&c.service.usage, "name-x"), 177);
+	ck_assert_uint_eq(saved_entry(&c.service.registry.saved, "name-x")->written_bytes, 177);
 }
 
 FIXTURE(setup, teardown)

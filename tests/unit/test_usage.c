@@ -87,25 +87,5 @@ TEST(more_users_than_that_are_counted_while_all_have_clients)
 	ck_assert(!usage.has_rest);
 }
 
-TEST(bytes_of_a_store_are_kept_under_its_key)
-{
-	char key[16];
-
-	usage_add_store(&usage, "name-a", 5);
-	usage_add_store(&usage, "name-a", 6);
-	usage_add_store(&usage, NULL, 7);
-	ck_assert_uint_eq(usage_store_bytes(&usage, "name-a"), 11);
-	ck_assert_uint_eq(usage_store_bytes(&usage, "name-b"), 0);
-	ck_assert_uint_eq(usage_store_bytes(&usage, NULL), 0);
-	for (unsigned i = 1; i < USAGE_STORES_MAX; i++) {
-		(void)snprintf(key, sizeof(key), "%u", i);
-		usage_add_store(&usage, key, 1);
-	}
-	usage_add_store(&usage, "name-b", 1); /* one too many */
-	ck_assert_uint_eq(usage_store_bytes(&usage, "name-b"), 0);
-	usage_add_store(&usage, "name-a", 1);
-	ck_assert_uint_eq(usage_store_bytes(&usage, "name-a"), 12);
-}
-
 FIXTURE(setup, teardown)
 TEST_MAIN
