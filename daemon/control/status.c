@@ -402,6 +402,8 @@ static void add_users(Wire__StatusReply *wire, const struct service *service,
 		if (wire->n_users == USERS_MAX) {
 			user_sum(rest, &rest_sum, service, user);
 			has_rest = true;
+			if (limiter_is_limited(&user->limiter) && !rest->limit)
+				rest->limit = NEW(Wire__Limit, wire__limit);
 			continue;
 		}
 		one = NEW(Wire__User, wire__user);

@@ -99,6 +99,9 @@ TEST(users_that_are_too_many_are_one_that_is_the_rest)
 	/* 5000, whose entry has gone, and the last three */
 	ck_assert_uint_eq(reply->users[USERS_MAX]->clients, 3);
 	ck_assert_uint_eq(reply->users[USERS_MAX]->counters->reads, 3);
+	ck_assert_ptr_null(reply->users[USERS_MAX]->limit);
+	ck_assert_int_eq(usage_set_limit(&c.service.usage, 4999, &(struct rate_limit){ 1, 0 }), 0);
+	ck_assert_ptr_nonnull(ask(session, false)->users[USERS_MAX]->limit);
 	session->peer.uid = 4321;
 	ck_assert_uint_eq(ask(session, false)->n_users, 0);
 }
