@@ -79,14 +79,15 @@ static uint64_t part_buy(struct limiter_rate *rate, struct limiter_part *part, u
 	return part->start_nsec;
 }
 
-uint64_t limiter_buy(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
+uint64_t limiter_ask(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
 		     uint64_t now_nsec)
 {
-	const uint64_t ops_nsec = part_buy(&limiter->ops, &share->ops, 1, now_nsec);
-	const uint64_t bytes_nsec = bytes ? part_buy(&limiter->bytes, &share->bytes, bytes,
-						     now_nsec)
-					  : 0;
+	uint64_t ops_nsec, bytes_nsec;
 
+	if (!limiter_is_limited(limiter))
+		return 0;
+	ops_nsec = part_buy(&limiter->ops, &share->ops, 1, now_nsec);
+	bytes_nsec = bytes ? part_buy(&limiter->bytes, &share->bytes, bytes, now_nsec) : 0;
 	return ops_nsec > bytes_nsec ? ops_nsec : bytes_nsec;
 }
 
@@ -102,9 +103,11 @@ static void part_spend(struct limiter_rate *rate, struct limiter_part *part, uin
 	part->left -= n;
 }
 
-void limiter_spend(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
-		   uint64_t ops, uint64_t now_nsec)
+void limiter_charge(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
+		    uint64_t ops, uint64_t now_nsec)
 {
+	if (!limiter_is_limited(limiter))
+		return;
 	part_spend(&limiter->bytes, &share->bytes, bytes, now_nsec);
 	part_spend(&limiter->ops, &share->ops, ops, now_nsec);
 }

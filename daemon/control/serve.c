@@ -206,17 +206,15 @@ static void call_done(struct call *call, int result, const struct error *error)
 static int serve_store(struct session *session, const char *name, const Wire__ProfileSet *set,
 		       struct frame *frame, struct call *call, struct error *error)
 {
-	struct registry *registry = &session->service->registry;
 	const struct registry_question question = call_question(call, name,
 								frame->n_fds ? frame->fds[0] : -1);
-	struct partial_profile profile;
+	struct store_change change = { .what = set ? CHANGE_PROFILE : CHANGE_NOTHING,
+				       .is_set = set && set->profile };
 	int r;
 
-	if (set && set->profile)
-		profile = partial_from_wire(set->profile);
-	r = set ? registry_set_profile(registry, &question, set->profile ? &profile : NULL, error)
-		: registry_change(registry, &question,
-				  &(struct store_change){ .what = CHANGE_NOTHING }, error);
+	if (change.is_set)
+		change.profile = partial_from_wire(set->profile);
+	r = registry_change(&session->service->registry, &question, &change, error);
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
 	return r;

@@ -101,7 +101,7 @@ static uint64_t look_nsec(uint64_t start_nsec, uint64_t now_nsec)
 	return start_nsec - now_nsec < ADMIT_LIMIT_NSEC ? start_nsec : now_nsec + ADMIT_LIMIT_NSEC;
 }
 
-/* Likewise for the channel's head block. */
+/* Likewise for the channel's head block.  If it is counted, it was charged when it started first. */
 static uint64_t channel_limit_nsec(struct admit_channel *channel, const struct admit_head *head,
 				   uint64_t now_nsec)
 {
@@ -114,16 +114,6 @@ static uint64_t channel_limit_nsec(struct admit_channel *channel, const struct a
 		latest = nsec > latest ? nsec : latest;
 	}
 	return look_nsec(latest, now_nsec);
-}
-
-/* The same for all of the store. */
-static uint64_t store_limit_nsec(struct admit *admit, const struct admit_head *head,
-				 uint64_t now_nsec)
-{
-	if (head->is_counted) /* it was charged when it started first */
-		return 0;
-	return look_nsec(limiter_ask(admit->limiter, &admit->share, head->bytes, now_nsec),
-			 now_nsec);
 }
 
 /* What a block counts in the scheduler.  A store that is limited in ops shares these, not bytes. */
@@ -432,10 +422,11 @@ static enum admit_answer ask(struct admit *admit, struct admit_channel *channel,
 enum admit_answer admit_ask(struct admit *admit, struct admit_channel *channel,
 			    const struct admit_head *head, uint64_t now_nsec)
 {
-	const uint64_t limit_nsec = store_limit_nsec(admit, head, now_nsec);
+	const uint64_t limit_nsec = look_nsec(
+		limiter_ask(admit->limiter, &admit->share, head->bytes, now_nsec), now_nsec);
 	enum admit_answer answer;
 
-	if (limit_nsec) {
+	if (limit_nsec && !head->is_counted) {
 		admit->until_nsec = clock_first(admit->until_nsec, limit_nsec);
 		return ADMIT_NOTHING;
 	}

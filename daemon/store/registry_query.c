@@ -132,13 +132,31 @@ static void look_run(struct job *job)
 	closep(&query->question.fd);
 }
 
+static int check_profile(const struct registry *registry, const struct registry_question *question,
+			 const struct store_change *change, struct error *error)
+{
+	char why[ERROR_TEXT_BYTES - 64];
+	int r = config_check_admin(registry->config, question->peer,
+				   "profile: only administrators set it",
+				   ": ask one, or give a handle a profile of its own", error);
+
+	if (r == 0 && change->is_set &&
+	    profile_check(&change->profile.profile, why, sizeof(why)) < 0)
+		r = error_set_plain(error, -EINVAL, "%s", why);
+	return r;
+}
+
 int registry_change(struct registry *registry, const struct registry_question *question,
 		    const struct store_change *change, struct error *error)
 {
 	struct store *store = registry_named(registry, question->name);
 	struct query *query;
 	char served[200];
+	int r = change->what == CHANGE_PROFILE ? check_profile(registry, question, change, error)
+					       : 0;
 
+	if (r < 0)
+		return r;
 	if ((question->name[0] != 0) == (question->fd >= 0))
 		return error_set_plain(error, -EINVAL,
 				       "store: either its name or a descriptor of something on it "
@@ -169,22 +187,4 @@ int registry_change(struct registry *registry, const struct registry_question *q
 	};
 	job_submit(question->work_queue, &query->job);
 	return 0;
-}
-
-int registry_set_profile(struct registry *registry, const struct registry_question *question,
-			 const struct partial_profile *profile, struct error *error)
-{
-	struct store_change change = { .what = CHANGE_PROFILE, .is_set = profile };
-	char why[ERROR_TEXT_BYTES - 64];
-	int r = config_check_admin(registry->config, question->peer,
-				   "profile: only administrators set it",
-				   ": ask one, or give a handle a profile of its own", error);
-
-	if (r < 0)
-		return r;
-	if (profile && profile_check(&profile->profile, why, sizeof(why)) < 0)
-		return error_set_plain(error, -EINVAL, "%s", why);
-	if (profile)
-		change.profile = *profile;
-	return registry_change(registry, question, &change, error);
 }
