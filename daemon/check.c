@@ -2,7 +2,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/memory_limit.h"
-#include "daemon/store/store.h"
+#include "daemon/store/registry.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/map.h"
 #include "proto/util/socket.h"
@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -89,48 +88,15 @@ static int socket_check(struct config *config)
 
 /* ---- stores ---- */
 
-static void store_place(const struct store_config *store, char place[PLACE_BYTES])
+int check_stores(struct config *config)
 {
-	if (store->path_place.line)
-		(void)snprintf(place, PLACE_BYTES, "%s:%u: [store %s] path = %s",
-			       store->path_place.path, store->path_place.line, store->name,
-			       store->path);
-	else
-		(void)snprintf(place, PLACE_BYTES, "--store %s=%s", store->name, store->path);
-}
+	struct store *stores[config->n_stores + 1]; /* STORES_MAX at most */
+	int r;
 
-static int registry_check(struct config *config)
-{
-	char place[PLACE_BYTES];
-	dev_t devices[config->n_stores + 1]; /* STORES_MAX at most */
-	int r = 0;
-
-	for (unsigned i = 0; i < config->n_stores; i++) {
-		const struct store_config *one = &config->stores[i];
-		struct store *store = NULL;
-		struct error error;
-
-		devices[i] = 0; /* no store's */
-		store_place(one, place);
-		if (store_new(i + 1, one, NULL, &store, &error) < 0) {
-			config_mistake(config, "%s: %s", place, error.text);
-			r = -EINVAL;
-			continue;
-		}
-		devices[i] = store->dev;
-		store_free(store);
-		for (unsigned j = 0; j < i; j++) {
-			if (devices[j] != devices[i])
-				continue;
-			config_mistake(config,
-				       "%s: is on the same device, %u:%u, as store %s, which "
-				       "serves all its files: remove one of the two stores",
-				       place, major(devices[i]), minor(devices[i]),
-				       config->stores[j].name);
-			r = -EINVAL;
-			break;
-		}
-	}
+	memset(stores, 0, sizeof(stores));
+	r = registry_prepare_all(config, NULL, &(struct hung_who){ .uid = geteuid() }, stores);
+	for (unsigned i = 0; i < config->n_stores; i++)
+		store_free(stores[i]);
 	return r;
 }
 
@@ -200,7 +166,6 @@ int check_host(struct config *config)
 {
 	const int checks[] = {
 		socket_check(config),
-		registry_check(config),
 		state_dir_check(config),
 		library_check(config, "cuda_library", "DSAIO_CUDA_LIBRARY", config->cuda_library),
 		library_check(config, "cufile_library", "DSAIO_CUFILE_LIBRARY",

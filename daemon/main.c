@@ -9,6 +9,7 @@
  * move no bytes (stop_wait.h).
  */
 #include "daemon/account/recorder.h"
+#include "daemon/base/event.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
 #include "daemon/base/signals.h"
@@ -29,7 +30,6 @@
 #include "proto/version.h" /* the version is the project's */
 
 #include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -352,12 +352,6 @@ static void base_freep(struct event_base **base)
 		event_base_free(*base);
 }
 
-static void event_freep(struct event **event)
-{
-	if (*event)
-		event_free(*event);
-}
-
 static struct event_base *base_new(void)
 {
 	struct event_config *config = event_config_new();
@@ -487,7 +481,7 @@ static int run(int argc, char **argv)
 	}
 	if (options.only_check) {
 		check_memory(&config);
-		if (check_host(&config) < 0) {
+		if (check_host(&config) + check_stores(&config) < 0) {
 			config_log_mistakes(&config, "");
 			return STATUS_USAGE;
 		}

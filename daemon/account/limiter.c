@@ -1,6 +1,8 @@
 #include "daemon/account/limiter.h"
 
 #define SEC_NSEC UINT64_C(1000000000)
+/* Many who owe years get no more of them: the sum does not overflow. */
+#define NEXT_NSEC_MAX (UINT64_C(1) << 63)
 
 /* ---- the limit ---- */
 
@@ -35,15 +37,16 @@ struct rate_limit limiter_get(const struct limiter *limiter)
 static uint64_t take(struct limiter_rate *rate, uint64_t per_sec, uint64_t n, uint64_t now_nsec)
 {
 	const uint64_t earliest = now_nsec > LIMITER_BURST_NSEC ? now_nsec - LIMITER_BURST_NSEC : 0;
-	/* A block has 64 MiB at most, and a quantum LIMITER_QUANTUM_MAX: this does not overflow. */
+	/* A block has 64 MiB at most: this does not overflow. */
 	const uint64_t nsec = (n * SEC_NSEC + per_sec - 1) / per_sec;
-	uint64_t next = atomic_load_explicit(&rate->next_nsec, memory_order_relaxed), start;
+	uint64_t next = atomic_load_explicit(&rate->next_nsec, memory_order_relaxed), start, end;
 
-	do
+	do {
 		start = next > earliest ? next : earliest;
-	/* acquire: pairs with the release in rate_set().  release: passes it on to the next lane. */
-	while (!atomic_compare_exchange_weak_explicit(&rate->next_nsec, &next, start + nsec,
-						      memory_order_acq_rel, memory_order_relaxed));
+		end = start < NEXT_NSEC_MAX ? start + nsec : start;
+		/* acquire: pairs with the release in rate_set().  release: passes it on to the next lane. */
+	} while (!atomic_compare_exchange_weak_explicit(
+		&rate->next_nsec, &next, end, memory_order_acq_rel, memory_order_relaxed));
 	/* The limit may have changed: the debt of the old one, which may be of years, ends with it. */
 	if (atomic_load_explicit(&rate->per_sec, memory_order_relaxed) != per_sec)
 		atomic_store_explicit(&rate->next_nsec, 0, memory_order_release);
@@ -57,7 +60,8 @@ static uint64_t quantum(uint64_t per_sec)
 	return !n ? 1 : n < LIMITER_QUANTUM_MAX ? n : LIMITER_QUANTUM_MAX;
 }
 
-static uint64_t part_buy(struct limiter_rate *rate, struct limiter_part *part, uint64_t now_nsec)
+static uint64_t part_buy(struct limiter_rate *rate, struct limiter_part *part, uint64_t n,
+			 uint64_t now_nsec)
 {
 	/* relaxed: take() looks again */
 	const uint64_t per_sec = atomic_load_explicit(&rate->per_sec, memory_order_relaxed);
@@ -66,20 +70,24 @@ static uint64_t part_buy(struct limiter_rate *rate, struct limiter_part *part, u
 	if (part->per_sec != per_sec ||
 	    part->start_nsec > atomic_load_explicit(&rate->next_nsec, memory_order_relaxed))
 		*part = (struct limiter_part){ .per_sec = per_sec };
-	if (!part->left && per_sec) {
-		part->left = quantum(per_sec);
-		part->start_nsec = take(rate, per_sec, part->left, now_nsec);
+	if (per_sec && part->left < n) {
+		n -= part->left;
+		n = n > quantum(per_sec) ? n : quantum(per_sec);
+		part->left += n;
+		part->start_nsec = take(rate, per_sec, n, now_nsec);
 	}
 	return part->start_nsec;
 }
 
-uint64_t limiter_buy(struct limiter *limiter, struct limiter_share *share, bool is_sync,
+uint64_t limiter_ask(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
 		     uint64_t now_nsec)
 {
-	const uint64_t ops_nsec = part_buy(&limiter->ops, &share->ops, now_nsec);
-	const uint64_t bytes_nsec = is_sync ? 0
-					    : part_buy(&limiter->bytes, &share->bytes, now_nsec);
+	uint64_t ops_nsec, bytes_nsec;
 
+	if (!limiter_is_limited(limiter))
+		return 0;
+	ops_nsec = part_buy(&limiter->ops, &share->ops, 1, now_nsec);
+	bytes_nsec = bytes ? part_buy(&limiter->bytes, &share->bytes, bytes, now_nsec) : 0;
 	return ops_nsec > bytes_nsec ? ops_nsec : bytes_nsec;
 }
 
@@ -95,9 +103,31 @@ static void part_spend(struct limiter_rate *rate, struct limiter_part *part, uin
 	part->left -= n;
 }
 
-void limiter_spend(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
-		   uint64_t ops, uint64_t now_nsec)
+void limiter_charge(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
+		    uint64_t ops, uint64_t now_nsec)
 {
+	if (!limiter_is_limited(limiter))
+		return;
 	part_spend(&limiter->bytes, &share->bytes, bytes, now_nsec);
 	part_spend(&limiter->ops, &share->ops, ops, now_nsec);
+}
+
+static void part_return(struct limiter_rate *rate, const struct limiter_part *part)
+{
+	const uint64_t nsec = part->left ? part->left * SEC_NSEC / part->per_sec : 0;
+	uint64_t next = atomic_load_explicit(&rate->next_nsec, memory_order_relaxed);
+
+	/* Orders as in take().  What is void is not returned, see part_buy(). */
+	while (part->left && part->start_nsec <= next &&
+	       part->per_sec == atomic_load_explicit(&rate->per_sec, memory_order_relaxed) &&
+	       !atomic_compare_exchange_weak_explicit(&rate->next_nsec, &next,
+						      next > nsec ? next - nsec : 0,
+						      memory_order_acq_rel, memory_order_relaxed))
+		continue;
+}
+
+void limiter_return(struct limiter *limiter, const struct limiter_share *share)
+{
+	part_return(&limiter->bytes, &share->bytes);
+	part_return(&limiter->ops, &share->ops);
 }

@@ -7,9 +7,10 @@
  * the burst.
  *
  * A channel buys a small quantum in advance.  That is its place in the line: what others buy later starts later.  So
- * no lane can always be first.  A block may be larger than what is left of the quantum.  It starts all the same,
- * and those that buy afterwards wait for the debt: a large block is neither split nor starved.  With t seconds,
- * n channels and a limit of r, at most r x (t + burst + n x quantum) bytes start, and one block.
+ * no lane can always be first.  For a block that is larger than what is left of the quantum it buys the rest, which
+ * is a place in the line, too.  When its time has come it starts as a whole, and those that buy afterwards wait for
+ * the debt: a large block is neither split nor starved.  With t seconds, n channels and a limit of r, at most
+ * r x (t + burst + n x quantum) bytes start, and one block.
  *
  * The main thread sets the limit; lanes do the rest.
  */
@@ -55,31 +56,20 @@ void limiter_set(struct limiter *limiter, const struct rate_limit *limit);
 /* Main thread. */
 struct rate_limit limiter_get(const struct limiter *limiter);
 
-/* When the buyer's next block may start by a limiter that is limited: later than now_nsec, or not. */
-uint64_t limiter_buy(struct limiter *limiter, struct limiter_share *share, bool is_sync,
+/* NULL: no limit.  When the buyer's next block, of so many bytes (0: a sync), may start: later than now_nsec, or not. */
+uint64_t limiter_ask(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
 		     uint64_t now_nsec);
-void limiter_spend(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
-		   uint64_t ops, uint64_t now_nsec);
+/* Likewise: a block has started, with so many bytes: the first of its op (ops: 1), or another (0). */
+void limiter_charge(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
+		    uint64_t ops, uint64_t now_nsec);
+/* The buyer goes: what is left of its share is not owed. */
+void limiter_return(struct limiter *limiter, const struct limiter_share *share);
 
+/* NULL: no limit. */
 static inline bool limiter_is_limited(const struct limiter *limiter)
 {
 	/* relaxed: a limit that is seen a moment later is as good */
-	return atomic_load_explicit(&limiter->is_limited, memory_order_relaxed);
-}
-
-/* When the next block may start, a sync or not: later than now_nsec, or not. */
-static inline uint64_t limiter_ask(struct limiter *limiter, struct limiter_share *share,
-				   bool is_sync, uint64_t now_nsec)
-{
-	return limiter_is_limited(limiter) ? limiter_buy(limiter, share, is_sync, now_nsec) : 0;
-}
-
-/* A block has started, with so many bytes: the first of its op (ops: 1), or another (0). */
-static inline void limiter_charge(struct limiter *limiter, struct limiter_share *share,
-				  uint64_t bytes, uint64_t ops, uint64_t now_nsec)
-{
-	if (limiter_is_limited(limiter))
-		limiter_spend(limiter, share, bytes, ops, now_nsec);
+	return limiter && atomic_load_explicit(&limiter->is_limited, memory_order_relaxed);
 }
 
 #endif

@@ -2,20 +2,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 void usage_deinit(struct usage *usage)
 {
 	LIST_EACH(struct usage_user, user, &usage->users, node)
 		free(user);
-	LIST_EACH(struct usage_store, store, &usage->stores, node) {
-		free(store->key);
-		free(store);
-	}
 	*usage = (struct usage){ 0 };
 }
-
-/* ---- users ---- */
 
 /* An entry that may serve another user: the rest has its counters.  NULL: there is none. */
 static struct usage_user *user_recycle(struct usage *usage)
@@ -61,40 +54,4 @@ int usage_set_limit(struct usage *usage, uid_t uid, const struct rate_limit *lim
 		return -ENOMEM;
 	limiter_set(&user->limiter, limit);
 	return 0;
-}
-
-/* ---- stores ---- */
-
-static struct usage_store *store_find(const struct usage *usage, const char *key)
-{
-	LIST_EACH(struct usage_store, store, &usage->stores, node)
-		if (key && strcmp(store->key, key) == 0)
-			return store;
-	return NULL;
-}
-
-void usage_add_store(struct usage *usage, const char *key, uint64_t bytes)
-{
-	struct usage_store *store = store_find(usage, key);
-
-	if (!store && key && usage->n_stores < USAGE_STORES_MAX) {
-		store = calloc(1, sizeof(*store));
-		if (store && !(store->key = strdup(key))) {
-			free(store);
-			store = NULL;
-		}
-		if (!store)
-			return; /* no memory: these bytes are not counted */
-		usage->n_stores++;
-		list_push(&usage->stores, &store->node);
-	}
-	if (store)
-		store->bytes += bytes;
-}
-
-uint64_t usage_store_bytes(const struct usage *usage, const char *key)
-{
-	const struct usage_store *store = store_find(usage, key);
-
-	return store ? store->bytes : 0;
 }

@@ -1,6 +1,6 @@
 /*
- * Usage: what each user has done since the daemon's start, and the bytes that users and stores have written since
- * wear is counted, which control/wear.h saves across restarts.
+ * Usage: what each user has done since the daemon's start, and the bytes that it has written since wear is counted,
+ * which control/wear.h saves across restarts.
  *
  * A user has an entry from its first client, or limit, on.  The counters of its open channels are not in it: status
  * adds them.  When there are USAGE_USERS_MAX, the oldest one without a client and a limit goes, and the rest has its
@@ -20,8 +20,6 @@
 #include <sys/types.h>
 
 #define USAGE_USERS_MAX 64u
-/* Stores whose wear is counted, also those that have gone: a guess. */
-#define USAGE_STORES_MAX 256u
 
 struct usage_user {
 	struct list_node node;
@@ -32,16 +30,10 @@ struct usage_user {
 	struct limiter limiter; /* lasts longer than its clients, and with it what the user owes */
 };
 
-struct usage_store {
-	struct list_node node;
-	char *key;
-	uint64_t bytes; /* written before the daemon's start, and by stores that have gone */
-};
-
 /* All zeroes: nothing was counted. */
 struct usage {
-	struct list users, stores; /* struct usage_user, struct usage_store; oldest first */
-	unsigned n_users, n_stores;
+	struct list users; /* struct usage_user, oldest first */
+	unsigned n_users;
 	struct usage_user rest; /* users that have no entry any more */
 	bool has_rest;
 	uint64_t since_sec; /* of the bytes: CLOCK_REALTIME */
@@ -54,9 +46,5 @@ void usage_deinit(struct usage *usage);
 struct usage_user *usage_user(struct usage *usage, uid_t uid);
 /* Limits a user, who need have no client.  0 or -ENOMEM. */
 int usage_set_limit(struct usage *usage, uid_t uid, const struct rate_limit *limit);
-
-/* key: what identifies the store for the next daemon (saved.h); NULL: nothing does, and nothing is kept. */
-void usage_add_store(struct usage *usage, const char *key, uint64_t bytes);
-uint64_t usage_store_bytes(const struct usage *usage, const char *key);
 
 #endif

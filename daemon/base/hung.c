@@ -1,5 +1,6 @@
 #include "daemon/base/hung.h"
 
+#include "daemon/base/event.h"
 #include "daemon/base/fs_type.h"
 #include "daemon/base/log.h"
 #include "daemon/base/mailbox.h"
@@ -8,7 +9,6 @@
 #include "proto/util/clock.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -441,7 +441,5 @@ void hung_deinit(void)
 	(void)pthread_mutex_lock(&hung.lock);
 	hung.mailbox = NULL;
 	(void)pthread_mutex_unlock(&hung.lock);
-	if (hung.event)
-		event_free(hung.event);
-	hung.event = NULL;
+	event_freep(&hung.event);
 }

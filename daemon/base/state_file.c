@@ -28,34 +28,25 @@ static int dir_make(const char *path)
 	return mkdir(copy, 0700) == 0 || errno == EEXIST ? 0 : -errno;
 }
 
-static int bytes_write(int dir_fd, const char *name, const char *text)
+/* No daemon reads what a failure leaves. */
+static int file_replace(int dir_fd, const char *name, const char *text)
 {
 	_cleanup_(closep) int fd = -1;
-	size_t len = strlen(text);
+	const size_t len = strlen(text);
+	char temporary[NAME_BYTES];
 	ssize_t n;
 
-	(void)unlinkat(dir_fd, name, 0); /* left by a daemon that crashed */
-	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	(void)snprintf(temporary, sizeof(temporary), ".%s.tmp", name);
+	(void)unlinkat(dir_fd, temporary, 0);
+	fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
 	n = write(fd, text, len);
 	if (n < 0 || fsync(fd) < 0)
 		return -errno;
-	return (size_t)n == len ? 0 : -ENOSPC;
-}
-
-static int file_replace(int dir_fd, const char *name, const char *text)
-{
-	char temporary[NAME_BYTES];
-	int r;
-
-	(void)snprintf(temporary, sizeof(temporary), ".%s.tmp", name);
-	r = bytes_write(dir_fd, temporary, text);
-	if (r == 0 && renameat(dir_fd, temporary, dir_fd, name) < 0)
-		r = -errno;
-	if (r < 0)
-		(void)unlinkat(dir_fd, temporary, 0); /* no daemon reads a leftover */
-	return r;
+	if ((size_t)n < len)
+		return -ENOSPC;
+	return renameat(dir_fd, temporary, dir_fd, name) < 0 ? -errno : 0;
 }
 
 FILE *state_file_open(int dir_fd, const char *name, off_t max_bytes)

@@ -18,34 +18,24 @@
 #define IDLE_SEC 1
 
 struct work_queue {
-	char name[16];	      /* a thread's name has 15 characters */
-	pthread_mutex_t lock; /* before that of those that wait */
+	char name[16]; /* a thread's name has 15 characters */
+	pthread_mutex_t lock;
 	pthread_cond_t has_work;
 	pthread_cond_t is_quiet; /* no thread works for it any more */
 	/* under lock */
 	struct list works; /* struct work: queued */
 	struct list rooms; /* struct work_room: wait for on_room() */
 	bool is_stopping;
-	bool is_left;		 /* stopping, and the last thread frees it */
-	bool waits_for_overflow; /* an ending thread will serve it */
+	bool is_left; /* stopping, and the last thread frees it */
 	unsigned n_threads, n_queued;
 	unsigned n_idle;    /* threads that run no work, though some may be queued for them */
 	unsigned n_bounded; /* works that are not may_exceed_max, queued or running */
 	unsigned max_threads, max_overflow; /* constant */
-	/* under the lock of those that wait */
-	struct list_node waiting_node;
-	bool is_listed;
 };
 
 /* The free part of WORK_QUEUE_OVERFLOW_MAX, changed under the lock of any queue.  Relaxed: it orders no
    other memory. */
 static _Atomic unsigned n_overflow_free = WORK_QUEUE_OVERFLOW_MAX;
-
-/* Queues that wait for an overflow thread. */
-static struct {
-	pthread_mutex_t lock;
-	struct list queues; /* under lock */
-} waiting = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Under the lock: a thread has nothing to do. */
 static void report_room(struct work_queue *work_queue)
@@ -128,35 +118,13 @@ static bool thread_take(struct work_queue *work_queue)
 	return true;
 }
 
-/*
- * Under the lock: the same, but a queue that gets no overflow thread waits for one.  The second try finds a thread
- * that ended before the queue was in the list.
- */
-static bool thread_take_or_wait(struct work_queue *work_queue)
+/* Under the lock: a thread ends. */
+static void thread_release(struct work_queue *work_queue)
 {
-	if (thread_take(work_queue))
-		return true;
-	if (work_queue->waits_for_overflow || work_queue->is_stopping ||
-	    n_overflow(work_queue) >= work_queue->max_overflow)
-		return false;
-	work_queue->waits_for_overflow = true;
-	(void)pthread_mutex_lock(&waiting.lock);
-	list_push(&waiting.queues, &work_queue->waiting_node);
-	work_queue->is_listed = true;
-	(void)pthread_mutex_unlock(&waiting.lock);
-	return thread_take(work_queue);
-}
-
-/* Under the lock: a thread ends.  Returns whether it was an overflow thread. */
-static bool thread_release(struct work_queue *work_queue)
-{
-	bool is_overflow = n_overflow(work_queue);
-
-	if (is_overflow)
+	if (n_overflow(work_queue))
 		(void)atomic_fetch_add_explicit(&n_overflow_free, 1, memory_order_relaxed);
 	work_queue->n_threads--;
 	work_queue->n_idle--;
-	return is_overflow;
 }
 
 /* Runs one piece of work.  Under the lock, which is released meanwhile; there must be work. */
@@ -190,7 +158,7 @@ static void queue_destroy(struct work_queue *work_queue)
 /* Under the lock: no thread works for it, nor will. */
 static bool is_over(const struct work_queue *work_queue)
 {
-	return work_queue->is_stopping && !work_queue->n_threads && !work_queue->waits_for_overflow;
+	return work_queue->is_stopping && !work_queue->n_threads;
 }
 
 /*
@@ -237,47 +205,20 @@ static int thread_start(struct work_queue *work_queue)
 
 	/* The host has none, and others would not get it either: the queue's threads do the work. */
 	if (r < 0)
-		(void)thread_release(work_queue);
+		thread_release(work_queue);
 	return r;
-}
-
-/* An overflow thread has ended: the queues that wait for one start threads for queued work, or wait on. */
-static void waiting_serve(void)
-{
-	struct work_queue *work_queue;
-	struct list queues;
-
-	(void)pthread_mutex_lock(&waiting.lock);
-	queues = waiting.queues;
-	waiting.queues = (struct list){ 0 };
-	LIST_EACH(struct work_queue, listed, &queues, waiting_node)
-		listed->is_listed = false;
-	(void)pthread_mutex_unlock(&waiting.lock);
-
-	while ((work_queue = list_entry(list_pop(&queues), struct work_queue, waiting_node))) {
-		(void)pthread_mutex_lock(&work_queue->lock);
-		work_queue->waits_for_overflow = false;
-		for (unsigned n = work_queue->n_idle; n < work_queue->n_queued; n++)
-			if (!thread_take_or_wait(work_queue) || thread_start(work_queue) < 0)
-				break;
-		report_room(work_queue);
-		queue_unlock(work_queue);
-	}
 }
 
 static void *worker_main(void *arg)
 {
 	struct work_queue *work_queue = arg;
-	bool was_overflow;
 
 	(void)pthread_setname_np(pthread_self(), work_queue->name); /* a name is for people only */
 	(void)pthread_mutex_lock(&work_queue->lock); /* of the default kind: cannot fail */
 	while (wait_for_work(work_queue))
 		first_run(work_queue);
-	was_overflow = thread_release(work_queue);
+	thread_release(work_queue);
 	queue_unlock(work_queue);
-	if (was_overflow)
-		waiting_serve();
 	return NULL;
 }
 
@@ -324,7 +265,7 @@ void work_queue_submit(struct work_queue *work_queue, struct work *work)
 {
 	(void)pthread_mutex_lock(&work_queue->lock);
 	assert(!work_queue->is_stopping);
-	if (work_queue->n_queued >= work_queue->n_idle && thread_take_or_wait(work_queue))
+	if (work_queue->n_queued >= work_queue->n_idle && thread_take(work_queue))
 		(void)thread_start(work_queue);
 	queue_work(work_queue, work);
 	(void)pthread_mutex_unlock(&work_queue->lock);
@@ -338,7 +279,7 @@ bool work_queue_try_submit(struct work_queue *work_queue, struct work *work, str
 	assert(!work_queue->is_stopping);
 	may_begin = work->may_exceed_max || work_queue->n_bounded < work_queue->max_threads;
 	has_room = may_begin && work_queue->n_queued < work_queue->n_idle;
-	if (may_begin && !has_room && thread_take_or_wait(work_queue))
+	if (may_begin && !has_room && thread_take(work_queue))
 		has_room = thread_start(work_queue) == 0;
 	if (has_room) {
 		queue_work(work_queue, work);
@@ -368,12 +309,6 @@ static void stop(struct work_queue *work_queue)
 {
 	work_queue->is_stopping = true;
 	(void)pthread_cond_broadcast(&work_queue->has_work);
-	(void)pthread_mutex_lock(&waiting.lock);
-	if (work_queue->is_listed) {
-		list_remove(&waiting.queues, &work_queue->waiting_node);
-		work_queue->is_listed = work_queue->waits_for_overflow = false;
-	}
-	(void)pthread_mutex_unlock(&waiting.lock);
 }
 
 void work_queue_free(struct work_queue *work_queue)

@@ -7,8 +7,8 @@
  * idle, up to max_threads, and end after a second without work; where the host has no more threads, those
  * that are there do the work.  Where the number of threads is a store's queue depth, a queue may use
  * overflow threads from a number that all queues share.  No queue takes more of them than it leaves to the others, so a
- * queue whose threads all hang does not stop the others.  A queue that gets none tries again when an
- * overflow thread of any queue ends.  work_queue_submit(): any thread.
+ * queue whose threads all hang does not stop the others.  The work of a queue that gets none waits for the queue's own
+ * threads.  work_queue_submit(): any thread.
  */
 #ifndef DSAIO_DAEMON_BASE_WORK_QUEUE_H
 #define DSAIO_DAEMON_BASE_WORK_QUEUE_H

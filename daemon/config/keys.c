@@ -462,22 +462,6 @@ int keys_preset(struct config *config)
 
 /* ---- the sample ---- */
 
-/* A comment of lines of at most 100 columns. */
-static void comment_print(FILE *file, const char *text)
-{
-	size_t column = 0;
-
-	for (size_t len; *text; text += len + strspn(text + len, " ")) {
-		len = strcspn(text, " ");
-		if (column && column + 1 + len > 100) {
-			(void)fputs("\n", file);
-			column = 0;
-		}
-		column += (size_t)fprintf(file, "%s%.*s", column ? " " : "# ", (int)len, text);
-	}
-	(void)fputs("\n", file);
-}
-
 static const char *sample_value(const struct key *key, bool is_user)
 {
 	/* The defaults of config_set_user(), and the directories of a user. */
@@ -511,8 +495,7 @@ void keys_print(FILE *file, bool is_user)
 		if (key->section != KEYS_DAEMON && keys[i - 1].section == KEYS_DAEMON)
 			(void)fputs("\n# A store with settings of its own.\n;[store nvme0]\n",
 				    file);
-		(void)fputs("\n", file);
-		comment_print(file, key->meaning);
-		(void)fprintf(file, ";%s = %s\n", key->name, sample_value(key, is_user));
+		(void)fprintf(file, "\n# %s\n;%s = %s\n", key->meaning, key->name,
+			      sample_value(key, is_user));
 	}
 }

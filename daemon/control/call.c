@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 
 int call_new(struct session *session, uint64_t seq, struct call **ret_call, struct error *error)
 {
@@ -37,12 +38,41 @@ void call_free(struct call *call)
 	quota_discharge(&call->charge);
 	for (unsigned i = 0; i < call->n_reply_fds; i++)
 		closep(&call->reply_fds[i]);
+	free(call->note);
 	free(call);
 
 	session->n_calls--;
 	session_touch(session);
 	connection_resume(&session->connection);
 	users_room(session->user->users);
+}
+
+void call_end(struct call *call, int result, const struct error *error, const char *note)
+{
+	call->note = strdup(note);
+	call->on_done(call, result, error);
+}
+
+static void on_store(struct store *store, int result, const struct error *error, const char *note,
+		     void *arg)
+{
+	struct call *call = arg;
+
+	call->store = store;
+	call_end(call, result, error, note);
+}
+
+struct registry_question call_question(struct call *call, const char *name, int fd)
+{
+	const struct session *session = call->session;
+
+	return (struct registry_question){ .name = name,
+					   .fd = fd,
+					   .peer = &session->peer,
+					   .work_queue = session->user->work_queue,
+					   .who = &session->who,
+					   .on_done = on_store,
+					   .arg = call };
 }
 
 int call_add_fd(struct call *call, int fd)

@@ -7,15 +7,18 @@
 #ifndef DSAIO_DAEMON_CONTROL_CALL_H
 #define DSAIO_DAEMON_CONTROL_CALL_H
 
+#include "daemon/base/error.h"
 #include "daemon/base/quota.h"
-#include "daemon/control/limits.h"
 #include "daemon/lane/lane.h"
+#include "daemon/store/registry.h"
+#include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct batch;
+struct changes;
 struct file;
 struct session_channel;
 struct session;
@@ -33,19 +36,24 @@ struct call {
 		struct file *file;
 		struct batch *batch;
 		struct lane_cancel cancel;
-		struct limiting {
-			limits_done_fn *on_done;
-			uid_t uid; /* of a user's limit */
-		} limiting;
+		/* Borrowed: */
+		const struct store *store;
+		const Wire__StoreDrainReply *drained;
+		const struct changes *changes;
 	};
 	int reply_fds[FRAME_FDS_MAX]; /* for the reply: the daemon's own, owned */
 	unsigned n_reply_fds;
+	char *note;				 /* of the reply; NULL: none */
 	struct session_channel *session_channel; /* of Submit */
 };
 
 int call_new(struct session *session, uint64_t seq, struct call **ret_call, struct error *error);
 /* Discharges the quota, so that waiting requests go on.  NULL is fine. */
 void call_free(struct call *call);
+/* Calls on_done, and the reply has a note for people ("": none). */
+void call_end(struct call *call, int result, const struct error *error, const char *note);
+/* A question about a store, which ends the call. */
+struct registry_question call_question(struct call *call, const char *name, int fd);
 /* Adds a copy of fd to the reply's descriptors.  Returns 0 or -errno. */
 int call_add_fd(struct call *call, int fd);
 

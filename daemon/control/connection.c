@@ -1,10 +1,10 @@
 #include "daemon/control/connection.h"
 
+#include "daemon/base/event.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <stdio.h>
@@ -261,14 +261,12 @@ static void on_death(evutil_socket_t fd, short what, void *arg)
 
 static int watch(struct connection *connection, struct event_base *base, int pidfd)
 {
-	struct event *event = event_new(base, pidfd, EV_READ, on_death, connection);
+	_cleanup_(event_freep) struct event *event = event_new(base, pidfd, EV_READ, on_death,
+							       connection);
 
-	if (!event || event_add(event, NULL) < 0) {
-		if (event)
-			event_free(event);
+	if (!event || event_add(event, NULL) < 0)
 		return -ENOMEM;
-	}
-	connection->pid_event = event;
+	connection->pid_event = TAKE_PTR(event);
 	connection->pidfd = pidfd;
 	return 0;
 }
@@ -356,14 +354,10 @@ int connection_start(struct connection *connection, int fd, struct event_base *b
 
 void connection_deinit(struct connection *connection)
 {
-	struct event **events[] = { &connection->read_event, &connection->write_event,
-				    &connection->retry_event, &connection->pid_event };
-
-	for (unsigned i = 0; i < sizeof(events) / sizeof(*events); i++) {
-		if (*events[i])
-			event_free(*events[i]);
-		*events[i] = NULL;
-	}
+	event_freep(&connection->read_event);
+	event_freep(&connection->write_event);
+	event_freep(&connection->retry_event);
+	event_freep(&connection->pid_event);
 	closep(&connection->pidfd);
 	frame_reader_deinit(&connection->reader);
 	frame_writer_deinit(&connection->writer);

@@ -4,9 +4,7 @@
 #include "daemon/control/idle_files.h"
 #include "daemon/control/session.h"
 #include "proto/file_board.h"
-#include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
-#include "proto/wire.h"
 
 #include <errno.h>
 #include <event2/event.h>
@@ -24,15 +22,10 @@
 /* Clients in a reply, which fits into a frame. */
 #define DRAIN_CLIENTS_MAX 256u
 
-#define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
-
 struct drain {
 	struct call *call;
-	drain_done_fn *on_done;
 	Wire__DrainMode mode;
-	char note[NOTE_BYTES]; /* why it is not saved; "": it is */
-	struct store *store;   /* referenced */
-	struct event *event;
+	struct store *store; /* referenced */
 	uint64_t deadline_nsec;
 	uint32_t n_closed, n_walks;
 	/* The walk: it is at slot `cursor` of the files of the session with that id. */
@@ -43,80 +36,52 @@ struct drain {
 
 /* ---- the end ---- */
 
-static void drain_end(struct drain *drain, const Wire__StoreDrainReply *reply,
-		      const struct error *error)
+static void drain_end(struct drain *drain, int result, const struct error *error)
 {
-	drain->on_done(drain->call, reply, error, drain->note);
+	drain->call->on_done(drain->call, result, error);
 	if (drain->store)
 		store_unref(drain->store);
-	if (drain->event)
-		event_free(drain->event);
 	free(drain);
 }
 
-static int add_holder(const struct session *session, const struct share *share,
-		      Wire__StoreDrainReply *reply)
+static Wire__Holder holder_to_wire(const struct session *session, const struct share *share)
 {
-	Wire__Holder *one;
-	char *name;
+	Wire__Holder one = WIRE__HOLDER__INIT;
 
-	reply->files += share->n_files;
-	if (reply->n_all_clients++ >= DRAIN_CLIENTS_MAX)
-		return 0;
-	one = WIRE_NEW(Wire__Holder, wire__holder);
-	if (!one)
-		return -ENOMEM;
-	reply->clients[reply->n_clients++] = one;
-	name = strdup(session->name);
-	if (!name)
-		return -ENOMEM;
-	one->name = name;
-	one->client = session->id;
-	one->uid = session->user->uid;
-	one->pid = (uint32_t)session->peer.pid;
-	one->files = share->n_files;
-	one->channels = share->n_channels;
-	return 0;
-}
-
-static int drain_to_wire(const struct drain *drain, Wire__StoreDrainReply *reply)
-{
-	const struct store *store = drain->store;
-
-	reply->closed = drain->n_closed;
-	reply->closing = drain->n_closing;
-	reply->files = store_is_probing(store);
-	reply->store = strdup(store->name);
-	reply->path = strdup(store->path);
-	reply->clients = calloc(DRAIN_CLIENTS_MAX, sizeof(Wire__Holder *));
-	if (!reply->store || !reply->path || !reply->clients)
-		return -ENOMEM;
-	LIST_EACH(const struct session, s, &drain->call->session->service->sessions, node) {
-		const struct share *share = share_find(s, store);
-
-		if (share && add_holder(s, share, reply) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static void reply_freep(Wire__StoreDrainReply **reply)
-{
-	wire__store_drain_reply__free_unpacked(*reply, NULL);
+	one.name = (char *)(uintptr_t)session->name; /* only read */
+	one.client = session->id;
+	one.uid = session->user->uid;
+	one.pid = (uint32_t)session->peer.pid;
+	one.files = share->n_files;
+	one.channels = share->n_channels;
+	return one;
 }
 
 static void drain_report(struct drain *drain)
 {
-	_cleanup_(reply_freep) Wire__StoreDrainReply *reply = WIRE_NEW(Wire__StoreDrainReply,
-								       wire__store_drain_reply);
-	struct error error;
+	Wire__StoreDrainReply reply = WIRE__STORE_DRAIN_REPLY__INIT;
+	Wire__Holder holders[DRAIN_CLIENTS_MAX], *clients[DRAIN_CLIENTS_MAX];
 
-	if (reply && drain_to_wire(drain, reply) == 0) {
-		drain_end(drain, reply, NULL);
-		return;
+	reply.closed = drain->n_closed;
+	reply.closing = drain->n_closing;
+	reply.files = store_is_probing(drain->store);
+	reply.store = drain->store->name;
+	reply.path = drain->store->path;
+	reply.clients = clients;
+	LIST_EACH(const struct session, s, &drain->call->session->service->sessions, node) {
+		const struct share *share = share_find(s, drain->store);
+
+		if (!share)
+			continue;
+		reply.files += share->n_files;
+		if (reply.n_all_clients++ >= DRAIN_CLIENTS_MAX)
+			continue;
+		holders[reply.n_clients] = holder_to_wire(s, share);
+		clients[reply.n_clients] = &holders[reply.n_clients];
+		reply.n_clients++;
 	}
-	(void)error_set(&error, -ENOMEM, "drain");
-	drain_end(drain, NULL, &error);
+	drain->call->drained = &reply;
+	drain_end(drain, 0, NULL);
 }
 
 /* ---- the walk ---- */
@@ -176,8 +141,10 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (session_is_ending(drain->call->session)) {
-		(void)session_end_error(drain->call->session, "store ", drain->store->name, &error);
-		drain_end(drain, NULL, &error);
+		drain_end(drain,
+			  session_end_error(drain->call->session, "store ", drain->store->name,
+					    &error),
+			  &error);
 		return;
 	}
 	if (drain_walk(drain)) {
@@ -190,10 +157,9 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 		drain->n_walks++;
 		pause.tv_usec = DRAIN_PAUSE_USEC;
 	}
-	if (evtimer_add(drain->event, &pause) == 0)
-		return;
-	(void)error_set(&error, -ENOMEM, "drain");
-	drain_end(drain, NULL, &error);
+	if (event_base_once(drain->call->session->service->base, -1, EV_TIMEOUT, on_turn, drain,
+			    &pause) < 0)
+		drain_end(drain, error_set(&error, -ENOMEM, "drain"), &error);
 }
 
 static void on_store(struct store *store, int result, const struct error *error, const char *note,
@@ -202,10 +168,10 @@ static void on_store(struct store *store, int result, const struct error *error,
 	struct drain *drain = arg;
 
 	if (result < 0) {
-		drain_end(drain, NULL, error);
+		drain_end(drain, result, error);
 		return;
 	}
-	(void)snprintf(drain->note, sizeof(drain->note), "%s", note);
+	drain->call->note = strdup(note);
 	store_ref(store);
 	drain->store = store;
 	if (drain->mode != WIRE__DRAIN_MODE__DRAIN_CLOSE)
@@ -221,52 +187,30 @@ static void on_store(struct store *store, int result, const struct error *error,
 	on_turn(-1, EV_TIMEOUT, drain);
 }
 
-/* Frees a drain that has not begun. */
-static void drain_freep(struct drain **drain)
-{
-	if (*drain && (*drain)->event)
-		event_free((*drain)->event);
-	free(*drain);
-}
-
 int session_drain(struct session *session, const Wire__StoreDrain *request, int fd,
-		  struct call *call, drain_done_fn *on_done, struct error *error)
+		  struct call *call, struct error *error)
 {
-	struct service *service = session->service;
-	_cleanup_(drain_freep) struct drain *drain = NULL;
-	struct registry_question question = {
-		.name = request->name,
-		.fd = fd,
-		.peer = &session->peer,
-		.work_queue = session->user->work_queue,
-		.who = &session->who,
-		.on_done = on_store,
-	};
+	struct drain *drain;
+	struct registry_question question = call_question(call, request->name, fd);
 	const struct store_change change = {
 		.what = request->mode == WIRE__DRAIN_MODE__DRAIN_CLOSE ? CHANGE_NOTHING
 								       : CHANGE_DRAINED,
 		.is_set = request->mode == WIRE__DRAIN_MODE__DRAIN_BEGIN,
 	};
-	int r;
-
-	r = config_check_admin(
-		service->config, &session->peer,
+	int r = config_check_admin(
+		session->service->config, &session->peer,
 		"only administrators drain stores, and close the files of all clients",
 		": ask one, or close those of your programs with dsaio_file_drop()", error);
 	if (r < 0)
 		return r;
-	drain = calloc(1, sizeof(*drain));
+	drain = malloc(sizeof(*drain));
 	if (!drain)
 		return error_set(error, -ENOMEM, "drain");
-	drain->event = evtimer_new(service->base, on_turn, drain);
-	if (!drain->event)
-		return error_set(error, -ENOMEM, "drain");
-	drain->call = call;
-	drain->on_done = on_done;
-	drain->mode = request->mode;
+	*drain = (struct drain){ .call = call, .mode = request->mode };
+	question.on_done = on_store;
 	question.arg = drain;
-	r = registry_change(&service->registry, &question, &change, error);
-	if (r == 0)
-		(void)TAKE_PTR(drain); /* it may be freed already */
+	r = registry_change(&session->service->registry, &question, &change, error);
+	if (r < 0)
+		free(drain);
 	return r;
 }

@@ -18,16 +18,12 @@
 struct call;
 struct session;
 
-/* Once, with the reply, which is borrowed, and a note for people or "", or with an error and NULL.  It calls
-   call_free(). */
-typedef void drain_done_fn(struct call *call, const Wire__StoreDrainReply *reply,
-			   const struct error *error, const char *note);
-
 /*
- * The request's name, fd: as in struct registry_question.  Takes fd and later calls on_done, or returns an error:
+ * The request's name, fd: as in struct registry_question.  Takes fd and ends the call later, with the reply in
+ * call->drained, or returns an error:
  * -EPERM (the client is no administrator), -ENOMEM, or as registry_change(); fd is then the caller's.
  */
 int session_drain(struct session *session, const Wire__StoreDrain *request, int fd,
-		  struct call *call, drain_done_fn *on_done, struct error *error);
+		  struct call *call, struct error *error);
 
 #endif

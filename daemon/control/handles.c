@@ -1,5 +1,6 @@
 #include "daemon/control/handles.h"
 
+#include "daemon/control/request.h"
 #include "daemon/control/session.h"
 #include "proto/util/cleanup.h"
 
@@ -9,7 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 /* ---- handles and channels ---- */
@@ -122,13 +122,19 @@ static void on_channel_broken(struct channel *channel, const char *why, void *ar
 	session_end_for(session, object, why);
 }
 
+static void handle_freep(struct handle **handle)
+{
+	if (*handle)
+		handle_free(*handle);
+}
+
 int session_handle_open(struct session *session, const struct handle_config *config,
 			struct handle **ret_handle, int *ret_client_fd, struct error *error)
 {
-	struct handle *handle;
+	_cleanup_(handle_freep) struct handle *handle = calloc(1, sizeof(*handle));
+	_cleanup_(closep) int client_fd = -1;
 	int fds[2], r;
 
-	handle = calloc(1, sizeof(*handle));
 	if (!handle)
 		return error_set(error, -ENOMEM, "handle");
 	handle->doorbell_fd = -1;
@@ -137,28 +143,21 @@ int session_handle_open(struct session *session, const struct handle_config *con
 	handle->io_class = config->io_class;
 	handle->weight = config->weight;
 	r = quota_charge(&handle->charge, &session->quota, QUOTA_HANDLES, 1, error);
-	if (r < 0) {
-		handle_free(handle);
+	if (r < 0)
 		return r;
-	}
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0) {
-		r = error_set(error, -errno, "handle: doorbell");
-		handle_free(handle);
-		return r;
-	}
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
+		return error_set(error, -errno, "handle: doorbell");
+	handle->doorbell_fd = fds[0];
+	client_fd = fds[1];
 	/* The daemon reads nothing from it.  After shutdown(2) the client can send nothing, so no
 	   descriptor of the client's waits in the socket to be closed with it. */
 	(void)shutdown(fds[0], SHUT_RD); /* a connected socket: cannot fail */
-	handle->doorbell_fd = fds[0];
 	r = session_add(&session->handles.handles, handle, "handle", config->wanted_id, &handle->id,
 			error);
-	if (r < 0) {
-		closep(&fds[1]);
-		handle_free(handle);
+	if (r < 0)
 		return r;
-	}
-	*ret_handle = handle;
-	*ret_client_fd = fds[1];
+	*ret_handle = TAKE_PTR(handle);
+	*ret_client_fd = TAKE_FD(client_fd);
 	return 0;
 }
 
@@ -325,12 +324,13 @@ static void on_batch_done(struct batch *batch)
 	call->session_channel->n_submitted -= batch->n;
 	call->batch = batch;
 	call->on_done(call, 0, NULL);
-	batch_free(batch);
+	free(batch);
 }
 
-int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
-		   uint32_t n, struct call *call, struct error *error)
+int session_submit(struct session *session, const Wire__Submit *submit, struct call *call,
+		   struct error *error)
 {
+	const uint32_t channel_id = submit->channel, n = (uint32_t)submit->n_entries;
 	struct session_channel *session_channel = id_table_get(&session->handles.channels,
 							       channel_id);
 	struct channel *channel = session_channel ? session_channel->channel : NULL;
@@ -359,7 +359,7 @@ int session_submit(struct session *session, uint32_t channel_id, const struct ri
 	r = batch_new(channel, n, on_batch_done, call, &batch);
 	if (r < 0)
 		return error_set(error, r, "submit: %" PRIu32 " ops", n);
-	memcpy(batch->entries, entries, n * sizeof(*entries));
+	request_entries(submit, batch->entries);
 	call->session_channel = session_channel;
 	session_channel->n_submitted += n;
 	lane_submit(batch);

@@ -13,6 +13,7 @@
 #include "daemon/base/id_table.h"
 #include "daemon/base/quota.h"
 #include "daemon/lane/sched.h"
+#include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 #include "proto/profile.h"
 #include "proto/util/list.h"
@@ -110,14 +111,14 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			 int ret_fds[FRAME_FDS_MAX], unsigned *ret_n_fds, struct error *error);
 
 /*
- * Copies n entries.  on_done: call->batch has the results until call_free().
+ * A checked Submit.  on_done: call->batch has the results until call_free().
  *
  * The ops of a Submit are a batch, and not entries of a ring whose client is this thread.  A ring would need
  * ids that are unique in the channel, their way back to the request and to the client's id (Cancel), and
  * the consumption of completions before the channel is freed, which is more than the batch.
  */
-int session_submit(struct session *session, uint32_t channel_id, const struct ring_entry *entries,
-		   uint32_t n, struct call *call, struct error *error);
+int session_submit(struct session *session, const Wire__Submit *submit, struct call *call,
+		   struct error *error);
 
 int session_cancel(struct session *session, uint32_t channel_id, uint64_t op_id, struct call *call,
 		   struct error *error);

@@ -1,5 +1,6 @@
 #include "daemon/control/idle_files.h"
 
+#include "daemon/base/event.h"
 #include "daemon/base/job.h"
 #include "daemon/control/objects.h"
 #include "daemon/control/session.h"
@@ -7,7 +8,6 @@
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
-#include <event2/event.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -234,7 +234,5 @@ void idle_files_note_added(struct service *service)
 
 void idle_files_stop(struct service *service)
 {
-	if (service->look_event)
-		event_free(service->look_event);
-	service->look_event = NULL;
+	event_freep(&service->look_event);
 }

@@ -16,41 +16,34 @@ static void log_limit(const struct session *session, const char *kind, const cha
 
 /* ---- a user ---- */
 
-static void on_saved(void *arg, int result, const struct error *error)
+static void on_saved(void *arg, const char *note)
 {
 	struct call *call = arg;
-	char note[ERROR_TEXT_BYTES + 100] = "";
 
-	if (result < 0) {
-		(void)snprintf(
-			note, sizeof(note),
-			"user %u: the limit is not saved: %s; it lasts until the daemon ends",
-			call->limiting.uid, error->text);
-		log_warning("%s", note);
-	}
-	call->limiting.on_done(NULL, 0, NULL, note, call);
+	call_end(call, 0, NULL, note);
 }
 
 static int limit_user(struct session *session, uid_t uid, const struct rate_limit *limit,
 		      struct call *call, struct error *error)
 {
-	struct service *service = session->service;
-	const struct saved_settings settings = { .limit = *limit };
-	char key[SAVED_KEY_BYTES], title[32];
+	char key[SAVED_KEY_BYTES], name[16];
+	struct saved *saved = &session->service->registry.saved;
+	struct saved_change change = { .what = "limit",
+				       .is_set = rate_limit_is_set(limit),
+				       .until = "the daemon ends",
+				       .settings.limit = *limit,
+				       .on_done = on_saved,
+				       .arg = call };
 
-	call->limiting.uid = uid;
-	if (usage_set_limit(&service->usage, uid, limit) < 0)
+	(void)snprintf(key, sizeof(key), SAVED_USER_KEY, uid);
+	change.entry = saved_entry(saved, key);
+	if (!change.entry || usage_set_limit(&session->service->usage, uid, limit) < 0)
 		return error_set(error, -ENOMEM, "user %u", uid);
-	(void)snprintf(title, sizeof(title), "%u", uid);
-	log_limit(session, "user", title, limit);
-	if (!service->registry.saved.dir) {
-		(void)error_set_plain(error, -ENOENT, "there is no state_dir");
-		on_saved(call, rate_limit_is_set(limit) ? -ENOENT : 0, error);
-		return 0;
-	}
-	saved_key_by_uid(uid, key);
-	(void)snprintf(title, sizeof(title), "user %u", uid);
-	return saved_set(&service->registry.saved, key, title, &settings, on_saved, call, error);
+	(void)snprintf(name, sizeof(name), "%u", uid);
+	log_limit(session, "user", name, limit);
+	(void)snprintf(change.title, sizeof(change.title), "user %u", uid);
+	saved_set(saved, &change);
+	return 0;
 }
 
 /* ---- a client ---- */
@@ -72,26 +65,18 @@ static int limit_client(const struct session *session, const Wire__LimitSet *set
 	}
 	if (set->weight)
 		handles_set_weight(client, set->weight);
-	call->limiting.on_done(NULL, 0, NULL, "", call);
+	call_end(call, 0, NULL, "");
 	return 0;
 }
 
 /* ---- all ---- */
 
 int session_limit_set(struct session *session, const Wire__LimitSet *set, struct call *call,
-		      limits_done_fn *on_done, struct error *error)
+		      struct error *error)
 {
 	struct store_change change = { .what = CHANGE_LIMIT };
 	const struct rate_limit *limit = &change.limit;
-	const struct registry_question question = {
-		.name = set->store,
-		.fd = -1,
-		.peer = &session->peer,
-		.work_queue = session->user->work_queue,
-		.who = &session->who,
-		.on_done = on_done,
-		.arg = call,
-	};
+	const struct registry_question question = call_question(call, set->store, -1);
 	int r;
 
 	r = config_check_admin(session->service->config, &session->peer,
@@ -101,7 +86,6 @@ int session_limit_set(struct session *session, const Wire__LimitSet *set, struct
 	if (set->limit)
 		change.limit = (struct rate_limit){ .bytes_per_sec = set->limit->bytes_per_sec,
 						    .ops_per_sec = set->limit->ops_per_sec };
-	call->limiting.on_done = on_done;
 	if (set->has_uid)
 		return limit_user(session, set->uid, limit, call, error);
 	if (!set->store[0])

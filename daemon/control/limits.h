@@ -12,20 +12,12 @@
 
 struct call;
 struct session;
-struct store;
 
 /*
- * Once, with 0 and a note for people or "", or with an error.  It calls call_free().  As in registry_question; only
- * that of a store has one.
- */
-typedef void limits_done_fn(struct store *store, int result, const struct error *error,
-			    const char *note, void *call);
-
-/*
- * Calls on_done now or later, or returns an error: -EPERM (the client is no administrator), -ENXIO, -ESRCH (no such
+ * Ends the call now or later, or returns an error: -EPERM (the client is no administrator), -ENXIO, -ESRCH (no such
  * store, client), -ENOMEM.  The request has been checked.
  */
 int session_limit_set(struct session *session, const Wire__LimitSet *set, struct call *call,
-		      limits_done_fn *on_done, struct error *error);
+		      struct error *error);
 
 #endif

@@ -184,53 +184,52 @@ static void on_slab_made(struct slab *slab, int result, const struct error *fail
 	call->on_done(call, 0, NULL);
 }
 
+/* After the begin of a slab, which takes fd (-1: none) if it succeeds. */
+static int slab_begun(struct session *session, int r, int fd)
+{
+	if (r < 0)
+		session_close_fds(session, &fd, 1);
+	else
+		session->n_objects++;
+	return r;
+}
+
 int session_slab_new(struct session *session, uint64_t size_bytes, const struct slab_place *place,
 		     struct call *call, struct error *error)
 {
-	int r = slab_make(&session->service->pool, &session->quota, session->user->slab_work_queue,
-			  &session->who, size_bytes, place, on_slab_made, call, error);
-
-	if (r == 0)
-		session->n_objects++;
-	return r;
+	return slab_begun(session,
+			  slab_make(&session->service->pool, &session->quota,
+				    session->user->slab_work_queue, &session->who, size_bytes,
+				    place, on_slab_made, call, error),
+			  -1);
 }
 
 int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
 			struct call *call, struct error *error)
 {
-	int r = slab_import(&session->service->pool, &session->quota, session->user->work_queue,
-			    &session->who, fd, off, size_bytes, on_slab_made, call, error);
-
-	if (r < 0)
-		session_close_fds(session, &fd, 1);
-	else
-		session->n_objects++;
-	return r;
+	return slab_begun(session,
+			  slab_import(&session->service->pool, &session->quota,
+				      session->user->work_queue, &session->who, fd, off, size_bytes,
+				      on_slab_made, call, error),
+			  fd);
 }
 
 int session_slab_adopt(struct session *session, int fd, uint64_t size_bytes, struct call *call,
 		       struct error *error)
 {
-	int r = slab_adopt(&session->service->pool, &session->quota, session->user->work_queue,
-			   &session->who, fd, size_bytes, on_slab_made, call, error);
-
-	if (r < 0)
-		session_close_fds(session, &fd, 1);
-	else
-		session->n_objects++;
-	return r;
+	return slab_begun(session,
+			  slab_adopt(&session->service->pool, &session->quota,
+				     session->user->work_queue, &session->who, fd, size_bytes,
+				     on_slab_made, call, error),
+			  fd);
 }
 
 int session_slab_import_gpu(struct session *session, const struct gds_handle *handle,
 			    bool must_import, struct call *call, struct error *error)
 {
-	int r = gpu_import(&session->gpu, handle, must_import, on_slab_made, call, error);
-
-	if (r < 0)
-		session_close_fds(session, &handle->fd, 1);
-	else
-		session->n_objects++;
-	return r;
+	return slab_begun(session,
+			  gpu_import(&session->gpu, handle, must_import, on_slab_made, call, error),
+			  handle->fd);
 }
 
 int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error)

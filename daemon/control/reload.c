@@ -21,31 +21,13 @@ struct reload {
 	struct service *service;
 	struct work_queue *work_queue; /* its own: the thread may read what only root may */
 	struct call *call;
-	reload_done_fn *on_done;
+	struct hung_who who;
 	struct config next;
-	struct store **prepared; /* next's stores; NULL: the registry has it */
+	struct store **prepared; /* next's stores; NULL: there is none, or the registry has it */
 	unsigned n_prepared;
 	int result; /* of reading it */
 	struct error error;
 };
-
-static int prepare_stores(struct reload *reload)
-{
-	const struct config *next = &reload->next;
-	int r = 0;
-
-	reload->prepared = calloc(next->n_stores + 1, sizeof(*reload->prepared));
-	if (!reload->prepared)
-		return error_set(&reload->error, -ENOMEM, "stores");
-	for (; r == 0 && reload->n_prepared < next->n_stores; reload->n_prepared += r == 0) {
-		const struct store_config one = config_store(next,
-							     &next->stores[reload->n_prepared]);
-
-		r = registry_prepare(&one, reload->service->mailbox,
-				     &reload->prepared[reload->n_prepared], &reload->error);
-	}
-	return r;
-}
 
 static void reload_free(struct reload *reload)
 {
@@ -57,19 +39,38 @@ static void reload_free(struct reload *reload)
 	free(reload);
 }
 
+static int read_all(struct reload *reload)
+{
+	struct config *next = &reload->next;
+	struct hung_call call;
+	int r;
+
+	hung_begin(&call, &(struct hung_about){ .what = "check",
+						.file = "configuration",
+						.fd = -1,
+						.who = reload->who });
+	r = reload->service->config->reread(next);
+	hung_end(&call);
+	if (r < 0)
+		return r;
+	reload->prepared = calloc(next->n_stores + 1, sizeof(*reload->prepared));
+	if (!reload->prepared)
+		return -ENOMEM;
+	reload->n_prepared = next->n_stores;
+	return registry_prepare_all(next, reload->service->mailbox, &reload->who, reload->prepared);
+}
+
 /* On a worker thread. */
 static void on_read(struct job *job)
 {
 	struct reload *reload = container_of(job, struct reload, job);
 
 	privileges_own_files();
-	reload->result = reload->service->config->reread(&reload->next);
+	reload->result = read_all(reload);
 	if (reload->result < 0)
 		(void)error_set_plain(&reload->error, reload->result, "%s",
 				      reload->next.mistakes[0] ? reload->next.mistakes[0]
 							       : "out of memory");
-	else
-		reload->result = prepare_stores(reload);
 }
 
 static int apply(struct reload *reload, struct changes *changes)
@@ -106,7 +107,6 @@ static void on_done(struct job *job)
 		config_log_mistakes(&reload->next, "reload: ");
 		log_error("dsaiod: reload: the configuration stays as it was: %s",
 			  reload->error.text);
-		reload->on_done(reload->call, NULL, &reload->error);
 	} else {
 		log_changes(&changes.applied, "applied");
 		log_changes(&changes.needs_restart, "needs a restart");
@@ -114,14 +114,14 @@ static void on_done(struct job *job)
 			"dsaiod: configuration reloaded: %zu change%s applied, %zu need%s a restart",
 			changes.applied.n, plural(changes.applied.n), changes.needs_restart.n,
 			changes.needs_restart.n == 1 ? "s" : "");
-		reload->on_done(reload->call, &changes, NULL);
 	}
+	reload->call->changes = &changes;
+	reload->call->on_done(reload->call, r, &reload->error);
 	changes_deinit(&changes);
 	reload_free(reload);
 }
 
-int session_reload(struct session *session, struct call *call, reload_done_fn *done,
-		   struct error *error)
+int session_reload(struct session *session, struct call *call, struct error *error)
 {
 	struct service *service = session->service;
 	struct reload *reload;
@@ -134,8 +134,10 @@ int session_reload(struct session *session, struct call *call, reload_done_fn *d
 	if (!service->config->reread)
 		return error_set_plain(error, -EOPNOTSUPP, "this daemon has no configuration");
 	if (service->is_reloading)
-		return error_set_plain(error, -EBUSY,
-				       "another reload is under way: try again when it has ended");
+		return error_set_plain(
+			error, -EBUSY,
+			"another reload is under way: try again when it has ended; if "
+			"it hangs, dsaioctl status shows where, and what frees it");
 	reload = calloc(1, sizeof(*reload));
 	if (!reload)
 		return error_set(error, -ENOMEM, "reload");
@@ -145,14 +147,11 @@ int session_reload(struct session *session, struct call *call, reload_done_fn *d
 		return error_set(error, r, "reload" WORK_QUEUE_ADVICE);
 	}
 	reload->service = service;
+	reload->who = session->who;
 	reload->call = call;
-	reload->on_done = done;
 	reload->job.run = on_read;
 	reload->job.done = on_done;
 	reload->job.mailbox = service->mailbox;
-	reload->job.work.about = (struct hung_about){
-		.what = "check", .file = "configuration", .fd = -1, .who = session->who
-	};
 	service->is_reloading = true;
 	(void)sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_nsec() / 1000);
 	job_submit(reload->work_queue, &reload->job);

@@ -14,19 +14,13 @@
 #include "daemon/base/error.h"
 
 struct call;
-struct changes;
 struct session;
 
-/* changes: lines for people; NULL after an error. */
-typedef void reload_done_fn(struct call *call, const struct changes *changes,
-			    const struct error *error);
-
 /*
- * Returns 0, and on_done is called later; or an error: -EPERM (no administrator), -EBUSY (another reload is under way),
- * -EOPNOTSUPP (no program started this daemon), -ENOMEM.  on_done's: -EINVAL (the first mistake; the log has all), and
+ * Returns 0, and the call ends later, with call->changes; or an error: -EPERM (no administrator), -EBUSY (another reload is under way),
+ * -EOPNOTSUPP (no program started this daemon), -ENOMEM.  The call's: -EINVAL (the first mistake; the log has all), and
  * those of a store.
  */
-int session_reload(struct session *session, struct call *call, reload_done_fn *on_done,
-		   struct error *error);
+int session_reload(struct session *session, struct call *call, struct error *error);
 
 #endif

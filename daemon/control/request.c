@@ -75,26 +75,19 @@ static int hello_check(const Wire__Hello *hello, struct error *error)
 	return 0;
 }
 
-int request_class(Wire__Class wire, enum sched_class *ret_class)
+enum sched_class request_class(Wire__Class wire)
 {
-	switch (wire) {
-	case WIRE__CLASS__NORMAL:
-		*ret_class = SCHED_NORMAL;
-		return 0;
-	case WIRE__CLASS__DEMAND:
-		*ret_class = SCHED_DEMAND;
-		return 0;
-	case WIRE__CLASS__BACKGROUND:
-		*ret_class = SCHED_BACKGROUND;
-		return 0;
-	default:
-		return -1;
-	}
+	static const enum sched_class classes[] = {
+		[WIRE__CLASS__NORMAL] = SCHED_NORMAL,
+		[WIRE__CLASS__DEMAND] = SCHED_DEMAND,
+		[WIRE__CLASS__BACKGROUND] = SCHED_BACKGROUND,
+	};
+
+	return classes[wire];
 }
 
 static int handle_open_check(const Wire__HandleOpen *open, struct error *error)
 {
-	enum sched_class io_class;
 	char why[ERROR_TEXT_BYTES - 32];
 
 	if (open->profile) {
@@ -103,7 +96,7 @@ static int handle_open_check(const Wire__HandleOpen *open, struct error *error)
 		if (profile_check(&partial.profile, why, sizeof(why)) < 0)
 			return error_set_plain(error, -EINVAL, "handle_open: %s", why);
 	}
-	if (request_class(open->io_class, &io_class) < 0)
+	if ((unsigned)open->io_class > WIRE__CLASS__BACKGROUND)
 		return error_set_plain(error, -EINVAL,
 				       "handle_open: class %d: must be 0 (normal), 1 (demand) or 2 "
 				       "(background)",
@@ -112,36 +105,6 @@ static int handle_open_check(const Wire__HandleOpen *open, struct error *error)
 		return error_set_plain(error, -EINVAL,
 				       "handle_open: weight %" PRIu32 ": must be from 1 to %u",
 				       open->weight, SCHED_WEIGHT_MAX);
-	return 0;
-}
-
-int request_place(const Wire__SlabNew *slab_new, struct slab_place *ret_place)
-{
-	*ret_place = (struct slab_place){ .pages = SLAB_PAGES_ANY,
-					  .has_node = slab_new->has_node,
-					  .node = slab_new->node };
-	switch (slab_new->pages) {
-	case WIRE__PAGES__PAGES_ANY:
-		return 0;
-	case WIRE__PAGES__PAGES_HUGE:
-		ret_place->pages = SLAB_PAGES_HUGE;
-		return 0;
-	case WIRE__PAGES__PAGES_SMALL:
-		ret_place->pages = SLAB_PAGES_SMALL;
-		return 0;
-	default:
-		return -1;
-	}
-}
-
-static int slab_new_check(const Wire__SlabNew *slab_new, struct error *error)
-{
-	struct slab_place place;
-
-	if (request_place(slab_new, &place) < 0)
-		return error_set_plain(error, -EINVAL,
-				       "slab_new: pages %d: must be 0 (any), 1 (huge) or 2 (small)",
-				       (int)slab_new->pages);
 	return 0;
 }
 
@@ -184,24 +147,6 @@ struct gds_handle request_gds_handle(const Wire__DeviceImport *import)
 	return handle;
 }
 
-static int file_gpu_check(const Wire__FileGpu *file_gpu, struct error *error)
-{
-	if (file_gpu->uuid.len != UUID_BYTES)
-		return error_set_plain(error, -EINVAL,
-				       "file_gpu: a UUID of %zu bytes: must have %zu",
-				       file_gpu->uuid.len, UUID_BYTES);
-	return 0;
-}
-
-static int submit_check(const Wire__Submit *submit, struct error *error)
-{
-	if (submit->n_entries > RING_ENTRIES_MAX)
-		return error_set_plain(error, -EINVAL,
-				       "submit: %zu entries: at most %u may come in one request",
-				       submit->n_entries, RING_ENTRIES_MAX);
-	return 0;
-}
-
 static int limit_set_check(const Wire__LimitSet *set, struct error *error)
 {
 	if ((set->store[0] != 0) + (set->has_uid != 0) + (set->client != 0) != 1)
@@ -223,16 +168,6 @@ static int limit_set_check(const Wire__LimitSet *set, struct error *error)
 				       " ops/s: each must be at most %" PRIu64,
 				       set->limit->bytes_per_sec, set->limit->ops_per_sec,
 				       RATE_LIMIT_MAX);
-	return 0;
-}
-
-static int store_drain_check(const Wire__StoreDrain *drain, struct error *error)
-{
-	if ((unsigned)drain->mode > WIRE__DRAIN_MODE__DRAIN_END)
-		return error_set_plain(
-			error, -EINVAL,
-			"store_drain: mode %d: must be 0 (close), 1 (begin) or 2 (end)",
-			(int)drain->mode);
 	return 0;
 }
 
@@ -264,19 +199,38 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 	case WIRE__REQUEST__BODY_HELLO:
 		return hello_check(request->hello, error);
 	case WIRE__REQUEST__BODY_SLAB_NEW:
-		return slab_new_check(request->slab_new, error);
+		if ((unsigned)request->slab_new->pages > WIRE__PAGES__PAGES_SMALL)
+			return error_set_plain(error, -EINVAL,
+					       "slab_new: pages %d: must be 0 (any), 1 (huge) or 2 "
+					       "(small)",
+					       (int)request->slab_new->pages);
+		return 0;
 	case WIRE__REQUEST__BODY_HANDLE_OPEN:
 		return handle_open_check(request->handle_open, error);
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 		return device_import_check(request->device_import, n_fds, error);
 	case WIRE__REQUEST__BODY_FILE_GPU:
-		return file_gpu_check(request->file_gpu, error);
+		if (request->file_gpu->uuid.len != UUID_BYTES)
+			return error_set_plain(error, -EINVAL,
+					       "file_gpu: a UUID of %zu bytes: must have %zu",
+					       request->file_gpu->uuid.len, UUID_BYTES);
+		return 0;
 	case WIRE__REQUEST__BODY_STORE_DRAIN:
-		return store_drain_check(request->store_drain, error);
+		if ((unsigned)request->store_drain->mode > WIRE__DRAIN_MODE__DRAIN_END)
+			return error_set_plain(error, -EINVAL,
+					       "store_drain: mode %d: must be 0 (close), 1 (begin) "
+					       "or 2 (end)",
+					       (int)request->store_drain->mode);
+		return 0;
 	case WIRE__REQUEST__BODY_LIMIT_SET:
 		return limit_set_check(request->limit_set, error);
 	case WIRE__REQUEST__BODY_SUBMIT:
-		return submit_check(request->submit, error);
+		if (request->submit->n_entries > RING_ENTRIES_MAX)
+			return error_set_plain(error, -EINVAL,
+					       "submit: %zu entries: at most %u may come in one "
+					       "request",
+					       request->submit->n_entries, RING_ENTRIES_MAX);
+		return 0;
 	default:
 		return 0; /* the session checks ids and sizes */
 	}

@@ -38,13 +38,10 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 /* Copies the ops of a checked Submit to entries (submit->n_entries of them). */
 void request_entries(const Wire__Submit *submit, struct ring_entry *entries);
 
-/* Returns 0 and the class, or -1: proto3 enums can have any value. */
-int request_class(Wire__Class wire, enum sched_class *ret_class);
+/* The class of a checked HandleOpen. */
+enum sched_class request_class(Wire__Class wire);
 
 /* The handle of a checked DeviceImport, without its descriptor. */
 struct gds_handle request_gds_handle(const Wire__DeviceImport *import);
-
-/* The same for the place of a slab. */
-int request_place(const Wire__SlabNew *slab_new, struct slab_place *ret_place);
 
 #endif

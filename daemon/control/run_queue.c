@@ -1,10 +1,10 @@
 #include "daemon/control/run_queue.h"
 
+#include "daemon/base/event.h"
 #include "proto/util/clock.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <event2/event.h>
 #include <stddef.h>
 
 /*
@@ -64,9 +64,7 @@ int run_queue_init(struct run_queue *queue, struct event_base *base,
 void run_queue_deinit(struct run_queue *queue)
 {
 	assert(!queue->owners.first);
-	if (queue->event)
-		event_free(queue->event);
-	queue->event = NULL;
+	event_freep(&queue->event);
 }
 
 void run_queue_add(struct run_queue *queue, struct run_entry *entry)

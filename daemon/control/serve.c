@@ -3,6 +3,7 @@
 #include "daemon/base/log.h"
 #include "daemon/config/changes.h"
 #include "daemon/control/drain.h"
+#include "daemon/control/limits.h"
 #include "daemon/control/reload.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
@@ -57,6 +58,35 @@ static void reply_error(struct session *session, uint64_t seq, const struct erro
 	reply_send(session, &reply, NULL, 0);
 }
 
+/* message: what body names, or NULL; all of them are in one union.  Takes fds. */
+static int reply_with(struct session *session, uint64_t seq, int body, const void *message,
+		      const char *text, const int *fds, unsigned n_fds)
+{
+	Wire__Reply reply = WIRE__REPLY__INIT;
+
+	reply.seq = seq;
+	reply.text = (char *)(uintptr_t)text; /* only read */
+	reply.body_case = (Wire__Reply__BodyCase)body;
+	reply.hello = (Wire__HelloReply *)(uintptr_t)message; /* likewise */
+	reply_send(session, &reply, fds, n_fds);
+	return 0;
+}
+
+/* The end of a call.  error: NULL: none. */
+static void call_reply(struct call *call, const struct error *error, int body, const void *message)
+{
+	const unsigned n_fds = call->n_reply_fds;
+
+	if (error) {
+		reply_error(call->session, call->seq, error);
+	} else {
+		call->n_reply_fds = 0; /* the writer owns them now */
+		(void)reply_with(call->session, call->seq, body, message, call->note,
+				 call->reply_fds, n_fds);
+	}
+	call_free(call);
+}
+
 void serve_refusal(int fd, const struct error *error)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
@@ -89,207 +119,115 @@ void serve_garbage(struct session *session, const char *why)
 	session_end(session, false);
 }
 
+static void reply_slab(struct call *call)
+{
+	Wire__SlabNewReply reply = WIRE__SLAB_NEW_REPLY__INIT;
+
+	reply.slab = call->slab->id;
+	reply.size_bytes = call->slab->size_bytes;
+	reply.is_locked = call->slab->is_locked;
+	/* Replies to these requests have their numbers. */
+	call_reply(call, NULL, call->what, &reply);
+}
+
+static void reply_file(struct call *call)
+{
+	Wire__FileAddReply reply = WIRE__FILE_ADD_REPLY__INIT;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+
+	reply.file = call->file->id;
+	reply.store = call->file->store->key;
+	reply.offset_align = call->file->target.offset_align;
+	reply.memory_align = call->file->target.memory_align;
+	profile_to_wire(&call->file->store->profile, &profile);
+	reply.profile = &profile;
+	call_reply(call, NULL, WIRE__REPLY__BODY_FILE_ADD, &reply);
+}
+
+static void reply_submit(struct call *call)
+{
+	Wire__SubmitReply reply = WIRE__SUBMIT_REPLY__INIT;
+
+	reply.n_results = call->batch->n;
+	reply.results = call->batch->results;
+	call_reply(call, NULL, WIRE__REPLY__BODY_SUBMIT, &reply);
+}
+
+static void reply_reload(struct call *call)
+{
+	Wire__ReloadReply reply = WIRE__RELOAD_REPLY__INIT;
+
+	reply.applied = call->changes->applied.lines;
+	reply.n_applied = call->changes->applied.n;
+	reply.needs_restart = call->changes->needs_restart.lines;
+	reply.n_needs_restart = call->changes->needs_restart.n;
+	call_reply(call, NULL, WIRE__REPLY__BODY_RELOAD, &reply);
+}
+
 /* The end of a call: replies to the requests of serve_later(). */
 static void call_done(struct call *call, int result, const struct error *error)
 {
-	Wire__Reply reply = WIRE__REPLY__INIT;
-	Wire__SlabNewReply slab = WIRE__SLAB_NEW_REPLY__INIT;
-	Wire__FileAddReply file = WIRE__FILE_ADD_REPLY__INIT;
-	Wire__SubmitReply submit = WIRE__SUBMIT_REPLY__INIT;
-	Wire__Profile profile = WIRE__PROFILE__INIT;
-	unsigned n_fds = call->n_reply_fds;
-
 	if (result < 0) {
-		reply_error(call->session, call->seq, error);
-		call_free(call);
+		call_reply(call, error, 0, NULL);
 		return;
 	}
-	reply.seq = call->seq;
 	switch (call->what) {
 	case WIRE__REQUEST__BODY_SLAB_NEW:
 	case WIRE__REQUEST__BODY_SLAB_IMPORT:
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 	case WIRE__REQUEST__BODY_SLAB_ADOPT:
-		slab.slab = call->slab->id;
-		slab.size_bytes = call->slab->size_bytes;
-		slab.is_locked = call->slab->is_locked;
-		/* Replies to these have the numbers of their requests, and are in a union. */
-		reply.body_case = (Wire__Reply__BodyCase)call->what;
-		reply.slab_new = &slab;
+		reply_slab(call);
 		break;
 	case WIRE__REQUEST__BODY_FILE_ADD:
-		file.file = call->file->id;
-		file.store = call->file->store->key;
-		file.offset_align = call->file->target.offset_align;
-		file.memory_align = call->file->target.memory_align;
-		profile_to_wire(&call->file->store->profile, &profile);
-		file.profile = &profile;
-		reply.body_case = WIRE__REPLY__BODY_FILE_ADD;
-		reply.file_add = &file;
+		reply_file(call);
 		break;
 	case WIRE__REQUEST__BODY_SUBMIT:
-		submit.n_results = call->batch->n;
-		submit.results = call->batch->results;
-		reply.body_case = WIRE__REPLY__BODY_SUBMIT;
-		reply.submit = &submit;
+		reply_submit(call);
 		break;
-	default:
-		break; /* the reply has no fields */
+	case WIRE__REQUEST__BODY_STORE_GET:
+	case WIRE__REQUEST__BODY_PROFILE_SET:
+		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_GET, status_store(call->store));
+		break;
+	case WIRE__REQUEST__BODY_STORE_DRAIN:
+		call_reply(call, NULL, WIRE__REPLY__BODY_STORE_DRAIN, call->drained);
+		break;
+	case WIRE__REQUEST__BODY_RELOAD:
+		reply_reload(call);
+		break;
+	default: /* the reply has no fields */
+		call_reply(call, NULL, 0, NULL);
+		break;
 	}
-	call->n_reply_fds = 0; /* the writer owns them now */
-	reply_send(call->session, &reply, call->reply_fds, n_fds);
-	call_free(call);
-}
-
-/* ---- status ---- */
-
-static void status_freep(Wire__StatusReply **status)
-{
-	wire__status_reply__free_unpacked(*status, NULL);
-}
-
-static int serve_status(struct session *session, uint64_t seq, const Wire__Status *asked,
-			struct error *error)
-{
-	_cleanup_(status_freep)
-		Wire__StatusReply *status = WIRE_NEW(Wire__StatusReply, wire__status_reply);
-	Wire__Reply reply = WIRE__REPLY__INIT;
-
-	if (!status || status_to_wire(session, asked, status) < 0)
-		return error_set(error, -ENOMEM, "status");
-	reply.seq = seq;
-	reply.body_case = WIRE__REPLY__BODY_STATUS;
-	reply.status = status;
-	reply_send(session, &reply, NULL, 0);
-	return 0;
 }
 
 /* ---- stores ---- */
-
-static void store_freep(Wire__Store **store)
-{
-	wire__store__free_unpacked(*store, NULL);
-}
-
-/* The reply to StoreGet and ProfileSet. */
-static void on_store(struct store *store, int result, const struct error *failed, const char *note,
-		     void *arg)
-{
-	_cleanup_(store_freep) Wire__Store *wire = NULL;
-	Wire__Reply reply = WIRE__REPLY__INIT;
-	struct call *call = arg;
-	struct error error;
-
-	if (result == 0) {
-		wire = WIRE_NEW(Wire__Store, wire__store);
-		if (!wire ||
-		    store_to_wire(store, &call->session->service->usage, false, wire) < 0) {
-			result = error_set(&error, -ENOMEM, "store %s", store->name);
-			failed = &error;
-		}
-	}
-	if (result < 0) {
-		reply_error(call->session, call->seq, failed);
-	} else {
-		reply.seq = call->seq;
-		reply.text = (char *)(uintptr_t)note; /* only read */
-		reply.body_case = WIRE__REPLY__BODY_STORE_GET;
-		reply.store_get = wire;
-		reply_send(call->session, &reply, NULL, 0);
-	}
-	call_free(call);
-}
 
 /* set: NULL for StoreGet. */
 static int serve_store(struct session *session, const char *name, const Wire__ProfileSet *set,
 		       struct frame *frame, struct call *call, struct error *error)
 {
-	struct registry *registry = &session->service->registry;
-	struct registry_question question = {
-		.name = name,
-		.fd = frame->n_fds ? frame->fds[0] : -1,
-		.peer = &session->peer,
-		.work_queue = session->user->work_queue,
-		.who = &session->who,
-		.on_done = on_store,
-		.arg = call,
-	};
-	struct partial_profile profile;
+	const struct registry_question question = call_question(call, name,
+								frame->n_fds ? frame->fds[0] : -1);
+	struct store_change change = { .what = set ? CHANGE_PROFILE : CHANGE_NOTHING,
+				       .is_set = set && set->profile };
 	int r;
 
-	if (set && set->profile)
-		profile = partial_from_wire(set->profile);
-	r = set ? registry_set_profile(registry, &question, set->profile ? &profile : NULL, error)
-		: registry_change(registry, &question,
-				  &(struct store_change){ .what = CHANGE_NOTHING }, error);
+	if (change.is_set)
+		change.profile = partial_from_wire(set->profile);
+	r = registry_change(&session->service->registry, &question, &change, error);
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
 	return r;
-}
-
-static void on_limited(struct store *store, int result, const struct error *error, const char *note,
-		       void *arg)
-{
-	struct call *call = arg;
-	Wire__Reply reply = WIRE__REPLY__INIT;
-
-	(void)store; /* the request has named it */
-
-	reply.seq = call->seq;
-	reply.text = (char *)(uintptr_t)note; /* only read */
-	if (result < 0)
-		reply_error(call->session, call->seq, error);
-	else
-		reply_send(call->session, &reply, NULL, 0);
-	call_free(call);
-}
-
-static void on_drained(struct call *call, const Wire__StoreDrainReply *drained,
-		       const struct error *error, const char *note)
-{
-	Wire__Reply reply = WIRE__REPLY__INIT;
-
-	if (error) {
-		reply_error(call->session, call->seq, error);
-	} else {
-		reply.seq = call->seq;
-		reply.text = (char *)(uintptr_t)note; /* only read */
-		reply.body_case = WIRE__REPLY__BODY_STORE_DRAIN;
-		reply.store_drain = (Wire__StoreDrainReply *)(uintptr_t)drained; /* only read */
-		reply_send(call->session, &reply, NULL, 0);
-	}
-	call_free(call);
 }
 
 static int serve_drain(struct session *session, const Wire__StoreDrain *drain, struct frame *frame,
 		       struct call *call, struct error *error)
 {
-	int r = session_drain(session, drain, frame->n_fds ? frame->fds[0] : -1, call, on_drained,
-			      error);
+	int r = session_drain(session, drain, frame->n_fds ? frame->fds[0] : -1, call, error);
 
 	if (r == 0 && frame->n_fds)
 		(void)TAKE_FD(frame->fds[0]); /* the registry has it now */
 	return r;
-}
-
-static void on_reloaded(struct call *call, const struct changes *changes, const struct error *error)
-{
-	Wire__Reply reply = WIRE__REPLY__INIT;
-	Wire__ReloadReply reloaded = WIRE__RELOAD_REPLY__INIT;
-
-	if (error) {
-		reply_error(call->session, call->seq, error);
-	} else {
-		reloaded.applied = changes->applied.lines;
-		reloaded.n_applied = changes->applied.n;
-		reloaded.needs_restart = changes->needs_restart.lines;
-		reloaded.n_needs_restart = changes->needs_restart.n;
-		reply.seq = call->seq;
-		reply.body_case = WIRE__REPLY__BODY_RELOAD;
-		reply.reload = &reloaded;
-		reply_send(call->session, &reply, NULL, 0);
-	}
-	call_free(call);
 }
 
 /* ---- one request ---- */
@@ -299,7 +237,6 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 {
 	const struct service *service = session->service;
 	struct gpu_path path = gpu_requests_path(&service->gpu);
-	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__HelloReply ours = WIRE__HELLO_REPLY__INIT;
 	int board_fd, r;
 
@@ -325,18 +262,13 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.started_nsec = service->started_nsec;
 	ours.log_place = (char *)(uintptr_t)log_place(session->peer.uid); /* only read */
 	ours.is_admin = config_is_admin(service->registry.config, &session->peer);
-	reply.seq = seq;
-	reply.body_case = WIRE__REPLY__BODY_HELLO;
-	reply.hello = &ours;
-	reply_send(session, &reply, &board_fd, 1);
-	return 0;
+	return reply_with(session, seq, WIRE__REPLY__BODY_HELLO, &ours, NULL, &board_fd, 1);
 }
 
 /* All of it is what the client says. */
 static int serve_recovered(struct session *session, uint64_t seq, const Wire__Recovered *r,
 			   struct error *error)
 {
-	Wire__Reply reply = WIRE__REPLY__INIT;
 	char text[RECOVERED_TEXT_BYTES], failed[RECOVERED_TEXT_BYTES + 32] = "";
 
 	if (session->has_recovered)
@@ -354,16 +286,13 @@ static int serve_recovered(struct session *session, uint64_t seq, const Wire__Re
 		  session_title(session), r->slabs, plural(r->slabs), SIZE_TEXT(r->slab_bytes),
 		  r->files, plural(r->files), r->channels, plural(r->channels), r->ops,
 		  plural(r->ops), r->usec / 1000, failed);
-	reply.seq = seq;
-	reply_send(session, &reply, NULL, 0);
-	return 0;
+	return reply_with(session, seq, 0, NULL, NULL, NULL, 0);
 }
 
 static int serve_kill(struct session *session, uint64_t seq, const Wire__ClientKill *kill,
 		      struct error *error)
 {
 	struct session *victim = session_find(session->service, kill->client);
-	Wire__Reply reply = WIRE__REPLY__INIT;
 	char reason[KILL_REASON_BYTES];
 	struct error why;
 	int r = config_check_admin(session->service->config, &session->peer,
@@ -394,32 +323,23 @@ static int serve_kill(struct session *session, uint64_t seq, const Wire__ClientK
 	(void)error_set_plain(&why, -EPERM, "an administrator (uid %u) has ended this session%s%s",
 			      session->peer.uid, reason[0] ? ": " : "", reason);
 	session_kill(victim, &why);
-	reply.seq = seq;
-	reply.text = (char *)(uintptr_t)session_title(victim); /* only read */
-	reply_send(session, &reply, NULL, 0);
-	return 0;
+	return reply_with(session, seq, 0, NULL, session_title(victim), NULL, 0);
 }
 
 static int serve_file_get(struct session *session, uint64_t seq, const Wire__FileGet *get,
 			  struct error *error)
 {
-	Wire__Reply reply = WIRE__REPLY__INIT;
-	int fd, r;
+	int fd, r = session_file_get(session, get->file, &fd, error);
 
-	r = session_file_get(session, get->file, &fd, error);
-	if (r < 0)
-		return r;
-	reply.seq = seq;
-	reply_send(session, &reply, &fd, 1);
-	return 0;
+	return r < 0 ? r : reply_with(session, seq, 0, NULL, NULL, &fd, 1);
 }
 
 static int serve_handle_open(struct session *session, uint64_t seq, const Wire__HandleOpen *open,
 			     struct error *error)
 {
-	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__HandleOpenReply opened = WIRE__HANDLE_OPEN_REPLY__INIT;
 	struct handle_config config = { .profile = PARTIAL_PROFILE_NONE,
+					.io_class = request_class(open->io_class),
 					.weight = open->weight ? open->weight : 1,
 					.wanted_id = open->handle };
 	struct handle *handle;
@@ -427,22 +347,17 @@ static int serve_handle_open(struct session *session, uint64_t seq, const Wire__
 
 	if (open->profile)
 		config.profile = partial_from_wire(open->profile);
-	(void)request_class(open->io_class, &config.io_class); /* has been checked */
 	r = session_handle_open(session, &config, &handle, &client_fd, error);
 	if (r < 0)
 		return r;
 	opened.handle = handle->id;
-	reply.seq = seq;
-	reply.body_case = WIRE__REPLY__BODY_HANDLE_OPEN;
-	reply.handle_open = &opened;
-	reply_send(session, &reply, &client_fd, 1);
-	return 0;
+	return reply_with(session, seq, WIRE__REPLY__BODY_HANDLE_OPEN, &opened, NULL, &client_fd,
+			  1);
 }
 
 static int serve_channel_open(struct session *session, uint64_t seq, const Wire__ChannelOpen *open,
 			      struct error *error)
 {
-	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__ChannelOpenReply opened = WIRE__CHANNEL_OPEN_REPLY__INIT;
 	Wire__Profile profile = WIRE__PROFILE__INIT;
 	struct profile asked;
@@ -460,33 +375,21 @@ static int serve_channel_open(struct session *session, uint64_t seq, const Wire_
 	opened.queue_depth = channel->profile.queue_depth;
 	profile_to_wire(&asked, &profile);
 	opened.profile = &profile;
-	reply.seq = seq;
-	reply.body_case = WIRE__REPLY__BODY_CHANNEL_OPEN;
-	reply.channel_open = &opened;
-	reply_send(session, &reply, fds, n_fds);
-	return 0;
+	return reply_with(session, seq, WIRE__REPLY__BODY_CHANNEL_OPEN, &opened, NULL, fds, n_fds);
 }
+
+_Static_assert((int)SLAB_PAGES_HUGE == WIRE__PAGES__PAGES_HUGE &&
+		       (int)SLAB_PAGES_SMALL == WIRE__PAGES__PAGES_SMALL,
+	       "the request has the same numbers");
 
 static int serve_slab_new(struct session *session, const Wire__SlabNew *slab_new, struct call *call,
 			  struct error *error)
 {
-	struct slab_place place;
+	const struct slab_place place = { .pages = (enum slab_pages)slab_new->pages,
+					  .has_node = slab_new->has_node,
+					  .node = slab_new->node };
 
-	(void)request_place(slab_new, &place); /* has been checked */
 	return session_slab_new(session, slab_new->size_bytes, &place, call, error);
-}
-
-static int serve_submit(struct session *session, const Wire__Submit *submit, struct call *call,
-			struct error *error)
-{
-	_cleanup_(freep) struct ring_entry *entries = calloc(
-		submit->n_entries ? submit->n_entries : 1, sizeof(*entries));
-
-	if (!entries)
-		return error_set(error, -ENOMEM, "submit");
-	request_entries(submit, entries);
-	return session_submit(session, submit->channel, entries, (uint32_t)submit->n_entries, call,
-			      error);
 }
 
 static int serve_file_add(struct session *session, const Wire__FileAdd *add, struct frame *frame,
@@ -520,7 +423,8 @@ static int serve_now(struct session *session, const Wire__Request *request, stru
 	case WIRE__REQUEST__BODY_CHANNEL_OPEN:
 		return serve_channel_open(session, request->seq, request->channel_open, error);
 	case WIRE__REQUEST__BODY_STATUS:
-		return serve_status(session, request->seq, request->status, error);
+		return reply_with(session, request->seq, WIRE__REPLY__BODY_STATUS,
+				  status_reply(session, request->status), NULL, NULL, 0);
 	case WIRE__REQUEST__BODY_RECOVERED:
 		return serve_recovered(session, request->seq, request->recovered, error);
 	case WIRE__REQUEST__BODY_FILE_GET:
@@ -560,7 +464,7 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	case WIRE__REQUEST__BODY_HANDLE_CLOSE:
 		return session_handle_close(session, request->handle_close->handle, call, error);
 	case WIRE__REQUEST__BODY_SUBMIT:
-		return serve_submit(session, request->submit, call, error);
+		return session_submit(session, request->submit, call, error);
 	case WIRE__REQUEST__BODY_CANCEL:
 		return session_cancel(session, request->cancel->channel, request->cancel->id, call,
 				      error);
@@ -570,11 +474,11 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		return serve_store(session, request->profile_set->name, request->profile_set, frame,
 				   call, error);
 	case WIRE__REQUEST__BODY_RELOAD:
-		return session_reload(session, call, on_reloaded, error);
+		return session_reload(session, call, error);
 	case WIRE__REQUEST__BODY_STORE_DRAIN:
 		return serve_drain(session, request->store_drain, frame, call, error);
 	case WIRE__REQUEST__BODY_LIMIT_SET:
-		return session_limit_set(session, request->limit_set, call, on_limited, error);
+		return session_limit_set(session, request->limit_set, call, error);
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 		return serve_device_import(session, request->device_import, frame, call, error);
 	case WIRE__REQUEST__BODY_FILE_GPU:

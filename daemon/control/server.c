@@ -1,6 +1,7 @@
 #include "daemon/control/server.h"
 
 #include "daemon/account/recorder.h"
+#include "daemon/base/event.h"
 #include "daemon/base/hung.h"
 #include "daemon/base/log.h"
 #include "daemon/base/memory_limit.h"
@@ -17,7 +18,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <event2/event.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -319,7 +319,6 @@ int server_new(struct config *config, struct event_base *base, struct gpu_probe 
 	r = registry_init(&server->service.registry, config, base, &server->mailbox, error);
 	if (r < 0)
 		return r;
-	server->service.registry.usage = &server->service.usage;
 	if (wear_init(&server->wear, &server->service) < 0)
 		return error_set(error, -ENOMEM, "dsaiod: event");
 	r = server_listen(server, error);
@@ -395,15 +394,11 @@ void server_free(struct server *server)
 		return;
 	wear_save(&server->wear);
 	service_deinit(&server->service);
-	if (server->listen_event)
-		event_free(server->listen_event);
-	if (server->resume_event)
-		event_free(server->resume_event);
-	if (server->idle_event)
-		event_free(server->idle_event);
+	event_freep(&server->listen_event);
+	event_freep(&server->resume_event);
+	event_freep(&server->idle_event);
 	watchdog_stop(&server->watchdog);
-	if (server->stop_wait_event)
-		event_free(server->stop_wait_event);
+	event_freep(&server->stop_wait_event);
 	closep(&server->listen_fd);
 	registry_deinit(&server->service.registry);
 	if (server->mailbox.event_fd >= 0)
@@ -411,8 +406,7 @@ void server_free(struct server *server)
 			&server->mailbox); /* runs the messages of probes that have begun */
 	wear_deinit(&server->wear);
 	hung_deinit();
-	if (server->mailbox_event)
-		event_free(server->mailbox_event);
+	event_freep(&server->mailbox_event);
 	if (server->mailbox.event_fd >= 0)
 		mailbox_deinit(&server->mailbox);
 	server_remove_socket(server);

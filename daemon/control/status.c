@@ -3,14 +3,13 @@
 #include "daemon/account/metrics.h"
 #include "daemon/base/hung.h"
 #include "daemon/engine/engine.h"
-#include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/version.h" /* the version is the project's */
 #include "proto/wire.h"
 
-#include <errno.h>
+#include <assert.h>
 #include <limits.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,21 +17,39 @@
 #define HUNG_MAX 64u
 /* Users that it reports: with all their counters they fit into a frame.  A guess. */
 #define USERS_MAX 128u
-/* Stores and clients of one page, packed: takes about 100 us (a guess).  One object may be larger;
-   a handle, the largest, has at most one channel for each store. */
-#define PAGE_BYTES (16u << 10)
-/* The overhead of each nested message: at least its tag and length. */
-#define NESTED_BYTES 8u
-#define PAGE_OBJECTS_MAX (PAGE_BYTES / NESTED_BYTES + 1)
+/* A page takes no further object once its messages are so large.  Packed they are smaller; about 100 us (a guess). */
+#define PAGE_BYTES (64u << 10)
+/* Channels of one handle that it reports: there are fewer stores. */
+#define CHANNELS_MAX 256u
 
-static int text_to_wire(const char *text, char **ret_wire)
+/*
+ * The memory of one reply.  With users, hung calls and GPUs, which have at most 200 KiB, and with a last object, a page
+ * takes half of it.
+ */
+static struct {
+	_Alignas(max_align_t) char bytes[512 << 10];
+	size_t used;
+} memory;
+
+static void *take(size_t bytes)
 {
-	char *copy = strdup(text);
+	void *taken = memory.bytes + memory.used;
 
-	if (!copy)
-		return -ENOMEM;
-	*ret_wire = copy;
-	return 0;
+	memory.used += (bytes + sizeof(max_align_t) - 1) & ~(sizeof(max_align_t) - 1);
+	assert(memory.used <= sizeof(memory.bytes));
+	return taken;
+}
+
+#define NEW(type, name)                           \
+	__extension__({                           \
+		type *new_ = take(sizeof(*new_)); \
+		name##__init(new_);               \
+		new_;                             \
+	})
+
+static char *text(const char *from)
+{
+	return strcpy(take(strlen(from) + 1), from);
 }
 
 static uint64_t minus(uint64_t a, uint64_t b)
@@ -40,20 +57,13 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* NULL: no memory. */
 static Wire__Counters *counters_to_wire(const struct metrics *metrics, bool with_histograms)
 {
-	Wire__Counters *wire = WIRE_NEW(Wire__Counters, wire__counters);
+	Wire__Counters *wire = NEW(Wire__Counters, wire__counters);
 
-	if (!wire)
-		return NULL;
 	if (with_histograms) {
-		wire->latencies = calloc(METRICS_PLACES, sizeof(*wire->latencies));
-		if (!wire->latencies) {
-			wire__counters__free_unpacked(wire, NULL);
-			return NULL;
-		}
 		wire->n_latencies = METRICS_PLACES;
+		wire->latencies = take(METRICS_PLACES * sizeof(*wire->latencies));
 		metrics_latencies(metrics, wire->latencies);
 	}
 	wire->latency_sum_nsec = metrics_get(&metrics->ended_nsec);
@@ -75,39 +85,31 @@ static Wire__Counters *counters_to_wire(const struct metrics *metrics, bool with
 	return wire;
 }
 
-static Wire__Profile *profile_to_new_wire(const struct profile *profile)
+/* NULL if there is no limit. */
+static Wire__Limit *limit_to_wire(const struct limiter *limiter)
 {
-	Wire__Profile *wire = WIRE_NEW(Wire__Profile, wire__profile);
+	const struct rate_limit limit = limiter_get(limiter);
+	Wire__Limit *wire;
 
-	if (wire)
-		profile_to_wire(profile, wire);
+	if (!rate_limit_is_set(&limit))
+		return NULL;
+	wire = NEW(Wire__Limit, wire__limit);
+	wire->bytes_per_sec = limit.bytes_per_sec;
+	wire->ops_per_sec = limit.ops_per_sec;
 	return wire;
 }
 
-/* NULL, and 0, if there is no limit. */
-static int limit_to_wire(const struct limiter *limiter, Wire__Limit **ret_wire)
+static Wire__Pool *pool_to_wire(const struct pool *pool)
 {
-	const struct rate_limit limit = limiter_get(limiter);
+	Wire__Pool *wire = NEW(Wire__Pool, wire__pool);
 
-	if (!rate_limit_is_set(&limit))
-		return 0;
-	*ret_wire = WIRE_NEW(Wire__Limit, wire__limit);
-	if (!*ret_wire)
-		return -ENOMEM;
-	(*ret_wire)->bytes_per_sec = limit.bytes_per_sec;
-	(*ret_wire)->ops_per_sec = limit.ops_per_sec;
-	return 0;
-}
-
-/* These functions fill in messages that already belong to the reply, so an error frees them with it. */
-static int pool_to_wire(const struct pool *pool, Wire__Pool *wire)
-{
 	wire->size_bytes = pool->quota.limit[QUOTA_POOL_BYTES];
 	wire->used_bytes = pool->quota.used[QUOTA_POOL_BYTES];
 	wire->is_locked = pool->is_locked;
 	wire->wants_huge = pool->pages != POOL_PAGES_SMALL;
 	wire->huge_bytes = pool->huge_bytes;
-	return text_to_wire(pool->why_unlocked, &wire->why_unlocked);
+	wire->why_unlocked = text(pool->why_unlocked);
+	return wire;
 }
 
 /* Calls that are not answered: of a user, of a client, or on a device. */
@@ -140,36 +142,15 @@ static const Wire__Class wire_classes[N_SCHED_CLASSES] = {
 	[SCHED_BACKGROUND] = WIRE__CLASS__BACKGROUND,
 };
 
-static int classes_to_wire(const struct store *store, bool with_histograms, Wire__Store *wire)
+static Wire__Store *add_store(const struct store *store, bool with_histograms)
 {
-	wire->classes = calloc(N_SCHED_CLASSES, sizeof(Wire__ClassCounters *));
-	if (!wire->classes)
-		return -ENOMEM;
-	for (unsigned i = 0; i < N_SCHED_CLASSES; i++) {
-		Wire__ClassCounters *one = WIRE_NEW(Wire__ClassCounters, wire__class_counters);
-
-		if (!one)
-			return -ENOMEM;
-		wire->classes[wire->n_classes++] = one;
-		one->io_class = wire_classes[i];
-		one->counters = counters_to_wire(&store->lane_store.metrics[i], with_histograms);
-		if (!one->counters)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-int store_to_wire(const struct store *store, const struct usage *usage, bool with_histograms,
-		  Wire__Store *wire)
-{
-	const char *allowed = store->access.text ? store->access.text : "";
+	Wire__Store *wire = NEW(Wire__Store, wire__store);
 	struct metrics sum;
 
 	lane_store_sum(&store->lane_store, &sum);
-	wire->written_bytes = usage_store_bytes(usage, store->saved_key) +
+	wire->written_bytes = (store->saved ? store->saved->written_bytes : 0) +
 			      metrics_get(&sum.write_bytes);
 	wire->hung = hung_number((struct hung_number){ .dev = store->dev });
-
 	wire->is_automatic = store->is_automatic;
 	wire->is_blocking = store_is_blocking(store);
 	wire->is_drained = lane_store_is_drained(&store->lane_store);
@@ -179,69 +160,75 @@ int store_to_wire(const struct store *store, const struct usage *usage, bool wit
 	wire->lane_depth = store_lane_depth(store);
 	wire->window_bytes = atomic_load_explicit(&store->lane_store.now_window_bytes,
 						  memory_order_relaxed);
-	wire->profile = profile_to_new_wire(&store->profile);
+	wire->profile = NEW(Wire__Profile, wire__profile);
+	profile_to_wire(&store->profile, wire->profile);
 	wire->block_bytes = store_block_bytes(store, &store->profile);
+	wire->limit = limit_to_wire(&store->lane_store.limiter);
+	wire->name = text(store->name);
+	wire->path = text(store->path);
+	wire->fs_type = text(store->fs_type->name);
+	wire->engine = text(store->engine->name);
+	wire->engine_text = text(store_engine_text(store));
+	wire->profile_source = text(store_profile_source(store));
+	wire->allowed = text(store->access.text ? store->access.text : "");
 	wire->counters = counters_to_wire(&sum, with_histograms);
-	if (!wire->profile || !wire->counters ||
-	    classes_to_wire(store, with_histograms, wire) < 0 ||
-	    limit_to_wire(&store->lane_store.limiter, &wire->limit) < 0 ||
-	    text_to_wire(store->name, &wire->name) < 0 ||
-	    text_to_wire(store->path, &wire->path) < 0 ||
-	    text_to_wire(store->fs_type->name, &wire->fs_type) < 0 ||
-	    text_to_wire(store->engine->name, &wire->engine) < 0 ||
-	    text_to_wire(store_engine_text(store), &wire->engine_text) < 0 ||
-	    text_to_wire(store_profile_source(store), &wire->profile_source) < 0 ||
-	    text_to_wire(allowed, &wire->allowed) < 0)
-		return -ENOMEM;
-	return 0;
-}
+	wire->classes = take(N_SCHED_CLASSES * sizeof(*wire->classes));
+	for (; wire->n_classes < N_SCHED_CLASSES; wire->n_classes++) {
+		Wire__ClassCounters *one = NEW(Wire__ClassCounters, wire__class_counters);
 
-static int channels_to_wire(const struct handle *handle, Wire__Handle *wire)
-{
-	wire->channels = calloc(handle->n_channels ? handle->n_channels : 1,
-				sizeof(Wire__Channel *));
-	if (!wire->channels)
-		return -ENOMEM;
-	LIST_EACH(const struct session_channel, c, &handle->channels, node) {
-		const struct channel *channel = c->channel;
-		Wire__Channel *one = WIRE_NEW(Wire__Channel, wire__channel);
-
-		if (!one)
-			return -ENOMEM;
-		wire->channels[wire->n_channels++] = one;
-		one->channel = channel->id;
-		one->store = channel->store->id;
-		one->entries = channel->entries;
-		one->has_rings = channel->has_rings;
-		one->counters = counters_to_wire(&channel->metrics, false);
-		if (!one->counters)
-			return -ENOMEM;
-		/* The time of the ops as the client measured it, minus the time until the daemon completed them. */
-		if (channel->has_rings)
-			one->counters->delivery_nsec = minus(
-				ring_lane_client_nsec(&channel->ring),
-				metrics_get(&channel->metrics.ended_nsec));
+		wire->classes[wire->n_classes] = one;
+		one->io_class = wire_classes[wire->n_classes];
+		one->counters = counters_to_wire(&store->lane_store.metrics[wire->n_classes],
+						 with_histograms);
 	}
-	return 0;
+	return wire;
 }
 
-static int handle_to_wire(const struct handle *handle, Wire__Handle *wire)
+Wire__Store *status_store(const struct store *store)
 {
+	memory.used = 0;
+	return add_store(store, false);
+}
+
+static Wire__Channel *channel_to_wire(const struct channel *channel)
+{
+	Wire__Channel *wire = NEW(Wire__Channel, wire__channel);
+
+	wire->channel = channel->id;
+	wire->store = channel->store->id;
+	wire->entries = channel->entries;
+	wire->has_rings = channel->has_rings;
+	wire->counters = counters_to_wire(&channel->metrics, false);
+	/* The time of the ops as the client measured it, minus the time until the daemon completed them. */
+	if (channel->has_rings)
+		wire->counters->delivery_nsec = minus(ring_lane_client_nsec(&channel->ring),
+						      metrics_get(&channel->metrics.ended_nsec));
+	return wire;
+}
+
+static Wire__Handle *handle_to_wire(const struct handle *handle)
+{
+	Wire__Handle *wire = NEW(Wire__Handle, wire__handle);
+
 	wire->handle = handle->id;
 	wire->io_class = wire_classes[handle->io_class];
 	wire->weight = handle->weight;
 	if (handle->profile.given) {
-		wire->profile = WIRE_NEW(Wire__Profile, wire__profile);
-		if (!wire->profile)
-			return -ENOMEM;
+		wire->profile = NEW(Wire__Profile, wire__profile);
 		partial_to_wire(&handle->profile, wire->profile);
 	}
-	return channels_to_wire(handle, wire);
+	wire->channels = take(handle->n_channels * sizeof(*wire->channels));
+	LIST_EACH(const struct session_channel, c, &handle->channels, node)
+		if (wire->n_channels < CHANNELS_MAX)
+			wire->channels[wire->n_channels++] = channel_to_wire(c->channel);
+	return wire;
 }
 
-/* Fills in all fields except the handles, for which it makes room. */
-static int client_to_wire(const struct session *session, Wire__Client *wire)
+/* All fields except the handles. */
+static Wire__Client *client_to_wire(const struct session *session)
 {
+	Wire__Client *wire = NEW(Wire__Client, wire__client);
+
 	wire->client = session->id;
 	wire->uid = session->user->uid;
 	wire->pid = (uint32_t)session->peer.pid;
@@ -253,125 +240,66 @@ static int client_to_wire(const struct session *session, Wire__Client *wire)
 	wire->hung = hung_number((struct hung_number){ .client = session->id });
 	wire->connected_usec = (clock_nsec() - session->connected_nsec) / 1000;
 	wire->weight = session->weight;
-	wire->handles = calloc(
-		session->handles.handles.n_objects ? session->handles.handles.n_objects : 1,
-		sizeof(Wire__Handle *));
-	if (!wire->handles || limit_to_wire(&session->limiter, &wire->limit) < 0)
-		return -ENOMEM;
-	if (text_to_wire(session->library, &wire->library) < 0)
-		return -ENOMEM;
-	return text_to_wire(session->name, &wire->name);
+	wire->limit = limit_to_wire(&session->limiter);
+	wire->library = text(session->library);
+	wire->name = text(session->name);
+	return wire;
 }
 
 /* ---- pages ---- */
 
-/* A page that is being filled.  It has at least one object, so that the pages come to an end. */
-struct page {
-	Wire__StatusReply *wire;
-	size_t used;
-	bool is_full;
-};
-
-/* Counts an object; returns whether it fits. */
-static bool page_take(struct page *page, size_t packed_size)
+/*
+ * Whether the page takes another object; else the next page begins with it.  Each page has one at least, so that the
+ * pages come to an end.
+ */
+static bool has_room(Wire__StatusReply *wire, size_t n, uint32_t store, uint32_t client,
+		     uint32_t handle)
 {
-	bool is_first = !page->wire->n_stores && !page->wire->n_clients && !page->wire->n_hung;
-	size_t size = packed_size + NESTED_BYTES;
-
-	if (!is_first && page->used + size > PAGE_BYTES)
-		return false;
-	page->used += size;
-	return true;
+	if (!n || memory.used < PAGE_BYTES)
+		return true;
+	wire->next = NEW(Wire__StatusPage, wire__status_page);
+	wire->next->store = store;
+	wire->next->client = client;
+	wire->next->handle = handle;
+	return false;
 }
 
-/* The next page begins here. */
-static int page_end(struct page *page, uint32_t store, uint32_t client, uint32_t handle)
+/* Pointers to n objects, or to as many as a page takes. */
+static void *take_pointers(size_t n, size_t object_bytes)
 {
-	Wire__StatusPage *next = WIRE_NEW(Wire__StatusPage, wire__status_page);
+	const size_t max = PAGE_BYTES / object_bytes + 2;
 
-	if (!next)
-		return -ENOMEM;
-	next->store = store;
-	next->client = client;
-	next->handle = handle;
-	page->wire->next = next;
-	page->is_full = true;
-	return 0;
+	return take((n < max ? n : max) * sizeof(void *));
 }
 
-static int page_add_stores(struct page *page, const struct service *service, uint32_t first_store,
-			   bool with_histograms)
+static void add_stores(Wire__StatusReply *wire, const struct service *service, uint32_t first_store,
+		       bool with_histograms)
 {
-	Wire__StatusReply *wire = page->wire;
-
-	wire->stores = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Store *));
-	if (!wire->stores)
-		return -ENOMEM;
+	wire->stores = take_pointers(SIZE_MAX, sizeof(Wire__Store));
 	LIST_EACH(const struct store, store, &service->registry.stores, node) {
-		Wire__Store *one;
-		bool fits;
-
 		if (store->id < first_store)
 			continue;
-		one = WIRE_NEW(Wire__Store, wire__store);
-		if (!one)
-			return -ENOMEM;
-		if (store_to_wire(store, &service->usage, with_histograms, one) < 0) {
-			wire__store__free_unpacked(one, NULL);
-			return -ENOMEM;
-		}
-		fits = page_take(page, wire__store__get_packed_size(one));
-		if (!fits) {
-			wire__store__free_unpacked(one, NULL);
-			return page_end(page, store->id, 0, 0);
-		}
-		wire->stores[wire->n_stores++] = one;
+		if (!has_room(wire, wire->n_stores, store->id, 0, 0))
+			return;
+		wire->stores[wire->n_stores++] = add_store(store, with_histograms);
 	}
-	return 0;
 }
 
-/* The client is on the page; its handles follow from the slot cursor on. */
-static int page_add_handles(struct page *page, const struct session *session, uint32_t cursor,
-			    Wire__Client *wire)
+/* The client's handles from the slot cursor on. */
+static void add_client(Wire__StatusReply *wire, const struct session *session, uint32_t cursor)
 {
+	Wire__Client *one = client_to_wire(session);
+	const struct id_table *handles = &session->handles.handles;
 	const struct handle *handle;
 	uint32_t at = cursor;
 
-	for (; (handle = id_table_next(&session->handles.handles, &cursor)); at = cursor) {
-		Wire__Handle *one = WIRE_NEW(Wire__Handle, wire__handle);
-
-		if (!one)
-			return -ENOMEM;
-		if (handle_to_wire(handle, one) < 0) {
-			wire__handle__free_unpacked(one, NULL);
-			return -ENOMEM;
-		}
-		if (!page_take(page, wire__handle__get_packed_size(one)) && wire->n_handles) {
-			wire__handle__free_unpacked(one, NULL);
-			return page_end(page, 0, session->id, at);
-		}
-		wire->handles[wire->n_handles++] = one;
-	}
-	return 0;
-}
-
-static int page_add_client(struct page *page, const struct session *session, uint32_t cursor)
-{
-	Wire__StatusReply *wire = page->wire;
-	Wire__Client *one = WIRE_NEW(Wire__Client, wire__client);
-
-	if (!one)
-		return -ENOMEM;
-	if (client_to_wire(session, one) < 0) {
-		wire__client__free_unpacked(one, NULL);
-		return -ENOMEM;
-	}
-	if (!page_take(page, wire__client__get_packed_size(one))) {
-		wire__client__free_unpacked(one, NULL);
-		return page_end(page, 0, session->id, cursor);
-	}
 	wire->clients[wire->n_clients++] = one;
-	return page_add_handles(page, session, cursor, one);
+	one->handles = take_pointers(handles->n_objects, sizeof(Wire__Handle));
+	for (; (handle = id_table_next(handles, &cursor)); at = cursor) {
+		if (!has_room(wire, one->n_handles, 0, session->id, at))
+			return;
+		one->handles[one->n_handles++] = handle_to_wire(handle);
+	}
 }
 
 /* Whether a session's user may see another session's objects. */
@@ -386,35 +314,29 @@ static bool may_see(const struct view *view, uid_t uid)
 }
 
 /* The list of sessions is in the order of their ids. */
-static int page_add_clients(struct page *page, const struct service *service,
-			    const struct view *view, uint32_t first_client, uint32_t first_handle)
+static void add_clients(Wire__StatusReply *wire, const struct service *service,
+			const struct view *view, uint32_t first_client, uint32_t first_handle)
 {
-	Wire__StatusReply *wire = page->wire;
-
-	wire->clients = calloc(PAGE_OBJECTS_MAX, sizeof(Wire__Client *));
-	if (!wire->clients)
-		return -ENOMEM;
+	wire->clients = take_pointers(service->n_sessions, sizeof(Wire__Client));
 	LIST_EACH(const struct session, s, &service->sessions, node) {
-		int r;
+		const uint32_t cursor = s->id == first_client ? first_handle : 0;
 
-		if (page->is_full)
-			break;
 		if (s->id < first_client || !may_see(view, s->peer.uid))
 			continue;
-		r = page_add_client(page, s, s->id == first_client ? first_handle : 0);
-		if (r < 0)
-			return r;
+		if (wire->next ||
+		    !has_room(wire, wire->n_stores + wire->n_clients, 0, s->id, cursor))
+			return;
+		add_client(wire, s, cursor);
 	}
-	return 0;
 }
 
 /* ---- the parts of each page, or of the first ---- */
 
 /* Clients of other users, in sum, and how many others there are. */
-static int users_to_wire(const struct service *service, const struct view *view,
-			 Wire__StatusReply *wire)
+static void add_others(Wire__StatusReply *wire, const struct service *service,
+		       const struct view *view)
 {
-	Wire__Others others = WIRE__OTHERS__INIT;
+	Wire__Others *others = NEW(Wire__Others, wire__others);
 
 	LIST_EACH(const struct user, user, &service->users.all, node) {
 		const uint64_t *used = user->quota.used;
@@ -423,176 +345,131 @@ static int users_to_wire(const struct service *service, const struct view *view,
 			wire->n_all_clients += (uint32_t)used[QUOTA_SESSIONS];
 			continue;
 		}
-		others.clients += (uint32_t)used[QUOTA_SESSIONS];
-		others.pool_bytes += used[QUOTA_POOL_BYTES];
-		others.device_bytes += used[QUOTA_GPU_BYTES];
-		others.slabs += (uint32_t)used[QUOTA_SLABS];
-		others.files += (uint32_t)used[QUOTA_FILES];
-		others.handles += (uint32_t)used[QUOTA_HANDLES];
+		others->clients += (uint32_t)used[QUOTA_SESSIONS];
+		others->pool_bytes += used[QUOTA_POOL_BYTES];
+		others->device_bytes += used[QUOTA_GPU_BYTES];
+		others->slabs += (uint32_t)used[QUOTA_SLABS];
+		others->files += (uint32_t)used[QUOTA_FILES];
+		others->handles += (uint32_t)used[QUOTA_HANDLES];
 	}
-	if (!others.clients)
-		return 0;
-	wire->others = WIRE_NEW(Wire__Others, wire__others);
-	if (!wire->others)
-		return -ENOMEM;
-	*wire->others = others;
-	return 0;
+	if (others->clients)
+		wire->others = others;
 }
 
 /* Counters of users, also by channels that have not ended. */
-struct usage_sum {
-	struct metrics counters;
-	uint64_t earlier_bytes, pool_bytes;
-	uint32_t n_clients, n_hung;
-};
-
-static void usage_sum_add(struct usage_sum *sum, const struct service *service,
-			  const struct usage_user *user)
+static void user_sum(Wire__User *wire, struct metrics *sum, const struct service *service,
+		     const struct usage_user *user)
 {
-	sum->n_clients += user->n_clients;
-	sum->earlier_bytes += user->earlier_bytes;
-	sum->n_hung += hung_number((struct hung_number){ .uid = &user->uid });
-	metrics_sum(&sum->counters, &user->ended);
+	wire->clients += user->n_clients;
+	wire->written_bytes += user->earlier_bytes;
+	wire->hung += hung_number((struct hung_number){ .uid = &user->uid });
+	metrics_sum(sum, &user->ended);
 	LIST_EACH(const struct session, session, &service->sessions, node) {
 		if (session->usage != user)
 			continue;
-		session_sum(session, &sum->counters);
-		sum->pool_bytes += session->quota.used[QUOTA_POOL_BYTES];
+		session_sum(session, sum);
+		wire->pool_bytes += session->quota.used[QUOTA_POOL_BYTES];
 	}
 }
 
-/* Adds it to the reply; returns it, or NULL without memory. */
-static Wire__User *usage_sum_to_wire(const struct usage_sum *sum, bool with_histograms,
-				     Wire__StatusReply *wire)
+static void add_user(Wire__StatusReply *wire, Wire__User *user, const struct metrics *sum,
+		     bool with_histograms)
 {
-	Wire__User *one = WIRE_NEW(Wire__User, wire__user);
-
-	if (!one)
-		return NULL;
-	wire->users[wire->n_users++] = one;
-	one->clients = sum->n_clients;
-	one->pool_bytes = sum->pool_bytes;
-	one->hung = sum->n_hung;
-	one->written_bytes = sum->earlier_bytes + metrics_get(&sum->counters.write_bytes);
-	one->counters = counters_to_wire(&sum->counters, with_histograms);
-	return one->counters ? one : NULL;
+	user->written_bytes += metrics_get(&sum->write_bytes);
+	user->counters = counters_to_wire(sum, with_histograms);
+	wire->users[wire->n_users++] = user;
 }
 
 /* The rest has the sum of the users that are too many. */
-static int usage_to_wire(const struct service *service, const struct view *view,
-			 bool with_histograms, Wire__StatusReply *wire)
+static void add_users(Wire__StatusReply *wire, const struct service *service,
+		      const struct view *view, bool with_histograms)
 {
 	const struct usage *usage = &service->usage;
-	struct usage_sum rest = { .earlier_bytes = usage->rest.earlier_bytes };
 	bool has_rest = usage->has_rest || usage->rest.earlier_bytes;
-	Wire__User *one;
+	Wire__User *rest = NEW(Wire__User, wire__user);
+	struct metrics rest_sum = { 0 };
 
-	metrics_sum(&rest.counters, &usage->rest.ended);
-	wire->users = calloc(USERS_MAX + 1, sizeof(Wire__User *));
-	if (!wire->users)
-		return -ENOMEM;
+	rest->is_rest = true;
+	rest->written_bytes = usage->rest.earlier_bytes;
+	metrics_sum(&rest_sum, &usage->rest.ended);
+	wire->users = take((USERS_MAX + 1) * sizeof(*wire->users));
 	LIST_EACH(const struct usage_user, user, &usage->users, node) {
-		struct usage_sum sum = { .n_clients = 0 };
+		struct metrics sum = { 0 };
+		Wire__User *one;
 
 		if (!may_see(view, user->uid))
 			continue;
 		if (wire->n_users == USERS_MAX) {
-			usage_sum_add(&rest, service, user);
+			user_sum(rest, &rest_sum, service, user);
 			has_rest = true;
+			if (limiter_is_limited(&user->limiter) && !rest->limit)
+				rest->limit = NEW(Wire__Limit, wire__limit);
 			continue;
 		}
-		usage_sum_add(&sum, service, user);
-		one = usage_sum_to_wire(&sum, with_histograms, wire);
-		if (!one || limit_to_wire(&user->limiter, &one->limit) < 0)
-			return -ENOMEM;
+		one = NEW(Wire__User, wire__user);
 		one->uid = user->uid;
+		one->limit = limit_to_wire(&user->limiter);
+		user_sum(one, &sum, service, user);
+		add_user(wire, one, &sum, with_histograms);
 	}
-	if (!view->is_admin || !has_rest)
-		return 0;
-	one = usage_sum_to_wire(&rest, with_histograms, wire);
-	if (!one)
-		return -ENOMEM;
-	one->is_rest = true;
-	return 0;
+	if (view->is_admin && has_rest)
+		add_user(wire, rest, &rest_sum, with_histograms);
 }
 
 struct hung_page {
 	const struct view *view;
 	Wire__StatusReply *wire;
-	int result;
 };
 
-static bool hung_one_to_wire(const struct hung_call *call, void *arg)
+static bool add_hung(const struct hung_call *call, void *arg)
 {
-	struct hung_page *page = arg;
+	const struct hung_page *page = arg;
 	Wire__Hung *one;
 
 	if (!may_see(page->view, call->about.who.uid))
 		return true;
-	one = WIRE_NEW(Wire__Hung, wire__hung);
-	if (one) {
-		page->wire->hung[page->wire->n_hung++] = one;
-		one->uid = call->about.who.uid;
-		one->usec = (clock_nsec() - call->reported_nsec) / 1000;
-	}
-	if (!one || text_to_wire(call->about.what, &one->what) < 0 ||
-	    text_to_wire(call->file, &one->file) < 0 ||
-	    text_to_wire(call->place.mount, &one->mount) < 0 ||
-	    text_to_wire(call->place.text, &one->text) < 0)
-		page->result = -ENOMEM;
-	return page->result == 0 && page->wire->n_hung < HUNG_MAX;
+	one = NEW(Wire__Hung, wire__hung);
+	one->uid = call->about.who.uid;
+	one->usec = (clock_nsec() - call->reported_nsec) / 1000;
+	one->what = text(call->about.what);
+	one->file = text(call->file);
+	one->mount = text(call->place.mount);
+	one->text = text(call->place.text);
+	page->wire->hung[page->wire->n_hung++] = one;
+	return page->wire->n_hung < HUNG_MAX;
 }
 
-static int hung_to_wire(const struct view *view, Wire__StatusReply *wire)
-{
-	struct hung_page page = { .view = view, .wire = wire };
-
-	wire->hung = calloc(HUNG_MAX, sizeof(Wire__Hung *));
-	if (!wire->hung)
-		return -ENOMEM;
-	hung_each(hung_one_to_wire, &page);
-	return page.result;
-}
-
-static int gpus_to_wire(const struct service *service, Wire__StatusReply *wire)
+static void add_gpus(Wire__StatusReply *wire, const struct service *service)
 {
 	const struct gpu_path path = gpu_requests_path(&service->gpu);
 	struct gpu_probe *probe = service->gpu.probe;
 	static const struct gpu_report none;
 	const struct gpu_report *report = gpu_probe_report(probe);
 	char cufile[GPU_TEXT_BYTES] = "";
+	Wire__Gpus *gpus;
 
 	if (!report && path.path != WIRE__GPU_PATH__GPU_DIRECT)
-		return 0;
+		return;
 	if (!report) /* the configuration demands GPUs: it says that there are none */
 		report = &none;
-	wire->gpus = WIRE_NEW(Wire__Gpus, wire__gpus);
-	if (!wire->gpus)
-		return -ENOMEM;
-	wire->gpus->cuda_version = (uint32_t)report->cuda_version;
 	if (!gpu_probe_is_running(probe) && report->n_gpus)
 		(void)gpu_report_cufile_text(report, cufile);
-	wire->gpus->path = path.path;
-	if (text_to_wire(cufile, &wire->gpus->cufile) < 0 ||
-	    text_to_wire(path.why, &wire->gpus->why) < 0 ||
-	    text_to_wire(report->problem, &wire->gpus->problem) < 0 ||
-	    text_to_wire(gpu_probe_is_running(probe) ? report->call : "", &wire->gpus->call) < 0)
-		return -ENOMEM;
-	wire->gpus->gpus = calloc(report->n_gpus + 1, sizeof(Wire__Gpu *));
-	if (!wire->gpus->gpus)
-		return -ENOMEM;
+	wire->gpus = gpus = NEW(Wire__Gpus, wire__gpus);
+	gpus->cuda_version = (uint32_t)report->cuda_version;
+	gpus->path = path.path;
+	gpus->cufile = text(cufile);
+	gpus->why = text(path.why);
+	gpus->problem = text(report->problem);
+	gpus->call = text(gpu_probe_is_running(probe) ? report->call : "");
+	gpus->gpus = take(report->n_gpus * sizeof(*gpus->gpus));
 	for (unsigned i = 0; i < report->n_gpus; i++) {
-		Wire__Gpu *one = WIRE_NEW(Wire__Gpu, wire__gpu);
+		Wire__Gpu *one = NEW(Wire__Gpu, wire__gpu);
 
-		if (!one)
-			return -ENOMEM;
-		wire->gpus->gpus[wire->gpus->n_gpus++] = one;
 		one->memory_bytes = report->gpus[i].memory_bytes;
-		if (text_to_wire(report->gpus[i].uuid, &one->uuid) < 0 ||
-		    text_to_wire(report->gpus[i].name, &one->name) < 0)
-			return -ENOMEM;
+		one->uuid = text(report->gpus[i].uuid);
+		one->name = text(report->gpus[i].name);
+		gpus->gpus[gpus->n_gpus++] = one;
 	}
-	return 0;
 }
 
 /* As an upgrade does: the kernel marks the name of a file that was removed or renamed over. */
@@ -606,8 +483,7 @@ static bool program_is_replaced(void)
 	return n > n_mark && memcmp(path + n - n_mark, mark, (size_t)n_mark) == 0;
 }
 
-int status_to_wire(const struct session *session, const Wire__Status *asked,
-		   Wire__StatusReply *wire)
+Wire__StatusReply *status_reply(const struct session *session, const Wire__Status *asked)
 {
 	static const Wire__StatusPage first = WIRE__STATUS_PAGE__INIT;
 	const Wire__StatusPage *from = asked->page ? asked->page : &first;
@@ -616,8 +492,10 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 				   .is_admin = config_is_admin(service->registry.config,
 							       &session->peer) };
 	const char *build = service->registry.config->build;
-	struct page page = { .wire = wire };
+	Wire__StatusReply *wire;
 
+	memory.used = 0;
+	wire = NEW(Wire__StatusReply, wire__status_reply);
 	wire->pid = (uint32_t)getpid();
 	wire->uptime_usec = (clock_nsec() - service->started_nsec) / 1000;
 	wire->is_admin = view.is_admin;
@@ -625,21 +503,19 @@ int status_to_wire(const struct session *session, const Wire__Status *asked,
 	wire->recoveries = service->n_recoveries;
 	wire->crashes = service->usage.n_crashes;
 	wire->wear_since_sec = service->usage.since_sec;
-	wire->pool = WIRE_NEW(Wire__Pool, wire__pool);
-	if (!wire->pool || pool_to_wire(&service->pool, wire->pool) < 0 ||
-	    text_to_wire(DSAIO_VERSION, &wire->daemon_version) < 0 ||
-	    text_to_wire(build ? build : "", &wire->daemon_build) < 0 ||
-	    users_to_wire(service, &view, wire) < 0)
-		return -ENOMEM;
+	wire->pool = pool_to_wire(&service->pool);
+	wire->daemon_version = text(DSAIO_VERSION);
+	wire->daemon_build = text(build ? build : "");
+	add_others(wire, service, &view);
 	if (!from->store && !from->client) {
-		if (hung_to_wire(&view, wire) < 0 || gpus_to_wire(service, wire) < 0 ||
-		    usage_to_wire(service, &view, asked->with_histograms, wire) < 0)
-			return -ENOMEM;
-		page.used = wire__status_reply__get_packed_size(wire);
+		wire->hung = take(HUNG_MAX * sizeof(*wire->hung));
+		hung_each(add_hung, &(struct hung_page){ &view, wire });
+		add_gpus(wire, service);
+		add_users(wire, service, &view, asked->with_histograms);
 	}
-	if (!from->client &&
-	    page_add_stores(&page, service, from->store, asked->with_histograms) < 0)
-		return -ENOMEM;
-	return page.is_full ? 0
-			    : page_add_clients(&page, service, &view, from->client, from->handle);
+	if (!from->client)
+		add_stores(wire, service, from->store, asked->with_histograms);
+	if (!wire->next)
+		add_clients(wire, service, &view, from->client, from->handle);
+	return wire;
 }

@@ -10,16 +10,10 @@
 #include "daemon/control/session.h"
 #include "proto/dsaio.pb-c.h"
 
-/*
- * Fills in one page of what the session's user may see, from the place that asked names.  The caller
- * frees the message with wire__status_reply__free_unpacked(), also after an error.  Returns 0 or
- * -ENOMEM.
- */
-int status_to_wire(const struct session *session, const Wire__Status *asked,
-		   Wire__StatusReply *wire);
+/* One page of what the session's user may see, from the place that asked names.  Valid until the next call. */
+Wire__StatusReply *status_reply(const struct session *session, const Wire__Status *asked);
 
-/* Fills in one store.  Returns 0 or -ENOMEM; the message owns the fields that are set. */
-int store_to_wire(const struct store *store, const struct usage *usage, bool with_histograms,
-		  Wire__Store *wire);
+/* One store.  Valid until the next call. */
+Wire__Store *status_store(const struct store *store);
 
 #endif

@@ -1,5 +1,6 @@
 #include "daemon/control/watchdog.h"
 
+#include "daemon/base/event.h"
 #include "daemon/base/log.h"
 #include "daemon/base/systemd.h"
 #include "daemon/lane/lane.h"
@@ -7,7 +8,6 @@
 #include "proto/util/clock.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <inttypes.h>
 
 /* Times that it looks within the limit: a guess. */
@@ -60,7 +60,5 @@ int watchdog_start(struct watchdog *watchdog, struct event_base *base,
 
 void watchdog_stop(struct watchdog *watchdog)
 {
-	if (watchdog->event)
-		event_free(watchdog->event);
-	watchdog->event = NULL;
+	event_freep(&watchdog->event);
 }

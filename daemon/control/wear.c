@@ -21,8 +21,9 @@
 
 /* ---- reading ---- */
 
-static void read_number(struct usage *usage, const char *name, uint64_t number)
+static void read_number(struct usage *usage, struct saved *saved, const char *name, uint64_t number)
 {
+	struct saved_entry *entry;
 	struct usage_user *user;
 	uid_t uid;
 
@@ -32,22 +33,24 @@ static void read_number(struct usage *usage, const char *name, uint64_t number)
 		usage->n_crashes = number;
 	else if (strcmp(name, "rest") == 0)
 		usage->rest.earlier_bytes += number;
-	else if (sscanf(name, SAVED_USER_KEY, &uid) != 1)
-		usage_add_store(usage, name, number);
-	else if ((user = usage_user(usage, uid))) /* else no memory: not counted */
+	else if (sscanf(name, SAVED_USER_KEY, &uid) == 1 && (user = usage_user(usage, uid)))
 		user->earlier_bytes = number;
+	else if ((entry = saved_entry(saved, name))) /* else no memory: not counted */
+		entry->written_bytes += number;
 }
 
-void wear_read(FILE *file, const char *path, struct usage *usage)
+bool wear_read(FILE *file, const char *path, struct usage *usage, struct saved *saved)
 {
 	char name[SAVED_KEY_BYTES] = "";
 	uint64_t number;
 
 	/* SAVED_KEY_BYTES - 1 */
 	while (fscanf(file, " %135[^ =\n] = %" SCNu64, name, &number) == 2)
-		read_number(usage, name, number);
-	if (ferror(file) || !feof(file))
-		log_warning("wear: %s: damaged: what follows %s is not counted", path, name);
+		read_number(usage, saved, name, number);
+	if (feof(file) && !ferror(file))
+		return true;
+	log_warning("wear: %s: damaged: what follows %s is not counted", path, name);
+	return false;
 }
 
 /* ---- writing ---- */
@@ -62,25 +65,21 @@ static uint64_t user_bytes(const struct service *service, const struct usage_use
 	return bytes;
 }
 
-static void print_stores(struct service *service, FILE *out)
+static void print_stores(const struct registry *registry, FILE *out)
 {
-	const struct list *stores = &service->registry.stores;
+	LIST_EACH(const struct saved_entry, one, &registry->saved.entries, node) {
+		uint64_t bytes = one->written_bytes;
 
-	LIST_EACH(const struct store, store, stores, node)
-		if (lane_store_written(&store->lane_store))
-			usage_add_store(&service->usage, store->saved_key, 0);
-	LIST_EACH(const struct usage_store, one, &service->usage.stores, node) {
-		uint64_t bytes = one->bytes;
-
-		LIST_EACH(const struct store, store, stores, node)
-			if (store->saved_key && strcmp(store->saved_key, one->key) == 0)
+		LIST_EACH(const struct store, store, &registry->stores, node)
+			if (store->saved == one)
 				bytes += lane_store_written(&store->lane_store);
-		(void)fprintf(out, "%s = %" PRIu64 "\n", one->key, bytes);
+		if (bytes)
+			(void)fprintf(out, "%s = %" PRIu64 "\n", one->key, bytes);
 	}
 }
 
 /* NULL: no memory. */
-static char *text_new(struct service *service)
+static char *text_new(const struct service *service)
 {
 	const struct usage *usage = &service->usage;
 	char *text = NULL;
@@ -91,7 +90,7 @@ static char *text_new(struct service *service)
 		return NULL;
 	(void)fprintf(out, "since = %" PRIu64 "\ncrashes = %" PRIu64 "\n", usage->since_sec,
 		      usage->n_crashes);
-	print_stores(service, out);
+	print_stores(&service->registry, out);
 	LIST_EACH(const struct usage_user, user, &usage->users, node) {
 		const uint64_t bytes = user_bytes(service, user);
 
@@ -105,24 +104,31 @@ static char *text_new(struct service *service)
 	return NULL;
 }
 
-static void on_written(void *arg, int result, const struct error *error)
+static void on_written(void *arg, const char *note)
 {
 	struct wear *wear = arg;
 
-	if (result < 0 && !wear->has_failed)
-		log_warning("wear: %s: what was written is not counted after a restart",
-			    error->text);
-	wear->has_failed = result < 0; /* the next minute tries again */
+	wear->has_failed = note[0]; /* the next minute tries again */
 }
 
 void wear_save(struct wear *wear)
 {
 	struct saved *saved = wear->service ? &wear->service->registry.saved : NULL;
 	_cleanup_(freep) char *text = saved && saved->work_queue ? text_new(wear->service) : NULL;
+	const struct saved_change change = {
+		.title = "wear",
+		.what = "count of written bytes",
+		.is_set = true,
+		.until = "the daemon ends",
+		.is_quiet = wear->has_failed,
+		.on_done = on_written,
+		.arg = wear,
+	};
 
-	if (!text || (!wear->has_failed && strcmp(text, wear->text) == 0) ||
-	    saved_write(saved, FILE_NAME, text, on_written, wear) < 0)
+	if (!text || (!wear->has_failed && strcmp(text, wear->text) == 0))
 		return; /* without memory: a minute later */
+	saved_write(saved, &change, FILE_NAME, text, wear->is_damaged);
+	wear->is_damaged = false;
 	free(wear->text);
 	wear->text = TAKE_PTR(text);
 }
@@ -147,10 +153,13 @@ int wear_init(struct wear *wear, struct service *service)
 	service->usage.since_sec = clock_nsec_of(CLOCK_REALTIME) / NSEC_PER_SEC;
 	(void)snprintf(path, sizeof(path), "%s/" FILE_NAME, dir ? dir : "");
 	file = dir ? state_file_open(AT_FDCWD, path, FILE_BYTES_MAX) : NULL;
-	if (file)
-		wear_read(file, path, &service->usage);
-	else if (dir && errno != ENOENT && errno != ENOTDIR)
+	if (file) {
+		wear->is_damaged = !wear_read(file, path, &service->usage,
+					      &service->registry.saved);
+	} else if (dir && errno != ENOENT && errno != ENOTDIR) {
+		wear->is_damaged = true;
 		log_warning("wear: %s: %s: not counted", path, strerrordesc_np(errno));
+	}
 	wear->text = text_new(service);
 	wear->event = event_new(service->base, -1, EV_PERSIST, on_minute, wear);
 	return wear->text && wear->event && event_add(wear->event, &minute) == 0 ? 0 : -ENOMEM;

@@ -20,6 +20,7 @@ struct wear {
 	struct event *event; /* once a minute */
 	char *text;	     /* the file's, if it could be written */
 	bool has_failed;     /* and the log has the reason */
+	bool is_damaged; /* what is there was not read: it is renamed to wear.ini.damaged first */
 };
 
 /* Reads the file into the service's usage.  Returns 0 or -ENOMEM. */
@@ -32,7 +33,7 @@ void wear_deinit(
    The registry's end waits for it. */
 void wear_save(struct wear *wear);
 
-/* Reads a file.  path: for messages. */
-void wear_read(FILE *file, const char *path, struct usage *usage);
+/* Reads a file.  path: for messages.  False: up to where it is damaged. */
+bool wear_read(FILE *file, const char *path, struct usage *usage, struct saved *saved);
 
 #endif

@@ -1,12 +1,12 @@
 #include "daemon/engine/gpu_probe.h"
 
+#include "daemon/base/event.h"
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
 #include "daemon/engine/gds_driver.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -403,10 +403,8 @@ void gpu_probe_free(struct gpu_probe *probe)
 		(void)poll(&end, 1, KILL_WAIT_MSEC);
 		(void)waitpid(probe->pid, NULL, WNOHANG); /* else init does */
 	}
-	if (probe->end_event)
-		event_free(probe->end_event);
-	if (probe->late_event)
-		event_free(probe->late_event);
+	event_freep(&probe->end_event);
+	event_freep(&probe->late_event);
 	closep(&probe->pid_fd);
 	if (probe->shared)
 		(void)munmap(probe->shared, sizeof(*probe->shared)); /* ours: cannot fail */

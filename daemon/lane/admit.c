@@ -45,6 +45,9 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
 
 	assert(!channel->page_wait.is_waiting && !channel->gpu_wait.is_waiting &&
 	       !channel->limit_wait.is_waiting);
+	for (unsigned i = 0; i < ADMIT_LIMITERS; i++)
+		if (channel->limiters[i])
+			limiter_return(channel->limiters[i], &channel->shares[i]);
 	sched_remove(&admit->sched, &channel->queue);
 	if (--client->n_channels == 0)
 		sched_client_gone(&admit->sched, client);
@@ -90,39 +93,36 @@ static void waits_stop(struct admit *admit, struct admit_channel *channel)
 
 /* ---- limits ---- */
 
-/* When to look again at a limit that is reached until then. */
+/* When to look again at a limit that is reached until then; 0: it is not. */
 static uint64_t look_nsec(uint64_t start_nsec, uint64_t now_nsec)
 {
+	if (start_nsec <= now_nsec)
+		return 0;
 	return start_nsec - now_nsec < ADMIT_LIMIT_NSEC ? start_nsec : now_nsec + ADMIT_LIMIT_NSEC;
 }
 
-/* Likewise for the channel's head block; 0: it may start now. */
+/* Likewise for the channel's head block.  If it is counted, it was charged when it started first. */
 static uint64_t channel_limit_nsec(struct admit_channel *channel, const struct admit_head *head,
 				   uint64_t now_nsec)
 {
 	uint64_t latest = 0;
 
-	if (head->is_counted) /* it was charged when it started first */
-		return 0;
-	for (unsigned i = 0; i < ADMIT_LIMITERS; i++) {
-		const uint64_t nsec = !channel->limiters[i] ? 0
-							    : limiter_ask(channel->limiters[i],
-									  &channel->shares[i],
-									  !head->bytes, now_nsec);
+	for (unsigned i = 0; i < ADMIT_LIMITERS && !head->is_counted; i++) {
+		const uint64_t nsec = limiter_ask(channel->limiters[i], &channel->shares[i],
+						  head->bytes, now_nsec);
 
 		latest = nsec > latest ? nsec : latest;
 	}
-	return latest > now_nsec ? look_nsec(latest, now_nsec) : 0;
+	return look_nsec(latest, now_nsec);
 }
 
-/* The same for all of the store. */
-static uint64_t store_limit_nsec(struct admit *admit, uint64_t now_nsec)
+/* What a block counts in the scheduler.  A store that is limited in ops shares these, not bytes. */
+static uint64_t sched_bytes(const struct admit *admit, uint32_t bytes, bool is_first)
 {
-	const uint64_t nsec = admit->limiter
-				      ? limiter_ask(admit->limiter, &admit->share, false, now_nsec)
-				      : 0;
-
-	return nsec > now_nsec ? look_nsec(nsec, now_nsec) : 0;
+	return is_first && bytes < SCHED_QUANTUM_BYTES && limiter_is_limited(admit->limiter) &&
+			       limiter_get(admit->limiter).ops_per_sec
+		       ? SCHED_QUANTUM_BYTES
+		       : bytes;
 }
 
 /* Nothing is owed to its client meanwhile.  A channel that has started something since it last waited is the last: the
@@ -155,12 +155,9 @@ static void limits_offer(struct admit *admit, uint64_t now_nsec)
 static void limits_charge(struct admit *admit, struct admit_channel *channel, uint64_t bytes,
 			  uint64_t ops, uint64_t now_nsec)
 {
-	if (admit->limiter)
-		limiter_charge(admit->limiter, &admit->share, bytes, ops, now_nsec);
+	limiter_charge(admit->limiter, &admit->share, bytes, ops, now_nsec);
 	for (unsigned i = 0; i < ADMIT_LIMITERS; i++)
-		if (channel->limiters[i])
-			limiter_charge(channel->limiters[i], &channel->shares[i], bytes, ops,
-				       now_nsec);
+		limiter_charge(channel->limiters[i], &channel->shares[i], bytes, ops, now_nsec);
 }
 
 void admit_lift_limits(struct admit *admit, struct admit_channel *channel)
@@ -350,13 +347,8 @@ void admit_begin_turn(struct admit *admit, uint64_t now_nsec)
 
 struct admit_channel *admit_candidate(struct admit *admit, uint64_t now_nsec)
 {
-	const uint64_t limit_nsec = store_limit_nsec(admit, now_nsec);
 	struct sched_queue *queue;
 
-	if (limit_nsec) {
-		admit->until_nsec = limit_nsec;
-		return NULL;
-	}
 	if (admit->is_over_limit) {
 		admit->until_nsec = admit->guard_end_nsec;
 		do
@@ -430,8 +422,14 @@ static enum admit_answer ask(struct admit *admit, struct admit_channel *channel,
 enum admit_answer admit_ask(struct admit *admit, struct admit_channel *channel,
 			    const struct admit_head *head, uint64_t now_nsec)
 {
+	const uint64_t limit_nsec = look_nsec(
+		limiter_ask(admit->limiter, &admit->share, head->bytes, now_nsec), now_nsec);
 	enum admit_answer answer;
 
+	if (limit_nsec && !head->is_counted) {
+		admit->until_nsec = clock_first(admit->until_nsec, limit_nsec);
+		return ADMIT_NOTHING;
+	}
 	if (!admit->is_over_limit)
 		return ask(admit, channel, head, now_nsec);
 	answer = ask_to_pass(admit, channel, head, now_nsec);
@@ -446,7 +444,7 @@ void admit_note_start(struct admit *admit, struct admit_channel *channel, uint32
 {
 	waits_stop(admit, channel);
 	limits_charge(admit, channel, bytes, is_first, now_nsec);
-	sched_charge(&admit->sched, &channel->queue, bytes, now_nsec);
+	sched_charge(&admit->sched, &channel->queue, sched_bytes(admit, bytes, is_first), now_nsec);
 }
 
 void admit_start_again(struct admit *admit, struct admit_channel *channel, uint64_t now_nsec)

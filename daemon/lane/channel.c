@@ -186,28 +186,15 @@ uint32_t channel_block_size(const struct channel *channel, const struct op *op)
 	return block_size;
 }
 
-void batch_free(struct batch *batch)
-{
-	if (!batch)
-		return;
-	free(batch->entries);
-	free(batch->results);
-	free(batch);
-}
-
 int batch_new(struct channel *channel, uint32_t n, void (*on_done)(struct batch *), void *arg,
 	      struct batch **ret_batch)
 {
-	struct batch *batch = calloc(1, sizeof(*batch));
+	struct batch *batch = calloc(
+		1, sizeof(*batch) + n * (sizeof(*batch->entries) + sizeof(*batch->results)));
 
 	if (!batch)
 		return -ENOMEM;
-	batch->entries = calloc(n ? n : 1, sizeof(*batch->entries));
-	batch->results = calloc(n ? n : 1, sizeof(*batch->results));
-	if (!batch->entries || !batch->results) {
-		batch_free(batch);
-		return -ENOMEM;
-	}
+	batch->results = (int64_t *)(batch->entries + n);
 	batch->channel = channel;
 	batch->n = n;
 	batch->on_done = on_done;

@@ -37,15 +37,14 @@ struct channel_owner {
 struct batch {
 	struct channel *channel;
 	uint32_t n, n_open;
-	struct ring_entry *entries; /* owned; n */
-	int64_t *results;	    /* owned; n: as in struct ring_completion */
 	struct message message;
 	void (*on_done)(struct batch *batch); /* main thread, when all have ended; frees it */
 	void *arg;
+	int64_t *results;	     /* n, behind the entries: as in struct ring_completion */
+	struct ring_entry entries[]; /* n */
 };
 int batch_new(struct channel *channel, uint32_t n, void (*on_done)(struct batch *), void *arg,
 	      struct batch **ret_batch);
-void batch_free(struct batch *batch);
 
 struct channel {
 	/* set at making, read by both */

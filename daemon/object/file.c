@@ -16,8 +16,6 @@
 
 /* Used if the kernel reports no alignment: no known device has larger sectors, and pages are as large. */
 #define ALIGN_SAFE 4096u
-#define ALIGN_PROBE_MIN 512u
-#define ALIGN_PROBE_MAX 65536u
 
 /* ---- inodes ---- */
 
@@ -185,27 +183,6 @@ static int flags_check(int fd, const char *name, struct file_facts *facts, struc
 	return 0;
 }
 
-/*
- * Linux before 6.1 does not report the alignment.  The smallest direct read that succeeds shows it.
- * Reads behind the end show nothing, because some file systems check the end of the file first.
- */
-static uint32_t align_probe(int fd)
-{
-	_cleanup_(freep) void *memory = NULL;
-
-	if (posix_memalign(&memory, 2 * ALIGN_PROBE_MAX, 2 * ALIGN_PROBE_MAX))
-		return ALIGN_SAFE;
-	for (uint32_t align = ALIGN_PROBE_MIN; align <= ALIGN_PROBE_MAX; align *= 2) {
-		ssize_t n = pread(fd, (char *)memory + align, align, align);
-
-		if (n > 0)
-			return align;
-		if (n == 0 || errno != EINVAL)
-			return align > ALIGN_SAFE ? align : ALIGN_SAFE;
-	}
-	return ALIGN_PROBE_MAX;
-}
-
 static bool is_power_of_two(uint32_t n)
 {
 	return n && !(n & (n - 1));
@@ -243,8 +220,6 @@ static int align_check(int fd, const char *name, struct file_facts *facts, struc
 	if (facts->is_block_device && ioctl(fd, BLKSSZGET, &sector) == 0 &&
 	    is_power_of_two((uint32_t)sector))
 		facts->offset_align = facts->memory_align = (uint32_t)sector;
-	else if (facts->can_read)
-		facts->offset_align = facts->memory_align = align_probe(fd);
 	else
 		facts->offset_align = facts->memory_align = ALIGN_SAFE;
 	return 0;

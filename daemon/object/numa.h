@@ -1,5 +1,5 @@
 /*
- * NUMA nodes: which have memory, and taking the memory of a mapping from one of them.
+ * NUMA nodes: taking the memory of a mapping from one of them.
  *
  * The preference belongs to the mapped file (memfd): it holds for pages that are allocated later, through
  * any mapping.  A node without free memory is no error; then other nodes give theirs, because to insist
@@ -10,16 +10,12 @@
 
 #include "daemon/base/error.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Is the number in a list as the kernel writes it: "0-1,3\n"? */
-bool numa_list_has(const char *list, uint32_t node);
-
 /*
  * Prefers that node for pages of the mapping.  Returns 0, or with a message -EINVAL (no such node has
- * memory; the message names those that do) or -EOPNOTSUPP (the kernel, or the daemon's container, does
+ * memory) or -EOPNOTSUPP (the kernel, or the daemon's container, does
  * not allow it).  Any thread.
  */
 int numa_prefer(void *memory, size_t bytes, uint32_t node, struct error *error);

@@ -353,66 +353,81 @@ void slab_unmap_import(struct slab *slab)
 	(void)import_step_unmap(&step, memory, bytes, &slab->pool->is_stopping);
 }
 
-/* The client's own memory: the work queue's thread.  Fills in map_bytes. */
-static int import_check(struct slab *slab, struct error *error)
+int slab_look(struct slab *slab, const char *what, struct slab_facts *ret_facts)
 {
-	uint64_t off = slab->import_off, size_bytes = slab->size_bytes, page;
+	struct error *error = &slab->error;
 	const struct fs_type *type;
-	int flags, seals;
 	struct statfs fs;
 	struct stat st;
+	int flags;
 
 	/* First, because it finds the kind of file system, and hangs only if the file system does. */
 	if (fstatfs(slab->fd, &fs) < 0)
-		return error_set(error, -errno, "shared memory: fstatfs");
+		return error_set(error, -errno, "%s: fstatfs", what);
 	type = fs_type_of((uint64_t)fs.f_type);
 	if (!type->is_memory)
 		return error_set_plain(
 			error, -EOPNOTSUPP,
-			"shared memory: the descriptor is on neither tmpfs nor hugetlbfs "
-			"(file-system type 0x%lx): use memfd_create(2) or a file in "
-			"/dev/shm, or dsaio_alloc()",
-			(unsigned long)fs.f_type);
+			"%s: the descriptor is on neither tmpfs nor hugetlbfs (file-system type "
+			"0x%lx): use memfd_create(2) or a file in /dev/shm, or dsaio_alloc()",
+			what, (unsigned long)fs.f_type);
 	if (fstat(slab->fd, &st) < 0)
-		return error_set(error, -errno, "shared memory: fstat");
+		return error_set(error, -errno, "%s: fstat", what);
 	if (!S_ISREG(st.st_mode))
 		return error_set_plain(error, -EOPNOTSUPP,
-				       "shared memory: the descriptor is of no regular file");
+				       "%s: the descriptor is of no regular file", what);
 	flags = fcntl(slab->fd, F_GETFL);
 	if (flags < 0)
-		return error_set(error, -errno, "shared memory: fcntl(F_GETFL)");
+		return error_set(error, -errno, "%s: fcntl(F_GETFL)", what);
 	if ((flags & O_PATH) || (flags & O_ACCMODE) != O_RDWR)
-		return error_set_plain(
-			error, -EACCES,
-			"shared memory: the descriptor is not open for reading and writing: "
-			"open it with O_RDWR");
-	seals = fcntl(slab->fd, F_GET_SEALS); /* -1: the file cannot have seals */
-	if (seals > 0 && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+		return error_set_plain(error, -EACCES,
+				       "%s: the descriptor is not open for reading and writing: "
+				       "open it with O_RDWR",
+				       what);
+	slab->memory = (struct inode_id){ .dev = st.st_dev, .ino = st.st_ino };
+	*ret_facts = (struct slab_facts){
+		.bytes = (uint64_t)st.st_size,
+		.page_bytes = type->is_tmpfs ? (uint64_t)sysconf(_SC_PAGESIZE)
+					     : (uint64_t)fs.f_bsize,
+		.seals = fcntl(slab->fd, F_GET_SEALS),
+		.is_huge = !type->is_tmpfs,
+	};
+	return 0;
+}
+
+/* Fills in map_bytes. */
+static int import_check(struct slab *slab)
+{
+	uint64_t off = slab->import_off, size_bytes = slab->size_bytes;
+	struct error *error = &slab->error;
+	struct slab_facts facts;
+	int r = slab_look(slab, "shared memory", &facts);
+
+	if (r < 0)
+		return r;
+	if (facts.seals > 0 && (facts.seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
 		return error_set_plain(
 			error, -EACCES,
 			"shared memory: the file is sealed against writing (F_SEAL_%sWRITE)",
-			seals & F_SEAL_WRITE ? "" : "FUTURE_");
-
-	page = type->is_tmpfs ? (uint64_t)sysconf(_SC_PAGESIZE) : (uint64_t)fs.f_bsize;
-	if (off % page)
+			facts.seals & F_SEAL_WRITE ? "" : "FUTURE_");
+	if (off % facts.page_bytes)
 		return error_set_plain(error, -EINVAL,
 				       "shared memory: offset %" PRIu64
 				       ": must be a multiple of its page size, %" PRIu64,
-				       off, page);
-	slab->memory = (struct inode_id){ .dev = st.st_dev, .ino = st.st_ino };
+				       off, facts.page_bytes);
 	/* If it shrinks later, only ops on it fail, with EFAULT. */
-	if (off > (uint64_t)st.st_size || size_bytes > (uint64_t)st.st_size - off)
+	if (off > facts.bytes || size_bytes > facts.bytes - off)
 		return error_set_plain(error, -ERANGE,
 				       "shared memory: %" PRIu64 " bytes from %" PRIu64
-				       " on: the file has %jd bytes",
-				       size_bytes, off, (intmax_t)st.st_size);
-	slab->map_bytes = whole_pages(size_bytes, page);
+				       " on: the file has %" PRIu64 " bytes",
+				       size_bytes, off, facts.bytes);
+	slab->map_bytes = whole_pages(size_bytes, facts.page_bytes);
 	return 0;
 }
 
 static int slab_do_import(struct slab *slab)
 {
-	int r = import_check(slab, &slab->error);
+	int r = import_check(slab);
 
 	if (r == 0)
 		r = slab_map_import(slab);

@@ -150,10 +150,16 @@ void slab_start(struct slab *slab,
 		void *arg);
 
 /*
- * For kinds of slabs that are memory of a client's descriptor, on the work queue: maps and locks map_bytes of slab->fd
- * from import_off on, step by step (import_step.h); and removes what that has left, and closes fd.  memory has to be
- * set.  Returns 0, or -errno with the message in slab->error.
+ * For kinds of slabs that are memory of a client's descriptor, on the work queue.  slab_look() checks what all of them
+ * have to be, sets memory, and finds the rest; what: the start of its messages.  The others: maps and locks map_bytes of slab->fd
+ * from import_off on, step by step (import_step.h); and removes what that has left, and closes fd.  Returns 0, or -errno with the message in slab->error.
  */
+struct slab_facts {
+	uint64_t bytes, page_bytes; /* of the file */
+	int seals;		    /* -1: it cannot have any */
+	bool is_huge;
+};
+int slab_look(struct slab *slab, const char *what, struct slab_facts *ret_facts);
 int slab_map_import(struct slab *slab);
 void slab_unmap_import(struct slab *slab);
 /* Frees the memory of slab->fd although others may map it, unless its client goes on with it. */

@@ -1,12 +1,12 @@
 #include "daemon/store/registry_parts.h"
 
+#include "daemon/base/event.h"
 #include "daemon/base/memfd.h"
 #include "daemon/base/mount.h"
 #include "daemon/base/work_queue.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +20,10 @@ const char *store_profile_source(const struct store *store)
 		[PROFILE_DEFAULTED] = "default",
 		[PROFILE_CONFIGURED] = "configuration",
 		[PROFILE_SAVED] = "saved",
-		[PROFILE_SET] = "set",
 	};
 
+	if (store->profile_source == PROFILE_SAVED && !(store->saved && store->saved->is_written))
+		return "set"; /* it is not saved, or not yet */
 	return names[store->profile_source];
 }
 
@@ -58,7 +59,7 @@ static bool is_same(const struct store *store, const struct file_facts *facts)
 	if (!facts->has_uuid)
 		return true;
 	saved_key_by_uuid(facts->uuid, key);
-	return store->saved_key && strcmp(store->saved_key, key) == 0;
+	return strcmp(store->saved_key, key) == 0;
 }
 
 int registry_find_or_make(struct registry *registry, const struct file_facts *facts,
@@ -118,23 +119,17 @@ int registry_prepare(const struct store_config *config, struct mailbox *main_mai
 	_cleanup_(closep) int fd = -1;
 	_cleanup_(mount_deinit) struct mount mount = { 0 };
 	struct file_facts facts;
-	char key[SAVED_KEY_BYTES];
 	struct store *store;
 	int r = store_new(0, config, main_mailbox, &store, error);
 
 	if (r < 0)
 		return r;
-	saved_key_by_name(config->name, key);
+	saved_key_by_name(config->name, store->saved_key);
 	fd = open(config->path, O_PATH | O_CLOEXEC);
 	if (fd >= 0 && file_look(fd, config->path, &facts, error) == 0) {
 		(void)mount_find(0, facts.mount_id, facts.dev,
 				 &mount); /* without it the store has no source */
-		(void)registry_find_key(&facts, &mount, key);
-	}
-	store->saved_key = strdup(key);
-	if (!store->saved_key) {
-		store_free(store);
-		return error_set(error, -ENOMEM, "store %s", config->name);
+		registry_find_key(&facts, &mount, store->saved_key);
 	}
 	*ret_store = store;
 	return 0;
@@ -144,7 +139,6 @@ void registry_add_prepared(struct registry *registry, struct store *store)
 {
 	store->id = ++registry->last_id;
 	registry_add(registry, store);
-	registry_take_saved(registry, store);
 }
 
 /* This may block: it runs only at start, and the administrator chose the path. */
@@ -180,10 +174,8 @@ int registry_init(struct registry *registry, const struct config *config, struct
 
 	*registry = (struct registry){ .config = config, .main_mailbox = main_mailbox };
 	registry->memfd_dev = memfd_device();
-	r = config->state_dir ? saved_init(&registry->saved, config->state_dir, main_mailbox, error)
-			      : 0;
-	if (r < 0)
-		return r;
+	if (config->state_dir)
+		saved_init(&registry->saved, config->state_dir, main_mailbox);
 	if (base) {
 		registry->sweep_event = event_new(base, -1, EV_PERSIST, on_sweep, registry);
 		if (!registry->sweep_event)
@@ -218,8 +210,7 @@ int registry_start(struct registry *registry, struct error *error)
 
 void registry_deinit(struct registry *registry)
 {
-	if (registry->sweep_event)
-		event_free(registry->sweep_event);
+	event_freep(&registry->sweep_event);
 	work_queue_free(registry->prober);
 	LIST_EACH(struct store, store, &registry->stores, node)
 		store_free(store);

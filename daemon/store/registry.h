@@ -27,7 +27,6 @@
 #include "daemon/store/store.h"
 
 struct changes;
-struct usage;
 struct event;
 struct event_base;
 struct work_queue;
@@ -44,9 +43,7 @@ struct registry {
 	struct event *sweep_event; /* added while automatic stores exist; NULL without a base */
 	struct saved saved;
 	struct log_limit log_limit;
-	struct usage
-		*usage;	 /* borrowed: counts what automatic stores wrote that go; NULL: nothing */
-	dev_t memfd_dev; /* the device number of memfds, which belong to no store */
+	dev_t memfd_dev;	       /* the device number of memfds, which belong to no store */
 	struct work_queue *work_queue; /* frees stores: io_destroy(2) may take 50 ms */
 	struct work_queue *prober;     /* a thread for each configured store; NULL: there is none */
 };
@@ -70,6 +67,13 @@ void registry_deinit(
    of store_new(). */
 int registry_prepare(const struct store_config *config, struct mailbox *main_mailbox,
 		     struct store **ret_store, struct error *error);
+
+/*
+ * Makes all stores of a new configuration, likewise.  Returns 0, or -EINVAL: config has a mistake for each that cannot
+ * be served.  ret_stores: zeroed room for n_stores; the caller frees what is there, also after an error.
+ */
+int registry_prepare_all(struct config *config, struct mailbox *main_mailbox,
+			 const struct hung_who *who, struct store **ret_stores);
 
 /*
  * A reload: adds the stores of next that are not served, applies next to the others, and moves the stores that are
@@ -124,16 +128,11 @@ struct store_change {
 /*
  * Finds the store, or makes an automatic store, and changes it; if that cannot be saved, the note says so.  Returns 0,
  * takes fd, and calls on_done now or later.  After an error it does not call on_done, and fd remains the caller's.
- * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  If anything is changed, the caller
- * has checked that the peer is an administrator.
+ * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  -EPERM, -EINVAL: of a profile, the peer
+ * is no administrator, or it is invalid.  For other changes the caller has checked that.
  */
 int registry_change(struct registry *registry, const struct registry_question *question,
 		    const struct store_change *change, struct error *error);
-
-/* Likewise sets the profile of channels that are opened from now on.  NULL: the configured profile, or the default.
-   Other errors: -EPERM: the peer is no administrator; -EINVAL: the profile is invalid. */
-int registry_set_profile(struct registry *registry, const struct registry_question *question,
-			 const struct partial_profile *profile, struct error *error);
 
 /* For store_start_lane(): the rest of what all automatic stores of the store's user may have.
    INT64_MAX: no limit. */

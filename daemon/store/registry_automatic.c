@@ -1,6 +1,5 @@
 #include "daemon/store/registry_parts.h"
 
-#include "daemon/account/usage.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/engine/engine.h"
 #include "proto/util/cleanup.h"
@@ -101,9 +100,8 @@ void automatic_remove(struct registry *registry, struct store *store)
 	assert(store->is_automatic && !store->n_refs);
 	list_remove(&registry->stores, &store->node);
 	registry->n_automatic--;
-	if (registry->usage)
-		usage_add_store(registry->usage, store->saved_key,
-				lane_store_written(&store->lane_store));
+	if (store->saved)
+		store->saved->written_bytes += lane_store_written(&store->lane_store);
 	log_client(&registry->log_limit, "store %s: unused: removed", store->name);
 	if (!removal) { /* without memory the main thread waits */
 		store_free(store);
@@ -128,27 +126,21 @@ void registry_sweep(struct registry *registry, uint64_t now_nsec)
 /* Makes room for another automatic store.  Returns false if all of them are in use. */
 static bool automatic_make_room(struct registry *registry, const struct peer *peer)
 {
-	uint32_t n_user = 0, user_max = REGISTRY_AUTOMATIC_USER_MAX;
-	struct store *oldest = NULL, *oldest_of_user = NULL;
+	const uint32_t user_max = config_is_admin(registry->config, peer)
+					  ? REGISTRY_AUTOMATIC_MAX
+					  : REGISTRY_AUTOMATIC_USER_MAX;
+	struct store *oldest = NULL;
+	uint32_t n_user = 0;
 
-	if (config_is_admin(registry->config, peer))
-		user_max = REGISTRY_AUTOMATIC_MAX;
-	LIST_EACH(struct store, store, &registry->stores, node) {
-		bool is_users = store->is_automatic && store->made_for == peer->uid;
-
-		n_user += is_users;
-		if (!store->is_automatic || store->n_refs)
-			continue;
-		if (!oldest || store->unused_since_nsec < oldest->unused_since_nsec)
-			oldest = store;
-		if (is_users && (!oldest_of_user ||
-				 store->unused_since_nsec < oldest_of_user->unused_since_nsec))
-			oldest_of_user = store;
-	}
-	if (n_user >= user_max)
-		oldest = oldest_of_user;
-	else if (registry->n_automatic < REGISTRY_AUTOMATIC_MAX)
+	LIST_EACH(const struct store, store, &registry->stores, node)
+		n_user += store->is_automatic && store->made_for == peer->uid;
+	if (n_user < user_max && registry->n_automatic < REGISTRY_AUTOMATIC_MAX)
 		return true;
+	LIST_EACH(struct store, store, &registry->stores, node)
+		if (store->is_automatic && !store->n_refs &&
+		    (n_user < user_max || store->made_for == peer->uid) &&
+		    (!oldest || store->unused_since_nsec < oldest->unused_since_nsec))
+			oldest = store;
 	if (!oldest)
 		return false;
 	automatic_remove(registry, oldest);
@@ -160,7 +152,7 @@ static int automatic_make(struct registry *registry, const struct file_facts *fa
 			  struct store **ret_store, struct error *error)
 {
 	const struct timeval period = { .tv_sec = SWEEP_SEC };
-	char name[NAME_BYTES], key[SAVED_KEY_BYTES];
+	char name[NAME_BYTES];
 	struct store_config config = config_store(registry->config, NULL);
 	struct store *store;
 	int r;
@@ -172,14 +164,7 @@ static int automatic_make(struct registry *registry, const struct file_facts *fa
 			 registry->main_mailbox, &store, error);
 	if (r < 0)
 		return r;
-	if (registry_find_key(facts, mount, key)) {
-		store->saved_key = strdup(key);
-		if (!store->saved_key) {
-			store_free(store);
-			return error_set(error, -ENOMEM, "store %s", name);
-		}
-		registry_take_saved(registry, store);
-	}
+	registry_find_key(facts, mount, store->saved_key);
 	registry->last_id++;
 	registry->n_automatic++;
 	store->is_automatic = true;

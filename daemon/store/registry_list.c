@@ -41,6 +41,16 @@ struct store *registry_by_key(const struct registry *registry, uint32_t key)
 	return NULL;
 }
 
+static void take_saved(struct store *store, const struct saved_settings *saved)
+{
+	if (saved->has_profile) {
+		store->profile = saved->profile;
+		store->profile_source = PROFILE_SAVED;
+	}
+	limiter_set(&store->lane_store.limiter, &saved->limit);
+	lane_store_set_drained(&store->lane_store, saved->is_drained);
+}
+
 void registry_add(struct registry *registry, struct store *store)
 {
 	uint32_t key = 2166136261u; /* FNV-1a */
@@ -51,25 +61,12 @@ void registry_add(struct registry *registry, struct store *store)
 		key++;
 	store->key = key;
 	list_push(&registry->stores, &store->node);
+	store->saved = saved_entry(&registry->saved, store->saved_key);
+	if (store->saved && store->saved->is_there)
+		take_saved(store, &store->saved->settings);
 }
 
-/* ---- saved settings ---- */
-
-void registry_take_saved(const struct registry *registry, struct store *store)
-{
-	bool is_written;
-	const struct saved_settings *saved = saved_find(&registry->saved, store->saved_key,
-							&is_written);
-
-	if (!saved)
-		return;
-	if (saved->has_profile) {
-		store->profile = saved->profile;
-		store->profile_source = is_written ? PROFILE_SAVED : PROFILE_SET;
-	}
-	limiter_set(&store->lane_store.limiter, &saved->limit);
-	lane_store_set_drained(&store->lane_store, saved->is_drained);
-}
+/* ---- keys of saved settings ---- */
 
 /*
  * The block device that a mount's source names, or 0.  This is the main thread, so the lookup stays
@@ -94,18 +91,19 @@ static dev_t source_device(const char *source)
 
 /* The key is the UUID that the file system reports, else the one that /dev/disk has for its device.
    A btrfs has no device of its own, so the device of its mount's source is used. */
-bool registry_find_key(const struct file_facts *facts, const struct mount *mount,
+void registry_find_key(const struct file_facts *facts, const struct mount *mount,
 		       char key[SAVED_KEY_BYTES])
 {
 	dev_t source;
 
 	if (facts->has_uuid) {
 		saved_key_by_uuid(facts->uuid, key);
-		return true;
+		return;
 	}
 	if (saved_key_by_device(facts->dev, facts->is_block_device, key))
-		return true;
+		return;
 	/* The user that mounts a FUSE file system chooses its source, so the source proves nothing. */
 	source = facts->is_foreign ? 0 : source_device(mount->source);
-	return source && saved_key_by_device(source, false, key);
+	if (source)
+		(void)saved_key_by_device(source, false, key); /* else it stays */
 }

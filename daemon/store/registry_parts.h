@@ -15,7 +15,7 @@
 #include "daemon/base/mount.h"
 #include "daemon/store/registry.h"
 
-/* Gives a new store its key, and adds it to the list. */
+/* Gives a new store its key and what was saved of it, and adds it to the list. */
 void registry_add(struct registry *registry, struct store *store);
 
 /* NULL: there is none. */
@@ -23,7 +23,7 @@ struct store *registry_named(const struct registry *registry, const char *name);
 /* The first store on that device; NULL: there is none. */
 struct store *registry_on_device(const struct registry *registry, dev_t dev);
 
-/* Takes the store, gives it the next id and what was saved of it. */
+/* Takes the store, and gives it the next id. */
 void registry_add_prepared(struct registry *registry, struct store *store);
 
 /* The stores as "t=/mnt/t, u=/mnt/u", cut to size. */
@@ -38,11 +38,9 @@ int registry_find_or_make(struct registry *registry, const struct file_facts *fa
 			  const char *name, const struct peer *peer, bool is_look,
 			  struct store **ret_store, struct error *error);
 
-/* Finds the key under which the profile of a file's store is saved.  False: it has none, and key stays. */
-bool registry_find_key(const struct file_facts *facts, const struct mount *mount,
+/* Finds the key under which the settings of a file's store are saved.  If it has none, key stays. */
+void registry_find_key(const struct file_facts *facts, const struct mount *mount,
 		       char key[SAVED_KEY_BYTES]);
-/* Sets what was saved under the store's key. */
-void registry_take_saved(const struct registry *registry, struct store *store);
 
 /* Makes a store for a file on a device without one.  Errors are those of registry_for_file(). */
 int automatic_make_for(struct registry *registry, const struct file_facts *facts, const char *name,

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NOTE_BYTES (ERROR_TEXT_BYTES + 160)
-
 /* An open question: it passes the user's worker thread and, to save a change, that of the saved settings. */
 struct query {
 	struct registry *registry;
@@ -25,8 +23,10 @@ struct query {
 	struct error error;
 };
 
-static void query_done(struct query *query, const char *note)
+static void query_done(void *arg, const char *note)
 {
+	struct query *query = arg;
+
 	query->question.on_done(query->store, query->result,
 				query->result < 0 ? &query->error : NULL, note,
 				query->question.arg);
@@ -35,48 +35,10 @@ static void query_done(struct query *query, const char *note)
 	free(query);
 }
 
-/* The note for a change that is not saved. */
-static void note_unsaved(const struct query *query, const char *why, char *note, size_t size)
-{
-	static const char *const changes[] = { "", "profile", "limit", "drain" };
-	const struct store *store = query->store;
-
-	(void)snprintf(note, size, "store %s: the %s is not saved: %s; it lasts until %s",
-		       store->name, changes[query->change.what], why,
-		       store->is_automatic ? "nobody has used the store for a minute"
-					   : "the daemon ends");
-}
-
 /* Stores with one key (subvolumes of a btrfs) are one file system. */
 static bool is_same_file_system(const struct store *a, const struct store *b)
 {
-	return a == b || (a->saved_key && b->saved_key && strcmp(a->saved_key, b->saved_key) == 0);
-}
-
-static void set_source(struct registry *registry, const struct store *store,
-		       enum profile_source source)
-{
-	LIST_EACH(struct store, s, &registry->stores, node)
-		if (is_same_file_system(s, store))
-			s->profile_source = source;
-}
-
-static void on_saved(void *arg, int result, const struct error *error)
-{
-	struct query *query = arg;
-	char note[NOTE_BYTES] = "";
-	const struct saved_settings *saved;
-	bool is_written;
-
-	/* A later query may have set or reset the profile, and its write comes later. */
-	saved = saved_find(&query->registry->saved, query->store->saved_key, &is_written);
-	if (saved && saved->has_profile && is_written)
-		set_source(query->registry, query->store, PROFILE_SAVED);
-	if (result < 0) {
-		note_unsaved(query, error->text, note, sizeof(note));
-		log_warning("%s", note);
-	}
-	query_done(query, note);
+	return a == b || (a->saved && a->saved == b->saved);
 }
 
 static void store_set(struct store *store, const struct store_change *change,
@@ -84,7 +46,7 @@ static void store_set(struct store *store, const struct store_change *change,
 {
 	if (change->what == CHANGE_PROFILE) {
 		store->profile = change->is_set ? *profile : store->given_profile;
-		store->profile_source = change->is_set ? PROFILE_SET : store->given_source;
+		store->profile_source = change->is_set ? PROFILE_SAVED : store->given_source;
 	} else if (change->what == CHANGE_LIMIT) {
 		limiter_set(&store->lane_store.limiter, &change->limit);
 	} else {
@@ -95,7 +57,7 @@ static void store_set(struct store *store, const struct store_change *change,
 static struct saved_settings settings_of(const struct store *store)
 {
 	return (struct saved_settings){
-		.has_profile = store->profile_source >= PROFILE_SAVED,
+		.has_profile = store->profile_source == PROFILE_SAVED,
 		.profile = store->profile,
 		.limit = limiter_get(&store->lane_store.limiter),
 		.is_drained = lane_store_is_drained(&store->lane_store),
@@ -104,34 +66,28 @@ static struct saved_settings settings_of(const struct store *store)
 
 static void query_change(struct query *query)
 {
+	static const char *const names[] = { "", "profile", "limit", "drain" };
 	struct registry *registry = query->registry;
 	const struct store_change *change = &query->change;
 	struct store *store = query->store;
 	const struct profile profile = profile_fill(&change->profile, &store->profile);
-	struct saved_settings settings;
-	char note[NOTE_BYTES], title[64];
+	struct saved_change saved;
 
 	LIST_EACH(struct store, s, &registry->stores, node)
 		if (is_same_file_system(s, store))
 			store_set(s, change, &profile);
-	if (!store->saved_key || !registry->saved.dir) {
-		note_unsaved(
-			query,
-			store->saved_key
-				? "there is no state_dir"
-				: "its file system has no UUID, nor its device an id, to know it "
-				  "by after a restart (a [store NAME] in dsaiod.conf gives it "
-				  "one)",
-			note, sizeof(note));
-		query_done(query, change->is_set ? note : "");
-		return;
-	}
-	settings = settings_of(store);
-	(void)snprintf(title, sizeof(title), "store %s", store->name);
-	query->result = saved_set(&registry->saved, store->saved_key, title, &settings, on_saved,
-				  query, &query->error);
-	if (query->result < 0)
-		query_done(query, "");
+	saved = (struct saved_change){
+		.entry = store->saved,
+		.what = names[change->what],
+		.is_set = change->is_set,
+		.until = store->is_automatic ? "nobody has used the store for a minute"
+					     : "the daemon ends",
+		.settings = settings_of(store),
+		.on_done = query_done,
+		.arg = query,
+	};
+	(void)snprintf(saved.title, sizeof(saved.title), "store %s", store->name);
+	saved_set(&registry->saved, &saved);
 }
 
 /* The store has been found, or the query has an error. */
@@ -176,13 +132,31 @@ static void look_run(struct job *job)
 	closep(&query->question.fd);
 }
 
+static int check_profile(const struct registry *registry, const struct registry_question *question,
+			 const struct store_change *change, struct error *error)
+{
+	char why[ERROR_TEXT_BYTES - 64];
+	int r = config_check_admin(registry->config, question->peer,
+				   "profile: only administrators set it",
+				   ": ask one, or give a handle a profile of its own", error);
+
+	if (r == 0 && change->is_set &&
+	    profile_check(&change->profile.profile, why, sizeof(why)) < 0)
+		r = error_set_plain(error, -EINVAL, "%s", why);
+	return r;
+}
+
 int registry_change(struct registry *registry, const struct registry_question *question,
 		    const struct store_change *change, struct error *error)
 {
 	struct store *store = registry_named(registry, question->name);
 	struct query *query;
 	char served[200];
+	int r = change->what == CHANGE_PROFILE ? check_profile(registry, question, change, error)
+					       : 0;
 
+	if (r < 0)
+		return r;
 	if ((question->name[0] != 0) == (question->fd >= 0))
 		return error_set_plain(error, -EINVAL,
 				       "store: either its name or a descriptor of something on it "
@@ -213,22 +187,4 @@ int registry_change(struct registry *registry, const struct registry_question *q
 	};
 	job_submit(question->work_queue, &query->job);
 	return 0;
-}
-
-int registry_set_profile(struct registry *registry, const struct registry_question *question,
-			 const struct partial_profile *profile, struct error *error)
-{
-	struct store_change change = { .what = CHANGE_PROFILE, .is_set = profile };
-	char why[ERROR_TEXT_BYTES - 64];
-	int r = config_check_admin(registry->config, question->peer,
-				   "profile: only administrators set it",
-				   ": ask one, or give a handle a profile of its own", error);
-
-	if (r < 0)
-		return r;
-	if (profile && profile_check(&profile->profile, why, sizeof(why)) < 0)
-		return error_set_plain(error, -EINVAL, "%s", why);
-	if (profile)
-		change.profile = *profile;
-	return registry_change(registry, question, &change, error);
 }

@@ -4,7 +4,68 @@
 #include "daemon/config/changes.h"
 #include "proto/util/cleanup.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/sysmacros.h>
+
+/* ---- a new configuration ---- */
+
+/* Recorded as a call that hangs, with its mount: a descriptor of the path may be there although the file system does
+   not answer. */
+static int prepare(const struct store_config *config, struct mailbox *main_mailbox,
+		   const struct hung_who *who, struct store **ret_store, struct error *error)
+{
+	struct hung_about about = { .what = "check", .file = config->path, .fd = -1, .who = *who };
+	_cleanup_(closep) int fd = -1;
+	struct hung_call call;
+	int r;
+
+	hung_begin(&call, &about);
+	about.fd = fd = open(config->path, O_PATH | O_CLOEXEC);
+	hung_end(&call);
+	hung_begin(&call, &about);
+	r = registry_prepare(config, main_mailbox, ret_store, error);
+	hung_end(&call);
+	return r;
+}
+
+static void store_mistake(struct config *config, const struct store_config *store, const char *why)
+{
+	if (store->path_place.line)
+		config_mistake(config, "%s:%u: [store %s] path = %s: %s", store->path_place.path,
+			       store->path_place.line, store->name, store->path, why);
+	else
+		config_mistake(config, "--store %s=%s: %s", store->name, store->path, why);
+}
+
+int registry_prepare_all(struct config *config, struct mailbox *main_mailbox,
+			 const struct hung_who *who, struct store **ret_stores)
+{
+	int result = 0;
+
+	for (unsigned i = 0; i < config->n_stores; i++) {
+		const struct store_config one = config_store(config, &config->stores[i]);
+		struct error why;
+		int r = prepare(&one, main_mailbox, who, &ret_stores[i], &why);
+
+		for (unsigned j = 0; r == 0 && j < i; j++)
+			if (ret_stores[j] && ret_stores[j]->dev == ret_stores[i]->dev)
+				r = error_set_plain(&why, -EINVAL,
+						    "is on the same device, %u:%u, as store %s, "
+						    "which serves all its files: remove one of the "
+						    "two stores",
+						    major(ret_stores[i]->dev),
+						    minor(ret_stores[i]->dev),
+						    config->stores[j].name);
+		if (r == 0)
+			continue;
+		store_mistake(config, &one, why.text);
+		result = -EINVAL;
+	}
+	return result;
+}
 
 /* ---- stores that are new ---- */
 
@@ -47,7 +108,7 @@ static void add_new(struct registry *registry, unsigned n, struct store **prepar
 static void reload_store(struct store *store, struct store_config *live, struct store_config *next,
 			 struct changes *changes)
 {
-	const bool is_saved = store->profile_source >= PROFILE_SAVED;
+	const bool is_saved = store->profile_source == PROFILE_SAVED;
 	char title[STORE_NAME_MAX + 16];
 
 	(void)snprintf(title, sizeof(title), "store %s:", store->name);

@@ -21,27 +21,16 @@
 /* Far more stores and users than a host has limits for; it bounds the time to read a directory with other files. */
 #define ENTRIES_MAX 4096u
 
-struct saved_entry {
-	struct list_node node;
-	char key[SAVED_KEY_BYTES];
-	bool is_there; /* false: removed or damaged */
-	bool is_damaged;
-	bool is_written; /* the file has these settings */
-	struct saved_settings settings;
-	unsigned n_writings; /* that have not ended */
-};
-
 /* A file that is to be written or removed. */
 struct writing {
 	struct job job;
-	char *dir, *name;
-	char *text;		   /* NULL: remove it */
-	bool is_damaged;	   /* rename it first */
-	struct saved_entry *entry; /* the main thread's; NULL: none */
+	struct saved_change change;
+	const char *dir; /* borrowed: the writing ends before it */
+	char name[SAVED_KEY_BYTES + 8];
+	char *text;
+	bool is_removal, is_damaged; /* as in state_file_write() */
 	int result;
 	struct error error;
-	saved_done_fn *on_done;
-	void *arg;
 };
 
 static void dirp_close(DIR **dir)
@@ -77,11 +66,6 @@ void saved_key_by_name(const char *name, char key[SAVED_KEY_BYTES])
 	key_add(key, name);
 }
 
-void saved_key_by_uid(uid_t uid, char key[SAVED_KEY_BYTES])
-{
-	(void)snprintf(key, SAVED_KEY_BYTES, SAVED_USER_KEY, uid);
-}
-
 bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYTES])
 {
 	const char *path = is_block_device ? "/dev/disk/by-id" : "/dev/disk/by-uuid";
@@ -106,74 +90,57 @@ bool saved_key_by_device(dev_t dev, bool is_block_device, char key[SAVED_KEY_BYT
 
 /* ---- reading ---- */
 
-/* Returns the entry of a key, made if there is none; NULL without memory. */
-static struct saved_entry *entry_get(struct saved *saved, const char *key)
+struct saved_entry *saved_entry(struct saved *saved, const char *key)
 {
 	struct saved_entry *p;
 
 	LIST_EACH(struct saved_entry, known, &saved->entries, node)
 		if (strcmp(known->key, key) == 0)
 			return known;
-	p = calloc(1, sizeof(*p));
+	p = key[0] && saved->n_entries < ENTRIES_MAX ? calloc(1, sizeof(*p)) : NULL;
 	if (!p)
 		return NULL;
 	(void)snprintf(p->key, sizeof(p->key), "%s", key);
 	list_push(&saved->entries, &p->node);
+	saved->n_entries++;
 	return p;
 }
 
-static int file_load(struct saved *saved, int dir_fd, const char *name)
+static void file_load(struct saved *saved, int dir_fd, const char *name)
 {
-	size_t n = strlen(name);
+	const size_t n = strlen(name);
 	_cleanup_(fclosep) FILE *file = NULL;
+	struct error error = { .text = "cannot be read, or is no file of this daemon's" };
 	char key[SAVED_KEY_BYTES], path[512];
 	struct saved_entry *p;
-	struct error error;
 
 	if (n <= 5 || name[0] == '.' || strcmp(name + n - 5, ".conf") != 0 ||
 	    n - 5 >= SAVED_KEY_BYTES)
-		return 0; /* another program's file */
+		return; /* another program's file */
 	(void)snprintf(key, sizeof(key), "%.*s", (int)(n - 5), name);
 	(void)snprintf(path, sizeof(path), "%s/%s", saved->dir, name);
-	p = entry_get(saved, key);
-	if (!p)
-		return -ENOMEM;
-	file = state_file_open(dir_fd, name, FILE_BYTES_MAX);
+	p = saved_entry(saved, key);
+	file = p ? state_file_open(dir_fd, name, FILE_BYTES_MAX) : NULL;
 	if (file && config_read_saved(file, path, &p->settings, &error) == 0) {
 		p->is_there = p->is_written = true;
-		return 0;
+		return;
 	}
-	p->is_damaged = true;
-	log_warning("saved settings %s: ignored: %s", path,
-		    file ? error.text : "cannot be read, or is no file of this daemon's");
-	return 0;
+	if (p)
+		p->is_damaged = true;
+	log_warning("saved settings %s: ignored: %s", path, error.text);
 }
 
-int saved_init(struct saved *saved, const char *dir_path, struct mailbox *main_mailbox,
-	       struct error *error)
+void saved_init(struct saved *saved, const char *dir_path, struct mailbox *main_mailbox)
 {
-	_cleanup_(dirp_close) DIR *dir = NULL;
+	_cleanup_(dirp_close) DIR *dir = opendir(dir_path);
 	const struct dirent *entry;
-	unsigned n = 0;
 
-	*saved = (struct saved){ .dir = strdup(dir_path), .main_mailbox = main_mailbox };
-	if (!saved->dir)
-		return error_set(error, -ENOMEM, "saved settings");
-	dir = opendir(dir_path);
-	if (!dir) {
-		if (errno != ENOENT)
-			log_warning("saved settings: %s: %s: none is read", dir_path,
-				    strerrordesc_np(errno));
-		return 0;
-	}
-	while (n < ENTRIES_MAX && (entry = readdir(dir))) {
-		n++;
-		if (file_load(saved, dirfd(dir), entry->d_name) < 0) {
-			saved_deinit(saved);
-			return error_set(error, -ENOMEM, "saved settings");
-		}
-	}
-	return 0;
+	*saved = (struct saved){ .dir = dir_path, .main_mailbox = main_mailbox };
+	if (!dir && errno != ENOENT)
+		log_warning("saved settings: %s: %s: none is read", dir_path,
+			    strerrordesc_np(errno));
+	for (unsigned n = 0; dir && n < ENTRIES_MAX && (entry = readdir(dir)); n++)
+		file_load(saved, dirfd(dir), entry->d_name);
 }
 
 void saved_deinit(struct saved *saved)
@@ -181,19 +148,7 @@ void saved_deinit(struct saved *saved)
 	work_queue_free(saved->work_queue);
 	LIST_EACH(struct saved_entry, p, &saved->entries, node)
 		free(p);
-	free(saved->dir);
 	*saved = (struct saved){ 0 };
-}
-
-const struct saved_settings *saved_find(const struct saved *saved, const char *key,
-					bool *ret_is_written)
-{
-	LIST_EACH(const struct saved_entry, p, &saved->entries, node)
-		if (p->is_there && strcmp(p->key, key) == 0) {
-			*ret_is_written = p->is_written;
-			return &p->settings;
-		}
-	return NULL;
 }
 
 int saved_limit_users(const struct saved *saved, struct usage *usage)
@@ -244,24 +199,32 @@ static char *settings_text(const struct saved_settings *settings, const char *ti
 	return NULL;
 }
 
-static void writing_free(struct writing *writing)
+/* why: it is not saved; NULL: it is, or need not be. */
+static void change_done(const struct saved_change *change, const char *why)
 {
-	free(writing->dir);
-	free(writing->name);
-	free(writing->text);
-	free(writing);
+	char note[ERROR_TEXT_BYTES + 160] = "";
+
+	if (why)
+		(void)snprintf(note, sizeof(note),
+			       "%s: the %s%s is not saved: %s; it lasts until %s", change->title,
+			       change->is_set ? "" : "removal of the ", change->what, why,
+			       change->until);
+	if (why && !change->is_quiet)
+		log_warning("%s", note);
+	change->on_done(change->arg, note);
 }
 
 static void written_main(struct job *job)
 {
 	struct writing *writing = container_of(job, struct writing, job);
+	struct saved_entry *entry = writing->change.entry; /* NULL: of another file */
 
 	/* A later writing has newer settings. */
-	if (writing->entry && --writing->entry->n_writings == 0)
-		writing->entry->is_written = writing->result == 0;
-	writing->on_done(writing->arg, writing->result,
-			 writing->result < 0 ? &writing->error : NULL);
-	writing_free(writing);
+	if (entry && --entry->n_writings == 0)
+		entry->is_written = writing->result == 0;
+	change_done(&writing->change, writing->result < 0 ? writing->error.text : NULL);
+	free(writing->text);
+	free(writing);
 }
 
 static void write_run(struct job *job)
@@ -269,70 +232,69 @@ static void write_run(struct job *job)
 	struct writing *writing = container_of(job, struct writing, job);
 
 	privileges_own_files();
-	writing->result = state_file_write(writing->dir, writing->name, writing->text,
+	writing->result = state_file_write(writing->dir, writing->name,
+					   writing->is_removal ? NULL : writing->text,
 					   writing->is_damaged, &writing->error);
 }
 
-/* Takes text.  NULL without memory; else the caller submits it. */
-static struct writing *writing_new(const struct saved *saved, const char *name, char *text,
-				   saved_done_fn *on_done, void *arg)
+/* Takes text.  NULL: there is no memory. */
+static struct writing *writing_new(const struct saved *saved, const struct saved_change *change,
+				   const char *name, char *text)
 {
-	struct writing *writing = calloc(1, sizeof(*writing));
+	struct writing *writing = text ? calloc(1, sizeof(*writing)) : NULL;
 
 	if (!writing) {
 		free(text);
+		change_done(change, "out of memory");
 		return NULL;
 	}
 	*writing = (struct writing){
 		.job = { .run = write_run, .done = written_main, .mailbox = saved->main_mailbox },
-		.dir = strdup(saved->dir),
-		.name = strdup(name),
+		.change = *change,
+		.dir = saved->dir,
 		.text = text,
-		.on_done = on_done,
-		.arg = arg,
 	};
-	if (writing->dir && writing->name)
-		return writing;
-	writing_free(writing);
-	return NULL;
+	(void)snprintf(writing->name, sizeof(writing->name), "%s", name);
+	return writing;
 }
 
-int saved_set(struct saved *saved, const char *key, const char *title,
-	      const struct saved_settings *settings, saved_done_fn *on_done, void *arg,
-	      struct error *error)
+void saved_set(struct saved *saved, const struct saved_change *change)
 {
+	const struct saved_settings *settings = &change->settings;
 	const bool is_there = settings->has_profile || settings->is_drained ||
 			      rate_limit_is_set(&settings->limit);
-	char *text = is_there ? settings_text(settings, title) : NULL;
-	struct saved_entry *p = entry_get(saved, key);
+	struct saved_entry *p = change->entry;
 	struct writing *writing;
 	char name[SAVED_KEY_BYTES + 8];
 
-	(void)snprintf(name, sizeof(name), "%s.conf", key);
-	writing = writing_new(saved, name, text, on_done, arg);
-	if (!p || !writing || is_there != (text != NULL)) {
-		if (writing)
-			writing_free(writing);
-		return error_set(error, -ENOMEM, "saved settings %s", key);
+	if (!p || !saved->dir) {
+		change_done(change, !change->is_set ? NULL
+				    : p		    ? "there is no state_dir"
+					: "its file system has no UUID, nor its device an id, "
+					  "to know it by after a restart (a [store NAME] in "
+					  "dsaiod.conf gives it one)");
+		return;
 	}
-	writing->entry = p;
+	(void)snprintf(name, sizeof(name), "%s.conf", p->key);
+	writing = writing_new(saved, change, name, settings_text(settings, change->title));
+	if (!writing)
+		return;
+	writing->is_removal = !is_there;
 	writing->is_damaged = p->is_damaged;
 	p->is_there = is_there;
 	p->settings = *settings;
 	p->is_written = p->is_damaged = false;
 	p->n_writings++;
 	job_submit(saved->work_queue, &writing->job);
-	return 0;
 }
 
-int saved_write(struct saved *saved, const char *name, const char *text, saved_done_fn *on_done,
-		void *arg)
+void saved_write(struct saved *saved, const struct saved_change *change, const char *name,
+		 const char *text, bool is_damaged)
 {
-	char *copy = strdup(text);
-	struct writing *writing = copy ? writing_new(saved, name, copy, on_done, arg) : NULL;
+	struct writing *writing = writing_new(saved, change, name, strdup(text));
 
 	if (!writing)
-		return -ENOMEM;
+		return;
+	writing->is_damaged = is_damaged;
 	job_submit(saved->work_queue, &writing->job);
-	return 0;
 }

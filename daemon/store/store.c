@@ -174,7 +174,6 @@ void store_free(struct store *store)
 		lane_stop(store->lane);
 	lane_free(store->lane);
 	assert(!store->inodes.root);
-	free(store->saved_key);
 	free(store->name);
 	free(store->path);
 	free(store);

@@ -14,6 +14,7 @@
 #include "daemon/lane/lane_store.h"
 #include "daemon/object/file.h"
 #include "daemon/store/probe.h"
+#include "daemon/store/saved.h"
 #include "proto/profile.h"
 #include "proto/util/clock.h"
 #include "proto/util/list.h"
@@ -31,7 +32,6 @@ enum profile_source {
 	PROFILE_DEFAULTED,
 	PROFILE_CONFIGURED,
 	PROFILE_SAVED, /* an administrator has set it */
-	PROFILE_SET,   /* an administrator has set it, and it is not saved, or not yet */
 };
 
 struct store {
@@ -45,7 +45,8 @@ struct store {
 	enum profile_source profile_source;
 	struct profile given_profile; /* the configuration's, or the default */
 	enum profile_source given_source;
-	char *saved_key; /* under which its profile is saved; NULL: the store has no key */
+	char saved_key[SAVED_KEY_BYTES]; /* under which its settings are saved; "": it has none */
+	struct saved_entry *saved; /* of that key, once the registry has the store; NULL: none */
 	const struct engine_ops *engine;
 	struct access access; /* borrowed */
 	bool is_automatic;

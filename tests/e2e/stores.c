@@ -2,6 +2,7 @@
  * Stores: automatic stores, profiles that are set and saved, and the rights that status needs.
  */
 #include "tests/stores.h"
+#include "tests/fuse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -529,6 +530,41 @@ TEST(status_admin, "status tells all to a member of admin_group, and Hello says 
 		}
 		child_wait_ok(pid);
 	}
+}
+
+TEST(reload_hangs, "a reload that hung in a mount did not say in which, nor what frees it")
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE, other = RAW_NONE;
+	_cleanup_(answer_free) struct answer status = ANSWER_NONE, answer = ANSWER_NONE;
+	Wire__Reload reload = WIRE__RELOAD__INIT;
+	Wire__Request request = RAW_REQUEST(RELOAD, reload, &reload);
+	const int64_t until_usec = now_usec() + 60000000;
+	const Wire__Hung *hung;
+	struct daemon *daemon;
+	struct fuse fs;
+
+	test_needs_root();
+	fuse_start(&fs, 0);
+	daemon = daemon_start(DAEMON_ARGS("--config", config_make("")));
+	(void)config_make(test_text("[store dead]\npath = %s\n", fs.dir));
+	atomic_store(&fs.control->hung_pid, daemon->pid);
+	raw_open(&raw, daemon);
+	raw_open(&other, daemon);
+	raw_send(&raw, &request, NULL, 0);
+	do {
+		answer_free(&status);
+		daemon_status(daemon, &status);
+	} while (!status.reply->status->n_hung && !wait_readable(raw.fd, 100000) &&
+		 now_usec() < until_usec);
+	CHECK_EQ(status.reply->status->n_hung, 1);
+	hung = status.reply->status->hung[0];
+	CHECK_MSG(strcmp(hung->what, "check") == 0 && strcmp(hung->file, fs.dir) == 0 &&
+			  strncmp(hung->mount, fs.dir, strlen(fs.dir)) == 0,
+		  "%s %s %s", hung->what, hung->file, hung->mount);
+	raw_call_fails(&other, &request, NULL, 0, -EBUSY, "another reload;dsaioctl status");
+	fuse_free_as_reported(daemon);
+	raw_receive(&raw, &answer);
+	answer_check_fails(&answer, -EINVAL, "[store dead];fuse");
 }
 
 TEST_MAIN

@@ -263,13 +263,13 @@ FAULT(adopt_wrong, "E2 a slab that is handed over and is none: refused, and not 
 		open(test_text("/proc/self/fd/%d", slab.fd), O_RDONLY | O_CLOEXEC));
 	path_only = (int)CHECK_SYS(
 		open(test_text("/proc/self/fd/%d", slab.fd), O_PATH | O_CLOEXEC));
-	adopt_fails(&raw, 0, disk, 4096, -EINVAL, "neither tmpfs nor hugetlbfs");
-	adopt_fails(&raw, 0, device, 4096, -EINVAL, "slab_adopt");
-	adopt_fails(&raw, 0, directory, 4096, -EINVAL, "regular file");
+	adopt_fails(&raw, 0, disk, 4096, -EOPNOTSUPP, "neither tmpfs nor hugetlbfs");
+	adopt_fails(&raw, 0, device, 4096, -EOPNOTSUPP, "slab_adopt");
+	adopt_fails(&raw, 0, directory, 4096, -EOPNOTSUPP, "regular file");
 	adopt_fails(&raw, 0, shm, 4096, -EINVAL, "seals");
-	adopt_fails(&raw, 0, raw.fd, 4096, -EINVAL, "tmpfs");
-	adopt_fails(&raw, 0, read_only, SLAB_BYTES, -EINVAL, "reading and writing");
-	adopt_fails(&raw, 0, path_only, SLAB_BYTES, -EINVAL, "reading and writing");
+	adopt_fails(&raw, 0, raw.fd, 4096, -EOPNOTSUPP, "tmpfs");
+	adopt_fails(&raw, 0, read_only, SLAB_BYTES, -EACCES, "reading and writing");
+	adopt_fails(&raw, 0, path_only, SLAB_BYTES, -EACCES, "reading and writing");
 	adopt_fails(&raw, 0, slab.fd, SLAB_BYTES - 1, -EINVAL, "4194303 bytes;has 4194304");
 	adopt_fails(&raw, 0, slab.fd, SLAB_BYTES + 1, -EINVAL, "4194305 bytes;has 4194304");
 	adopt_fails(&raw, 0, slab.fd, 0, -EINVAL, "slab of 0 B");

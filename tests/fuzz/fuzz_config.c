@@ -35,12 +35,14 @@ static void read_wear(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	struct usage usage = { 0 };
+	struct saved saved = { 0 };
 
 	if (!file)
 		abort();
-	wear_read(file, path, &usage);
-	assert(usage.n_stores <= USAGE_STORES_MAX && usage.n_users <= USAGE_USERS_MAX);
+	(void)wear_read(file, path, &usage, &saved);
+	assert(usage.n_users <= USAGE_USERS_MAX);
 	usage_deinit(&usage);
+	saved_deinit(&saved);
 	(void)fclose(file);
 }
 

@@ -352,7 +352,7 @@ static void on_batch(struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->n; i++)
 		ck_assert_uint_le(ring_result_done(batch->results[i]), PARTS_SLAB);
-	batch_free(batch);
+	free(batch);
 	n_batches--;
 }
 

@@ -69,7 +69,7 @@ static inline void second_wait(struct batch *batch, int64_t want)
 	while (!batch_is_done)
 		run_main_inbox();
 	ck_assert_int_eq(batch->results[0], want);
-	batch_free(batch);
+	free(batch);
 }
 
 #endif

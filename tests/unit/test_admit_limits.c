@@ -61,9 +61,11 @@ static void turn(uint64_t now, int n_max)
 		if (!channel)
 			return;
 		answer = admit_ask(&admit, channel, &side->head, now);
-		ck_assert(answer == ADMIT_START || answer == ADMIT_LIMITED);
+		if (answer == ADMIT_NOTHING)
+			return;
 		if (answer == ADMIT_LIMITED)
 			continue;
+		ck_assert_int_eq(answer, ADMIT_START);
 		run((int)(side - sides), now);
 		n++;
 	}
@@ -136,6 +138,37 @@ TEST(a_limited_store_is_shared_by_weight)
 }
 END_TEST
 
+/* By bytes, one of 1 MiB would wait for 2048 small ones. */
+TEST(a_store_that_is_limited_in_ops_shares_ops)
+{
+	limiter_set(&store, &(struct rate_limit){ .ops_per_sec = 100 });
+	sides[0].head.bytes = 512;
+	close_op(2);
+	second();
+	ck_mib(1, 19, 24); /* four small ones for each */
+	ck_assert_uint_ge(bytes_of[0] / 512, 70);
+	open_op(2, 2 * SEC);
+}
+END_TEST
+
+/* The part of the quantum that it has not used. */
+TEST(a_channel_that_goes_leaves_no_debt)
+{
+	struct admit_channel *channel = &sides[2].channel;
+
+	limiter_set(&user, &(struct rate_limit){ .bytes_per_sec = 10000 });
+	close_op(2);
+	channel->limiters[0] = &user;
+	ck_assert_uint_le(limiter_ask(&user, &channel->shares[0], 1, SEC), SEC);
+	ck_assert_uint_gt(user.bytes.next_nsec, SEC - LIMITER_BURST_NSEC);
+	admit_remove_channel(&admit, channel);
+	ck_assert_uint_eq(user.bytes.next_nsec, SEC - LIMITER_BURST_NSEC);
+	admit_add_channel(channel);
+	channel->limiters[0] = NULL;
+	open_op(2, SEC);
+}
+END_TEST
+
 TEST(ops_count_once)
 {
 	const struct rate_limit limit = { .ops_per_sec = 10 };
@@ -143,15 +176,15 @@ TEST(ops_count_once)
 
 	limiter_set(&client, &limit);
 	admit_begin_turn(&admit, SEC);
-	ck_assert_uint_le(limiter_ask(&client, &channel->shares[1], false, SEC), SEC);
+	ck_assert_uint_le(limiter_ask(&client, &channel->shares[1], MIB(1), SEC), SEC);
 	for (int n = 0; n < 100; n++) {
 		admit_depth_charge(channel);
 		admit_note_start(&admit, channel, MIB(1), false, SEC);
 		admit_depth_discharge(&admit, channel, SEC);
 	}
-	ck_assert_uint_le(limiter_ask(&client, &channel->shares[1], false, SEC), SEC);
+	ck_assert_uint_le(limiter_ask(&client, &channel->shares[1], MIB(1), SEC), SEC);
 	run(0, SEC);
-	ck_assert_uint_gt(limiter_ask(&client, &channel->shares[1], false, SEC), SEC);
+	ck_assert_uint_gt(limiter_ask(&client, &channel->shares[1], MIB(1), SEC), SEC);
 }
 END_TEST
 
@@ -225,6 +258,24 @@ TEST(a_block_that_starts_again_is_charged_once)
 	ck_assert_int_eq(next_is(0, SEC), ADMIT_START);
 	admit_start_again(&admit, &sides[0].channel, SEC);
 	open_others();
+}
+END_TEST
+
+/* The kernel returned it, or it has no bytes. */
+TEST_LOOP(what_is_not_counted_passes_the_limit_of_a_store, 2)
+{
+	const struct rate_limit limit = { .bytes_per_sec = 1 };
+
+	limiter_set(&store, &limit);
+	turn(SEC, 100);
+	close_op(0);
+	close_op(1);
+	ck_assert_int_eq(next_is(2, SEC), ADMIT_NOTHING);
+	sides[2].head.is_counted = _i == 0;
+	sides[2].head.bytes = _i == 0 ? MIB(1) : 0;
+	ck_assert_int_eq(next_is(2, SEC), ADMIT_START);
+	open_op(0, SEC);
+	open_op(1, SEC);
 }
 END_TEST
 

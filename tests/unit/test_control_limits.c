@@ -23,25 +23,25 @@ static void setup(void)
 	limit.bytes_per_sec = 1000;
 	limit.ops_per_sec = 7;
 	set.limit = &limit;
-	free(c.service.registry.saved.dir); /* as without a state_dir: nothing is written */
-	c.service.registry.saved.dir = NULL;
+	c.service.registry.saved.dir = NULL; /* as without a state_dir: nothing is written */
 }
 
-static void on_done(struct store *store, int result, const struct error *error, const char *note,
-		    void *call)
+static void on_done(struct call *call, int result, const struct error *error)
 {
-	ck_assert((store != NULL) == (set.store[0] && result == 0));
 	limited.n++;
 	limited.result = result;
 	ck_assert((result < 0) == (error != NULL));
-	(void)snprintf(limited.note, sizeof(limited.note), "%s", note);
+	(void)snprintf(limited.note, sizeof(limited.note), "%s", call->note);
 	call_free(call);
 }
 
 static int ask(void)
 {
 	struct call *call = control_call(session, 10, 'l');
-	int r = session_limit_set(session, &set, call, on_done, &c.error);
+	int r;
+
+	call->on_done = on_done;
+	r = session_limit_set(session, &set, call, &c.error);
 
 	if (r < 0)
 		call_free(call);

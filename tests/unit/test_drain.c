@@ -38,13 +38,15 @@ static struct file *file_of(uint32_t id)
 	return id_table_get(&session->objects.files, id);
 }
 
-static void on_done(struct call *call, const Wire__StoreDrainReply *reply,
-		    const struct error *error, const char *note)
+static void on_done(struct call *call, int result, const struct error *error)
 {
+	const Wire__StoreDrainReply *reply = call->drained;
+
+	ck_assert((result < 0) == (error != NULL));
 	drained.n++;
-	(void)snprintf(drained.note, sizeof(drained.note), "%s", note);
-	drained.result = error ? error->code : 0;
-	if (reply) {
+	(void)snprintf(drained.note, sizeof(drained.note), "%s", call->note ? call->note : "");
+	drained.result = result;
+	if (result == 0) {
 		drained.closed = reply->closed;
 		drained.closing = reply->closing;
 		drained.files = reply->files;
@@ -62,8 +64,8 @@ static void drain_mode(const char *name, int fd, Wire__DrainMode mode)
 	request.name = (char *)(uintptr_t)name; /* only read */
 	request.mode = mode;
 	drained.n = 0;
-	ck_assert_msg(session_drain(asking, &request, fd, call, on_done, &c.error) == 0, "%s",
-		      c.error.text);
+	call->on_done = on_done;
+	ck_assert_msg(session_drain(asking, &request, fd, call, &c.error) == 0, "%s", c.error.text);
 }
 
 static void drain(const char *name, int fd)
@@ -114,8 +116,7 @@ TEST(a_drain_that_begins_lasts_until_its_end)
 
 	fill();
 	store = file_of(ids[1])->store;
-	free(c.service.registry.saved.dir); /* as without a state_dir: nothing is written */
-	c.service.registry.saved.dir = NULL;
+	c.service.registry.saved.dir = NULL; /* as without a state_dir: nothing is written */
 	drain_mode(store->name, -1, WIRE__DRAIN_MODE__DRAIN_BEGIN);
 	ck_assert(lane_store_is_drained(&store->lane_store)); /* at once: the rest may take long */
 	CONTROL_UNTIL(drained.n);

@@ -127,15 +127,22 @@ TEST(a_store_refuses_the_channel_of_a_user_that_it_does_not_serve)
 
 static int submit(uint32_t channel, uint32_t n, unsigned seq)
 {
-	struct ring_entry entries[2 * ENTRIES] = { 0 };
+	Wire__Entry entries[2 * ENTRIES], *pointers[2 * ENTRIES];
+	Wire__Submit request = WIRE__SUBMIT__INIT;
 	struct call *call = control_call(session, seq, 0);
 	int r;
 
-	for (uint32_t i = 0; i < n; i++)
-		entries[i] = (struct ring_entry){ .id = i + 1,
-						  .opcode = RING_OP_FSYNC,
-						  .file = file };
-	r = session_submit(session, channel, entries, n, call, &c.error);
+	for (uint32_t i = 0; i < n; i++) {
+		wire__entry__init(&entries[i]);
+		entries[i].id = i + 1;
+		entries[i].opcode = RING_OP_FSYNC;
+		entries[i].file = file;
+		pointers[i] = &entries[i];
+	}
+	request.channel = channel;
+	request.n_entries = n;
+	request.entries = pointers;
+	r = session_submit(session, &request, call, &c.error);
 	if (r < 0)
 		call_free(call);
 	return r;

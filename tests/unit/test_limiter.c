@@ -30,7 +30,7 @@ static void limit(uint64_t bytes_per_sec, uint64_t ops_per_sec)
 /* Starts a block if it may. */
 static bool go(unsigned i, uint64_t bytes, uint64_t now)
 {
-	if (limiter_ask(&limiter, &shares[i], !bytes, now) > now)
+	if (limiter_ask(&limiter, &shares[i], bytes, now) > now)
 		return false;
 	limiter_charge(&limiter, &shares[i], bytes, 1, now);
 	return true;
@@ -142,10 +142,56 @@ END_TEST
 TEST(a_charge_of_the_old_limit_leaves_no_debt)
 {
 	limit(1, 0);
-	ck_assert_uint_le(limiter_ask(&limiter, &shares[0], false, START), START);
+	ck_assert_uint_le(limiter_ask(&limiter, &shares[0], 1, START), START);
 	limit(1 << 20, 0);
 	limiter_charge(&limiter, &shares[0], 64 << 20, 1, START);
 	ck_assert(go(1, 1, START));
+}
+END_TEST
+
+/* Those that have something left of a quantum wait for each other all the same. */
+TEST(many_large_blocks_do_not_start_at_once)
+{
+	limit(1 << 20, 0);
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert(go(i, 1, START));
+	ck_assert(go(0, 1 << 20, START));
+	ck_assert(!go(1, 1 << 20, START));
+	ck_assert(go(1, 1 << 20, START + SEC));
+}
+END_TEST
+
+TEST(what_a_buyer_has_left_is_not_owed)
+{
+	uint64_t before;
+
+	limit(1000, 1000);
+	ck_assert(go(0, 10, START)); /* all of a quantum */
+	before = limiter.bytes.next_nsec;
+	ck_assert(go(1, 1, START));
+	ck_assert_uint_gt(limiter.bytes.next_nsec, before + 5 * MSEC);
+	limiter_return(&limiter, &shares[1]);
+	ck_assert_uint_eq(limiter.bytes.next_nsec, before + MSEC);
+	/* What another limit has sold is void. */
+	limit(2000, 1000);
+	ck_assert(go(0, 100, START));
+	before = limiter.bytes.next_nsec;
+	limiter_return(&limiter, &shares[1]);
+	ck_assert_uint_eq(limiter.bytes.next_nsec, before);
+}
+END_TEST
+
+TEST(debts_of_many_buyers_do_not_overflow)
+{
+	uint64_t start, last = 0;
+
+	limit(1, 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		shares[0] = (struct limiter_share){ 0 };
+		start = limiter_ask(&limiter, &shares[0], 64 << 20, START);
+		ck_assert_uint_ge(start, last);
+		last = start;
+	}
 }
 END_TEST
 
@@ -156,7 +202,7 @@ static void *spend(void *arg)
 	struct limiter_share share = { 0 };
 
 	for (unsigned i = 0; i < rounds(THREADS_N); i++) {
-		(void)limiter_ask(&limiter, &share, false, START);
+		(void)limiter_ask(&limiter, &share, 1000, START);
 		limiter_charge(&limiter, &share, 1000, 1, START);
 	}
 	*(uint64_t *)arg = share.bytes.left;
@@ -173,7 +219,7 @@ TEST(two_lanes_lose_no_charge)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, spend, &left[i]), 0);
 	for (unsigned i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-	start = limiter_ask(&limiter, &shares[0], false, START);
+	start = limiter_ask(&limiter, &shares[0], 1, START);
 	/* A byte takes a microsecond. */
 	ck_assert_uint_eq(
 		start, START - LIMITER_BURST_NSEC +

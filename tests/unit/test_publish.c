@@ -207,7 +207,7 @@ TEST(a_batch_is_reported_once_all_its_ops_have_ended)
 	ck_assert_int_eq(n_batches, 1);
 	ck_assert_int_eq(batch->results[0], ring_result_failed(EOPNOTSUPP, 0));
 	ck_assert_int_eq(batch->results[1], 4096);
-	batch_free(batch);
+	free(batch);
 	parts_teardown();
 }
 

@@ -314,13 +314,15 @@ static int ask(const char *name, int fd, const struct peer *peer, const struct p
 		.on_done = on_done,
 		.arg = &answer,
 	};
+	struct store_change change = { .what = is_set ? CHANGE_PROFILE : CHANGE_NOTHING,
+				       .is_set = set };
 	struct pollfd pollfd = { .fd = mailbox.event_fd, .events = POLLIN };
 	int r;
 
 	answer.is_done = false;
-	r = is_set ? registry_set_profile(&stores, &question, set, &error)
-		   : registry_change(&stores, &question,
-				     &(struct store_change){ .what = CHANGE_NOTHING }, &error);
+	if (set)
+		change.profile = *set;
+	r = registry_change(&stores, &question, &change, &error);
 	if (r < 0) {
 		ck_assert(!answer.is_done);
 		closep(&fd);

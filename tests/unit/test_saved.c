@@ -16,8 +16,7 @@
 static char state[80];
 static struct mailbox mailbox;
 static struct saved saved;
-static struct error error;
-static int done_result;
+static char note[1024];
 static bool is_done;
 
 static const struct profile profile = { .block_size = 8192,
@@ -31,7 +30,7 @@ static void setup(void)
 	make_dir();
 	(void)snprintf(state, sizeof(state), "%s/a/state", dir);
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
-	ck_assert_int_eq(saved_init(&saved, state, &mailbox, &error), 0);
+	saved_init(&saved, state, &mailbox);
 	ck_assert_int_eq(work_queue_new("saved", 1, &saved.work_queue), 0);
 }
 
@@ -45,36 +44,41 @@ static void teardown(void)
 static void restart(void)
 {
 	saved_deinit(&saved);
-	ck_assert_int_eq(saved_init(&saved, state, &mailbox, &error), 0);
+	saved_init(&saved, state, &mailbox);
 	ck_assert_int_eq(work_queue_new("saved", 1, &saved.work_queue), 0);
 }
 
-static void on_done(void *arg, int result, const struct error *why)
+static void on_done(void *arg, const char *why)
 {
 	ck_assert_ptr_eq(arg, &saved);
 	ck_assert(!is_done);
 	is_done = true;
-	done_result = result;
-	ck_assert((result < 0) == (why != NULL));
-	if (why)
-		error = *why;
+	(void)snprintf(note, sizeof(note), "%s", why);
 }
 
 /* Sets it and waits until it is on the disk, or not. */
-static int set_all(const char *key, const struct saved_settings *what)
+static bool set_all(const char *key, const struct saved_settings *what)
 {
+	const struct saved_change change = { .entry = saved_entry(&saved, key),
+					     .title = "store nvme0",
+					     .what = "profile",
+					     .until = "now",
+					     .is_set = what->has_profile,
+					     .settings = *what,
+					     .on_done = on_done,
+					     .arg = &saved };
 	struct pollfd pollfd = { .fd = mailbox.event_fd, .events = POLLIN };
 
 	is_done = false;
-	ck_assert_int_eq(saved_set(&saved, key, "store nvme0", what, on_done, &saved, &error), 0);
+	saved_set(&saved, &change);
 	while (!is_done) {
 		ck_assert_int_ge(poll(&pollfd, 1, 60000), 0);
 		(void)mailbox_run(&mailbox);
 	}
-	return done_result;
+	return !note[0];
 }
 
-static int set(const char *key, const struct profile *what)
+static bool set(const char *key, const struct profile *what)
 {
 	struct saved_settings settings = { .has_profile = what };
 
@@ -83,12 +87,17 @@ static int set(const char *key, const struct profile *what)
 	return set_all(key, &settings);
 }
 
+static const struct saved_settings *find_all(const char *key)
+{
+	const struct saved_entry *entry = saved_entry(&saved, key);
+
+	return entry && entry->is_there ? &entry->settings : NULL;
+}
+
 static const struct profile *find(const char *key)
 {
-	const struct saved_settings *found;
-	bool is_written;
+	const struct saved_settings *found = find_all(key);
 
-	found = saved_find(&saved, key, &is_written);
 	return found ? &found->profile : NULL;
 }
 
@@ -121,7 +130,7 @@ static void mkdirs(void)
 TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
 {
 	ck_assert_ptr_null(find("uuid-1"));
-	ck_assert_msg(set("uuid-1", &profile) == 0, "%s", error.text);
+	ck_assert_msg(set("uuid-1", &profile), "%s", note);
 	ck_assert_ptr_nonnull(find("uuid-1"));
 	restart();
 	ck_assert_ptr_nonnull(find("uuid-1"));
@@ -131,41 +140,37 @@ TEST(a_profile_is_kept_across_a_restart_until_it_is_reset)
 	ck_assert(!find("uuid-1")->overlap_events);
 	ck_assert_uint_eq(find("uuid-1")->intra_op_parallelism, 3);
 	ck_assert_ptr_null(find("uuid-2"));
-	ck_assert_int_eq(set("uuid-1", NULL), 0);
+	ck_assert(set("uuid-1", NULL));
 	ck_assert_ptr_null(find("uuid-1"));
 	ck_assert_int_ne(access(path_of("uuid-1.conf"), F_OK), 0);
 	restart();
 	ck_assert_ptr_null(find("uuid-1"));
-	ck_assert_int_eq(set("uuid-1", NULL), 0); /* again: nothing to do */
+	ck_assert(set("uuid-1", NULL)); /* again: nothing to do */
 }
 
 TEST(limits_and_drains_are_kept_beside_a_profile)
 {
 	const struct saved_settings *found;
-	bool is_written;
 
-	ck_assert_int_eq(
-		set_all("uuid-1",
-			&(struct saved_settings){ .has_profile = true,
-						  .profile = profile,
-						  .limit = { .bytes_per_sec = 500 << 20 } }),
-		0);
-	ck_assert_int_eq(set_all("uuid-2", &(struct saved_settings){ .is_drained = true }), 0);
-	ck_assert_int_eq(
-		set_all("uuid-3", &(struct saved_settings){ .limit = { .ops_per_sec = 7 } }), 0);
+	ck_assert(set_all("uuid-1",
+			  &(struct saved_settings){ .has_profile = true,
+						    .profile = profile,
+						    .limit = { .bytes_per_sec = 500 << 20 } }));
+	ck_assert(set_all("uuid-2", &(struct saved_settings){ .is_drained = true }));
+	ck_assert(set_all("uuid-3", &(struct saved_settings){ .limit = { .ops_per_sec = 7 } }));
 	restart();
-	found = saved_find(&saved, "uuid-1", &is_written);
-	ck_assert(found && is_written && found->has_profile && !found->is_drained);
+	found = find_all("uuid-1");
+	ck_assert(found && found->has_profile && !found->is_drained);
 	ck_assert_uint_eq(found->profile.queue_depth, 9);
 	ck_assert_uint_eq(found->limit.bytes_per_sec, 500 << 20);
 	ck_assert_uint_eq(found->limit.ops_per_sec, 0);
-	found = saved_find(&saved, "uuid-2", &is_written);
+	found = find_all("uuid-2");
 	ck_assert(found && !found->has_profile && found->is_drained);
 	ck_assert(!rate_limit_is_set(&found->limit));
-	found = saved_find(&saved, "uuid-3", &is_written);
+	found = find_all("uuid-3");
 	ck_assert(found && !found->is_drained);
 	ck_assert_uint_eq(found->limit.ops_per_sec, 7);
-	ck_assert_int_eq(set_all("uuid-3", &(struct saved_settings){ 0 }), 0);
+	ck_assert(set_all("uuid-3", &(struct saved_settings){ 0 }));
 	ck_assert_int_ne(access(path_of("uuid-3.conf"), F_OK), 0);
 }
 
@@ -175,12 +180,11 @@ TEST(users_are_found_among_stores)
 	char key[SAVED_KEY_BYTES];
 	struct usage usage = { 0 };
 
-	ck_assert_int_eq(set_all("uuid-1", &limited), 0);
-	saved_key_by_uid(1000, key);
-	ck_assert_str_eq(key, "user-1000");
-	ck_assert_int_eq(set_all(key, &limited), 0);
-	ck_assert_int_eq(set_all("user-2", &limited), 0);
-	ck_assert_int_eq(set_all("user-5", &(struct saved_settings){ 0 }), 0);
+	ck_assert(set_all("uuid-1", &limited));
+	(void)snprintf(key, sizeof(key), SAVED_USER_KEY, 1000u);
+	ck_assert(set_all(key, &limited));
+	ck_assert(set_all("user-2", &limited));
+	ck_assert(set_all("user-5", &(struct saved_settings){ 0 }));
 	restart();
 	ck_assert_int_eq(saved_limit_users(&saved, &usage), 0);
 	ck_assert_uint_eq(usage.n_users, 2);
@@ -191,7 +195,7 @@ TEST(users_are_found_among_stores)
 
 TEST(to_reset_what_was_never_kept_makes_no_directory)
 {
-	ck_assert_int_eq(set("uuid-1", NULL), 0);
+	ck_assert(set("uuid-1", NULL));
 	ck_assert_int_ne(access(state, F_OK), 0);
 }
 
@@ -201,7 +205,7 @@ TEST(the_last_of_several_settings_is_what_stays)
 
 	for (unsigned i = 1; i <= 20; i++) {
 		other.queue_depth = i;
-		ck_assert_int_eq(set("uuid-1", &other), 0);
+		ck_assert(set("uuid-1", &other));
 	}
 	restart();
 	ck_assert_uint_eq(find("uuid-1")->queue_depth, 20);
@@ -229,7 +233,7 @@ TEST_TABLE(a_damaged_file_is_ignored_and_put_aside_when_one_is_set, damages)
 	ck_assert_int_eq(stat(path_of("uuid-1.conf"), &st), 0); /* left as it is */
 	ck_assert_uint_eq((size_t)st.st_size, strlen(damages[_i].text));
 
-	ck_assert_int_eq(set("uuid-1", &profile), 0);
+	ck_assert(set("uuid-1", &profile));
 	ck_assert_int_eq(stat(path_of("uuid-1.conf.damaged"), &st), 0);
 	ck_assert_uint_eq((size_t)st.st_size, strlen(damages[_i].text));
 	restart();
@@ -252,7 +256,7 @@ TEST(what_else_lies_there_is_passed_over)
 
 		ck_assert_ptr_null(find(name));
 	}
-	ck_assert_int_eq(set("uuid-1", &profile), 0); /* over what a dead daemon left */
+	ck_assert(set("uuid-1", &profile)); /* over what a dead daemon left */
 }
 
 TEST(a_directory_that_can_not_be_written_is_reported_and_the_profile_holds)
@@ -265,9 +269,32 @@ TEST(a_directory_that_can_not_be_written_is_reported_and_the_profile_holds)
 	fd = open(parent, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
 	ck_assert_int_ge(fd, 0);
 	closep(&fd);
-	ck_assert_int_eq(set("uuid-1", &profile), -ENOTDIR);
-	ck_assert_msg(strstr(error.text, state), "%s", error.text);
+	ck_assert(!set("uuid-1", &profile));
+	ck_assert_msg(strstr(note, state) &&
+			      strstr(note, "store nvme0: the profile is not saved: ") &&
+			      strstr(note, "; it lasts until now"),
+		      "%s", note);
 	ck_assert_ptr_nonnull(find("uuid-1"));
+}
+
+TEST(a_removal_that_fails_is_reported_as_that)
+{
+	mkdirs();
+	ck_assert_int_eq(mkdir(path_of("uuid-1.conf"), 0755), 0);
+	ck_assert(!set("uuid-1", NULL));
+	ck_assert_msg(strstr(note, "the removal of the profile is not saved: "), "%s", note);
+}
+
+TEST(there_are_not_too_many_entries)
+{
+	char key[16];
+
+	ck_assert_ptr_null(saved_entry(&saved, ""));
+	for (unsigned i = 0; i < 5000; i++) {
+		(void)snprintf(key, sizeof(key), "%u", i);
+		ck_assert((saved_entry(&saved, key) != NULL) == (i < 4096));
+	}
+	ck_assert_ptr_eq(saved_entry(&saved, "7"), saved_entry(&saved, "7"));
 }
 
 TEST(keys_are_file_names)

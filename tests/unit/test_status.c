@@ -2,7 +2,6 @@
  * Users, clients and stores in status.  Counters are set here: nothing moves on these channels.
  */
 #include "daemon/control/status.h"
-#include "proto/wire.h"
 #include "tests/unit/control_session.h"
 
 #include <unistd.h>
@@ -19,11 +18,7 @@ static const Wire__StatusReply *ask(const struct session *asking, bool with_hist
 	Wire__Status asked = WIRE__STATUS__INIT;
 
 	asked.with_histograms = with_histograms;
-	if (reply)
-		wire__status_reply__free_unpacked(reply, NULL);
-	reply = WIRE_NEW(Wire__StatusReply, wire__status_reply);
-	ck_assert_int_eq(status_to_wire(asking, &asked, reply), 0);
-	return reply;
+	return reply = status_reply(asking, &asked);
 }
 
 static void setup(void)
@@ -40,8 +35,6 @@ static void setup(void)
 
 static void teardown(void)
 {
-	wire__status_reply__free_unpacked(reply, NULL);
-	reply = NULL;
 	control_teardown();
 	(void)close(fd);
 }
@@ -106,6 +99,9 @@ TEST(users_that_are_too_many_are_one_that_is_the_rest)
 	/* 5000, whose entry has gone, and the last three */
 	ck_assert_uint_eq(reply->users[USERS_MAX]->clients, 3);
 	ck_assert_uint_eq(reply->users[USERS_MAX]->counters->reads, 3);
+	ck_assert_ptr_null(reply->users[USERS_MAX]->limit);
+	ck_assert_int_eq(usage_set_limit(&c.service.usage, 4999, &(struct rate_limit){ 1, 0 }), 0);
+	ck_assert_ptr_nonnull(ask(session, false)->users[USERS_MAX]->limit);
 	session->peer.uid = 4321;
 	ck_assert_uint_eq(ask(session, false)->n_users, 0);
 }
@@ -144,17 +140,15 @@ TEST(what_a_store_that_has_gone_wrote_is_that_of_its_successor)
 {
 	struct store *s = registry_by_key(&c.service.registry, store);
 
-	c.service.registry.usage = &c.service.usage;
-	free(s->saved_key);
-	ck_assert_ptr_nonnull(s->saved_key = strdup("name-x"));
+	s->saved = saved_entry(&c.service.registry.saved, "name-x");
 	metrics_add(&s->lane_store.metrics[SCHED_NORMAL].write_bytes, 77);
-	usage_add_store(&c.service.usage, "name-x", 100);
+	s->saved->written_bytes = 100;
 	ck_assert_uint_eq(ask(session, false)->stores[0]->written_bytes, 177);
 	end_channel();
 	session_end(session, false);
 	CONTROL_UNTIL(!c.service.n_sessions);
 	registry_sweep(&c.service.registry, UINT64_MAX);
-	ck_assert_uint_eq(usage_store_bytes(&c.service.usage, "name-x"), 177);
+	ck_assert_uint_eq(saved_entry(&c.service.registry.saved, "name-x")->written_bytes, 177);
 }
 
 FIXTURE(setup, teardown)

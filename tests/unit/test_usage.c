@@ -67,14 +67,14 @@ TEST(a_limit_and_its_debt_outlive_the_clients)
 
 	ck_assert_int_eq(usage_set_limit(&usage, 1000, &limit), 0);
 	user = usage_user_ref(&usage, 1000);
-	ck_assert_uint_le(limiter_ask(&user->limiter, &share, false, 1), 1);
+	ck_assert_uint_le(limiter_ask(&user->limiter, &share, 1000, 1), 1);
 	limiter_charge(&user->limiter, &share, 1000, 1, 1);
 	user->n_clients--;
 	for (uid_t uid = 1; uid <= USAGE_USERS_MAX; uid++)
 		ck_assert_ptr_nonnull(usage_user(&usage, uid));
 	ck_assert_ptr_eq(usage_user(&usage, 1000), user);
 	share = (struct limiter_share){ 0 };
-	ck_assert_uint_gt(limiter_ask(&user->limiter, &share, false, 1), 1);
+	ck_assert_uint_gt(limiter_ask(&user->limiter, &share, 1000, 1), 1);
 	ck_assert_int_eq(usage_set_limit(&usage, 1000, &(struct rate_limit){ 0 }), 0);
 	ck_assert(!limiter_is_limited(&user->limiter));
 }
@@ -85,26 +85,6 @@ TEST(more_users_than_that_are_counted_while_all_have_clients)
 		ck_assert_ptr_nonnull(usage_user_ref(&usage, uid));
 	ck_assert_uint_eq(usage.n_users, USAGE_USERS_MAX + 1);
 	ck_assert(!usage.has_rest);
-}
-
-TEST(bytes_of_a_store_are_kept_under_its_key)
-{
-	char key[16];
-
-	usage_add_store(&usage, "name-a", 5);
-	usage_add_store(&usage, "name-a", 6);
-	usage_add_store(&usage, NULL, 7);
-	ck_assert_uint_eq(usage_store_bytes(&usage, "name-a"), 11);
-	ck_assert_uint_eq(usage_store_bytes(&usage, "name-b"), 0);
-	ck_assert_uint_eq(usage_store_bytes(&usage, NULL), 0);
-	for (unsigned i = 1; i < USAGE_STORES_MAX; i++) {
-		(void)snprintf(key, sizeof(key), "%u", i);
-		usage_add_store(&usage, key, 1);
-	}
-	usage_add_store(&usage, "name-b", 1); /* one too many */
-	ck_assert_uint_eq(usage_store_bytes(&usage, "name-b"), 0);
-	usage_add_store(&usage, "name-a", 1);
-	ck_assert_uint_eq(usage_store_bytes(&usage, "name-a"), 12);
 }
 
 FIXTURE(setup, teardown)

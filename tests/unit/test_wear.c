@@ -10,9 +10,8 @@ static char state[100], path[120];
 static void start(const char *state_dir)
 {
 	free(c.config.state_dir);
-	free(c.service.registry.saved.dir);
 	ck_assert_ptr_nonnull(c.config.state_dir = strdup(state_dir));
-	ck_assert_ptr_nonnull(c.service.registry.saved.dir = strdup(state_dir));
+	c.service.registry.saved.dir = c.config.state_dir;
 	ck_assert_int_eq(wear_init(&wear, &c.service), 0);
 }
 
@@ -48,33 +47,36 @@ static void save(void)
 }
 
 /* As the next daemon reads it. */
-static void restart(struct usage *ret_usage)
+static void restart(struct usage *ret_usage, struct saved *ret_saved)
 {
 	FILE *file = fopen(path, "re");
 
 	ck_assert_ptr_nonnull(file);
 	*ret_usage = (struct usage){ 0 };
-	wear_read(file, path, ret_usage);
+	*ret_saved = (struct saved){ 0 };
+	ck_assert(wear_read(file, path, ret_usage, ret_saved));
 	(void)fclose(file);
 }
 
 TEST(the_next_daemon_goes_on_counting)
 {
+	struct saved next_saved;
 	struct usage next;
 
 	wrote(5);
-	usage_add_store(&c.service.usage, "uuid-a", 7);
+	saved_entry(&c.service.registry.saved, "uuid-a")->written_bytes = 7;
 	c.service.usage.n_crashes = 2;
 	c.service.usage.since_sec = 1234567;
 	c.service.usage.rest.earlier_bytes = 9;
 	save();
-	restart(&next);
+	restart(&next, &next_saved);
 	ck_assert_uint_eq(usage_user(&next, getuid())->earlier_bytes, 5);
-	ck_assert_uint_eq(usage_store_bytes(&next, "uuid-a"), 7);
+	ck_assert_uint_eq(saved_entry(&next_saved, "uuid-a")->written_bytes, 7);
 	ck_assert_uint_eq(next.n_crashes, 2);
 	ck_assert_uint_eq(next.since_sec, 1234567);
 	ck_assert_uint_eq(next.rest.earlier_bytes, 9);
 	usage_deinit(&next);
+	saved_deinit(&next_saved);
 }
 
 TEST(channels_and_stores_that_are_there_are_counted)
@@ -82,10 +84,10 @@ TEST(channels_and_stores_that_are_there_are_counted)
 	uint32_t store = control_store(session, control_file(session, 0, "f"));
 	struct store *s = registry_by_key(&c.service.registry, store);
 	struct channel *channel;
+	struct saved next_saved;
 	struct usage next;
 
-	free(s->saved_key);
-	ck_assert_ptr_nonnull(s->saved_key = strdup("name-x"));
+	s->saved = saved_entry(&c.service.registry.saved, "name-x");
 	ck_assert_int_eq(
 		control_channel(session, control_handle(session)->id, store, 8, false, &channel),
 		0);
@@ -93,10 +95,11 @@ TEST(channels_and_stores_that_are_there_are_counted)
 	metrics_add(&s->lane_store.metrics[SCHED_NORMAL].write_bytes, 40);
 	wrote(2);
 	save();
-	restart(&next);
-	ck_assert_uint_eq(usage_store_bytes(&next, "name-x"), 40);
+	restart(&next, &next_saved);
+	ck_assert_uint_eq(saved_entry(&next_saved, "name-x")->written_bytes, 40);
 	ck_assert_uint_eq(usage_user(&next, getuid())->earlier_bytes, 42);
 	usage_deinit(&next);
+	saved_deinit(&next_saved);
 }
 
 TEST(without_a_change_nothing_is_written)
@@ -150,9 +153,17 @@ TEST(what_follows_a_damaged_line_is_left_out)
 	ck_assert_uint_eq(usage->since_sec, 5);
 	ck_assert_uint_eq(usage_user(usage, 7)->earlier_bytes, 8);
 	ck_assert_uint_eq(usage->n_users, 3); /* with this one */
-	ck_assert_uint_eq(usage->n_stores, 1);
-	ck_assert_uint_eq(usage_store_bytes(usage, "uuid-a"), 1);
+	ck_assert_uint_eq(c.service.registry.saved.n_entries, 1);
+	ck_assert_uint_eq(saved_entry(&c.service.registry.saved, "uuid-a")->written_bytes, 1);
 	ck_assert_uint_eq(usage->rest.earlier_bytes, 3);
+	wrote(1);
+	save();
+	(void)strcat(path, ".damaged"); /* for people */
+	ck_assert_int_eq(access(path, F_OK), 0);
+	wrote(1);
+	ck_assert_int_eq(unlink(path), 0);
+	save();
+	ck_assert_int_ne(access(path, F_OK), 0); /* once */
 }
 
 TEST(a_file_that_cannot_be_opened_is_reported)

@@ -13,9 +13,10 @@
 #include <stdio.h>
 
 static const char help[] =
-	"dsaioctl drain - take a store out of service, for example to unmount it\n"
+	"dsaioctl drain, undrain - take a store out of service, for example to unmount it\n"
 	"\n"
-	"    dsaioctl drain /nvme && umount /nvme  no new op starts there, until dsaioctl undrain\n"
+	"    dsaioctl drain /nvme && umount /nvme  no new op starts there,\n"
+	"    mount /nvme && dsaioctl undrain /nvme until it is served again\n"
 	"    dsaioctl drain nvme0                  the store of that name\n"
 	"    dsaioctl drain --once /nvme && umount /nvme    only closes what is cached\n"
 	"    dsaioctl drain /nvme --json | jq '.clients[] | select(.files > 0)'\n"
@@ -24,28 +25,15 @@ static const char help[] =
 	"daemon has taken end as ever.  It survives a restart of the daemon (a failure is reported).\n"
 	"Files that programs have closed, but the daemon keeps open for a while, are closed at once;\n"
 	"those in use stay, and the table has their clients.  FILES keep the file system busy,\n"
-	"CHANNELS do not.  A STORE with a '/' is a path, any other a name.  For administrators.\n"
+	"CHANNELS do not.  A STORE with a '/' is a path, any other a name; a path names the store of\n"
+	"what is mounted there.  For administrators.\n"
 	"\n"
 	"    --once         the store is served as before: what is opened afterwards is open again\n"
 	"    --json         the same as JSON; clients are the rows of the table\n"
 	"    --socket PATH  the daemon's socket\n"
 	"\n"
-	"exit status: 0 no client has a file open there, 1 some have, or failed, 2 wrong usage,\n"
-	"3 no daemon answers\n";
-
-static const char undrain_help[] =
-	"dsaioctl undrain - serve a store again that was drained\n"
-	"\n"
-	"    mount /nvme && dsaioctl undrain /nvme\n"
-	"    dsaioctl undrain nvme0                the store of that name\n"
-	"\n"
-	"Mount the file system first: a path names the store of what is mounted there.\n"
-	"For administrators.\n"
-	"\n"
-	"    --json         the same as JSON; clients have files or channels there\n"
-	"    --socket PATH  the daemon's socket\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"exit status: 0 no client has a file open there (undrain: done), 1 some have, or failed,\n"
+	"2 wrong usage, 3 no daemon answers\n";
 
 static bool is_once;
 static const struct flag flags[] = { { "once", FLAG_BOOL, &is_once, 0, 0 } };
@@ -136,6 +124,5 @@ static int undrain_run(struct ctl *ctl)
 const struct command command_drain = { "drain", drain_run,	   "take a store out of service",
 				       help,	FLAG_TABLE(flags), NULL };
 const struct command command_undrain = {
-	"undrain",    undrain_run, "serve a store again that was drained",
-	undrain_help, { NULL, 0 }, NULL
+	"undrain", undrain_run, "serve a store again that was drained", help, { NULL, 0 }, NULL
 };
