@@ -177,8 +177,11 @@ void log_clean(char *text)
 /* Whether the limit has a line left in this second. */
 static bool limit_take(struct log_limit *limit)
 {
+	static pthread_mutex_t limits = PTHREAD_MUTEX_INITIALIZER;
+	_cleanup_(unlockp) pthread_mutex_t *locked = &limits;
 	struct timespec now;
 
+	(void)pthread_mutex_lock(locked);	    /* a plain mutex: cannot fail */
 	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* this clock is always there */
 	if (now.tv_sec != limit->second) {
 		if (limit->n_left_out)

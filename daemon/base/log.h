@@ -36,7 +36,7 @@ void log_crash(const char *line, size_t n);
 void log_clean(char *text);
 /*
  * A line that a client or a failing device caused.  At most LOG_LIMIT_LINES a second are written for
- * each limit; the others are counted.  limit: used by one thread, zeroed at first.
+ * each limit; the others are counted.  limit: zeroed at first.
  */
 #define LOG_LIMIT_LINES 10u
 struct log_limit {

@@ -38,7 +38,6 @@ static struct {
 	pthread_cond_t changed;
 	/* under lock */
 	struct list memories; /* by IPC handles */
-	struct log_limit log_limit;
 } gds = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
 void gds_init(const char *cuda_library, const char *cufile_library)
@@ -59,9 +58,9 @@ bool gds_end(void)
 /* Only the log has it: the client is gone, or can do nothing about it. */
 static void log_release(const struct error *error)
 {
-	(void)pthread_mutex_lock(&gds.lock);
-	log_client(&gds.log_limit, "dsaiod: a release of GPU memory: %s", error->text);
-	(void)pthread_mutex_unlock(&gds.lock);
+	static struct log_limit log_limit;
+
+	log_client(&log_limit, "dsaiod: a release of GPU memory: %s", error->text);
 }
 
 static void *pointer(CUdeviceptr memory)

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -15,11 +14,6 @@
 #define CUFILE_UNIT 4096u
 /* The most bytes that are copied at once: bounds memory. */
 #define COPY_BYTES (1u << 20)
-
-static struct {
-	pthread_mutex_t lock; /* of: */
-	struct log_limit limit;
-} errors = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- files ---- */
 
@@ -147,6 +141,7 @@ static int64_t transfer_once(const struct block *block, struct error *error)
 
 void gds_transfer(struct block *block)
 {
+	static struct log_limit log_limit;
 	struct error error;
 
 	do
@@ -155,9 +150,7 @@ void gds_transfer(struct block *block)
 	if (block->result >= 0)
 		return;
 	/* The client gets only the errno. */
-	(void)pthread_mutex_lock(&errors.lock);
-	log_client(&errors.limit, "file %s: %s of %" PRIu32 " bytes at %" PRIu64 ": %s",
+	log_client(&log_limit, "file %s: %s of %" PRIu32 " bytes at %" PRIu64 ": %s",
 		   block->target->about.file, block_is_write(block) ? "write" : "read", block->len,
 		   block->off, error.text);
-	(void)pthread_mutex_unlock(&errors.lock);
 }

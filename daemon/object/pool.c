@@ -478,15 +478,6 @@ static int slab_make_huge(struct slab *slab)
 	return r;
 }
 
-static long reserved_free(void)
-{
-	_cleanup_(fclosep) FILE *file = fopen(
-		"/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "re");
-	long n;
-
-	return file && fscanf(file, "%ld", &n) == 1 ? n : 0;
-}
-
 static int slab_fail_huge(struct slab *slab)
 {
 	bool may_reserved = slab->pool->pages == POOL_PAGES_RESERVED;
@@ -494,11 +485,11 @@ static int slab_fail_huge(struct slab *slab)
 
 	return error_set_plain(
 		&slab->error, -ENOMEM,
-		"slab of %s: no huge pages for it: the kernel has no "
-		"transparent ones, and %ld of the %zu reserved ones that it needs are "
-		"free%s: raise them with sysctl vm.nr_hugepages%s, or ask for any pages",
-		SIZE_TEXT(slab->size_bytes), reserved_free(), n,
-		may_reserved ? "" : " (huge_pages = auto does not use them)",
+		"slab of %s: no huge pages for it: the kernel has neither transparent ones, nor "
+		"the %zu reserved ones that it needs%s: raise them with sysctl vm.nr_hugepages%s, "
+		"or ask for any pages",
+		SIZE_TEXT(slab->size_bytes), n,
+		may_reserved ? "" : " (huge_pages = auto does not use these)",
 		may_reserved ? "" : " and configure huge_pages = reserved");
 }
 
