@@ -55,7 +55,6 @@ static void read_results(int dir_fd)
 		if (bench_results_row(&results, i, &row) < 0)
 			continue;
 		(void)bench_source_name(row.source);
-		bench_row_deinit(&row);
 	}
 	(void)bench_results_find(&results, BENCH_READ, &profile);
 	(void)bench_results_drop_failed(&results);

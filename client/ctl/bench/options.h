@@ -66,7 +66,7 @@ struct bench_options {
 	"    --resume               continue the last run in --log_dir\n"                               \
 	"    --exclusive            refuse to begin while others use the store or its disk\n"           \
 	"    --keep                 leave the test files there\n"                                       \
-	"    --verbose              say more of each point\n"
+	"    --verbose              print a line for each point\n"
 
 /* The description of --sweep_config in --help. */
 #define BENCH_SPACE_HELP                                                                            \

@@ -13,7 +13,7 @@
  *   "is_complete": false until the end,
  *   "began": "2026-01-31T12:00:00Z", "command": ["dsaioctl", ...],
  *   "machine": {...}, "daemon": {"version", "is_private"},
- *   "buffers": [{"bytes", "huge_page_bytes": n | null, "gpus": ["GPU 0 (...)"], "gpu_paths": ["direct"]}],
+ *   "buffers": [{"bytes", "huge_page_bytes": n | null, "gpus": ["GPU 0 (...)"]}],
  *				one for each time that it was begun; gpus: whose memory they are, [] for
  *				the host's
  *   "folders": [{"folder", "device", "model", "fs_type", "store", "profile", ...}],
@@ -95,7 +95,7 @@ struct json_object *bench_results_get(const struct bench_results *results, const
 /* Rows, in the order in which they were measured. */
 size_t bench_results_n_rows(const struct bench_results *results);
 
-/* Returns 0, -ENOMEM, or -EINVAL (it is no row).  Call bench_row_deinit() after 0. */
+/* All but its repetitions.  Returns 0, or -EINVAL (it is no row). */
 int bench_results_row(const struct bench_results *results, size_t i, struct bench_row *ret_row);
 
 size_t bench_results_n_good(const struct bench_results *results); /* rows without an error */

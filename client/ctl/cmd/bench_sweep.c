@@ -78,8 +78,7 @@ static void add_cells(struct table *table, const struct bench_row *row)
 	else
 		table_add(table, "-");
 	table_add(table, "%s%s%s", row->error[0] ? "-" : bench_source_name(row->source),
-		  row->gpu_path && row->gpu_path[0] ? ", " : "",
-		  row->gpu_path ? row->gpu_path : "");
+		  row->gpu_path[0] ? ", " : "", row->gpu_path);
 	if (row->is_disturbed)
 		table_add(table, "disturbed: others on this device moved %s",
 			  units_format_size(text, row->others_bytes));
@@ -97,7 +96,6 @@ static bool add_point(struct table *table, struct bench_results *results, enum b
 	if (i < 0 || bench_results_row(results, (size_t)i, &row) < 0)
 		return false;
 	add_cells(table, &row);
-	bench_row_deinit(&row);
 	return !row.error[0];
 }
 
@@ -139,18 +137,6 @@ static void report_point(struct bench *bench, const struct bench_row *row)
 	else
 		(void)snprintf(text, sizeof(text), "%s %.2f GB/s", name, row->total.e2e_speed);
 	progress_points_end(&bench->progress, text);
-	if (!options.verbose)
-		return;
-	for (size_t i = 0; i < row->n_repetitions; i++) {
-		const struct bench_repetition *repetition = &row->repetitions[i];
-
-		progress_points_note(
-			&bench->progress,
-			"  loop %zu: task %.6f s, e2e %.6f s; served %s x %" PRIu32 "; from %s%s",
-			i, repetition->task_sec, repetition->e2e_sec,
-			SIZE_TEXT(row->served.block_size), row->served.queue_depth,
-			bench_source_name(row->source), row->is_disturbed ? "; disturbed" : "");
-	}
 }
 
 static int sweep_point(struct bench *bench, enum bench_op op, const struct profile *profile)

@@ -152,19 +152,14 @@ static bool add_old(struct tune *tune, const struct bench_task *task)
 {
 	for (size_t i = 0; i < tune->n_old; i++) {
 		struct bench_row row;
-		bool is_it;
 
-		if (tune->is_added[i] || bench_results_row(&tune->bench->results, i, &row) < 0)
+		if (tune->is_added[i] || bench_results_row(&tune->bench->results, i, &row) < 0 ||
+		    row.task.op != task->op || row.task.io_size != task->io_size ||
+		    !bench_same_profile(&row.task.profile, &task->profile))
 			continue;
-		is_it = row.task.op == task->op && row.task.io_size == task->io_size &&
-			bench_same_profile(&row.task.profile, &task->profile);
-		if (is_it) {
-			tune->is_added[i] = true;
-			add_to_tuner(tune, &row);
-		}
-		bench_row_deinit(&row);
-		if (is_it)
-			return true;
+		tune->is_added[i] = true;
+		add_to_tuner(tune, &row);
+		return true;
 	}
 	return false;
 }

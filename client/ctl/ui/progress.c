@@ -6,7 +6,6 @@
 #include "proto/util/escape.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -292,18 +291,6 @@ void progress_points_clear(struct progress_points *points)
 	if (points->drawn_nsec)
 		draw("");
 	points->drawn_nsec = 0;
-}
-
-void progress_points_note(struct progress_points *points, const char *format, ...)
-{
-	va_list args;
-
-	progress_points_clear(points);
-	va_start(args, format);
-	(void)vfprintf(stderr, format, args);
-	va_end(args);
-	(void)fputc('\n', stderr);
-	progress_points_tick(points);
 }
 
 void progress_points_stop(struct progress_points *points)

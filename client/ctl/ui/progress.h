@@ -82,9 +82,6 @@ void progress_points_begin(struct progress_points *points, unsigned kind);
 void progress_points_estimate(struct progress_points *points, size_t n_left, uint64_t left_nsec);
 void progress_points_tick(struct progress_points *points); /* draws anew, on a terminal */
 void progress_points_end(struct progress_points *points, const char *text);
-/* Prints a line above it. */
-void progress_points_note(struct progress_points *points, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
 /* Erases the line until the next tick, before something else is printed. */
 void progress_points_clear(struct progress_points *points);
 void progress_points_stop(struct progress_points *points); /* erases the line */
