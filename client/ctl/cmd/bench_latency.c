@@ -347,7 +347,7 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 
 	if (r != CTL_OK)
 		return r;
-	progress_points_begin(&bench->progress, op);
+	progress_points_begin(&bench->progress);
 	called = bench_crew_call(bench->crew, measure, &job, sizeof(job), text);
 	record = bench_crew_shared(bench->crew, 0);
 	/* A signal: what was measured until then is a point, too.  Its sums may lack a transfer that was
@@ -404,7 +404,6 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 static int measure_all(struct latency *latency)
 {
 	struct bench *bench = latency->bench;
-	const size_t n_left[PROGRESS_KINDS] = { latency->n_sizes, latency->n_sizes };
 	int r = bench_prepare(bench);
 
 	if (r != CTL_OK)
@@ -413,7 +412,7 @@ static int measure_all(struct latency *latency)
 		ctl_note(latency->ctl,
 			 "closed loop: what would have begun during a stall is left out "
 			 "(coordinated omission); --rate counts it");
-	progress_points_start(&bench->progress, "latency", 0, n_left);
+	progress_points_start(&bench->progress, "latency", 0, 2 * latency->n_sizes, false);
 	for (size_t i = 0; r == CTL_OK && i < latency->n_sizes; i++)
 		r = measure_size(latency, BENCH_WRITE, latency->sizes[i]);
 	for (size_t i = 0; r == CTL_OK && i < latency->n_sizes; i++)

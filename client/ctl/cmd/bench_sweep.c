@@ -151,7 +151,7 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 
 	if (bench_results_find(&bench->results, op, profile) >= 0)
 		return CTL_OK;
-	progress_points_begin(&bench->progress, op);
+	progress_points_begin(&bench->progress);
 	r = bench_measure(bench, &task, &row);
 	if (r == CTL_OK) {
 		if (!row.error[0])
@@ -167,7 +167,7 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 static int sweep_points(struct bench *bench, const struct bench_space *space)
 {
 	_cleanup_(freep) size_t *order = calloc(bench_space_points(space), sizeof(*order));
-	size_t n_left[PROGRESS_KINDS] = { 0 };
+	size_t n_left = 0;
 	int r = CTL_OK;
 
 	if (!order)
@@ -176,21 +176,20 @@ static int sweep_points(struct bench *bench, const struct bench_space *space)
 	for (size_t i = 0; i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, i);
 
-		n_left[BENCH_READ] += !options.no_read &&
-				      bench_results_find(&bench->results, BENCH_READ, &profile) < 0;
-		n_left[BENCH_WRITE] += !options.no_write &&
-				       bench_results_find(&bench->results, BENCH_WRITE, &profile) <
-					       0;
+		n_left += !options.no_read &&
+			  bench_results_find(&bench->results, BENCH_READ, &profile) < 0;
+		n_left += !options.no_write &&
+			  bench_results_find(&bench->results, BENCH_WRITE, &profile) < 0;
 	}
-	if (n_left[BENCH_READ] + n_left[BENCH_WRITE] == 0) {
+	if (n_left == 0) {
 		bench_note_complete(bench);
 		return CTL_OK;
 	}
 	r = bench_prepare(bench);
 	if (r == CTL_OK)
 		progress_points_start(&bench->progress, "sweep",
-				      bench_results_n_rows(&bench->results), n_left);
-	bench->progress.prints_all = options.verbose;
+				      bench_results_n_rows(&bench->results), n_left,
+				      options.verbose);
 	for (size_t i = 0; r == CTL_OK && i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, order[i]);
 

@@ -78,11 +78,9 @@ struct tune {
 	struct bench *bench;
 	struct bench_space space;
 	struct tuner *tuner;
-	size_t n_old;	/* rows of an earlier run */
-	bool *is_added; /* for each of them: the tuner has it */
-	/* of the steps of this run */
-	uint64_t step_nsec, transfer_nsec, bytes;
-	size_t n_steps;
+	size_t n_old;		   /* rows of an earlier run */
+	bool *is_added;		   /* for each of them: the tuner has it */
+	uint64_t step_nsec, bytes; /* of the steps of this run */
 };
 
 /* ---- measuring ---- */
@@ -164,19 +162,15 @@ static bool add_old(struct tune *tune, const struct bench_task *task)
 	return false;
 }
 
-/* A step takes time beside its transfer, which matters for short steps. */
 static void update_estimate(struct tune *tune)
 {
-	const double beside = (double)(tune->step_nsec - tune->transfer_nsec) /
-			      (double)tune->n_steps;
-	const double per_byte = (double)tune->transfer_nsec / (double)tune->bytes;
+	const double nsec_per_byte = (double)tune->step_nsec / (double)tune->bytes;
 	size_t n_left;
 	uint64_t bytes_left;
 
 	tuner_left(tune->tuner, &n_left, &bytes_left);
-	progress_points_estimate(
-		&tune->bench->progress, n_left,
-		(uint64_t)(beside * (double)n_left + per_byte * (double)bytes_left));
+	progress_points_estimate(&tune->bench->progress, n_left,
+				 (uint64_t)(nsec_per_byte * (double)bytes_left));
 }
 
 static int measure_step(struct tune *tune, const struct bench_task *task)
@@ -187,7 +181,7 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 	struct bench_row row;
 	int r;
 
-	progress_points_begin(&bench->progress, task->op);
+	progress_points_begin(&bench->progress);
 	r = bench_measure(bench, task, &row);
 	if (r == CTL_OK)
 		r = bench_add(bench, &row);
@@ -200,9 +194,7 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 				       row.total.e2e_speed,
 				       is_reached(tune, &row) ? "" : ", depth not reached");
 		add_to_tuner(tune, &row);
-		tune->n_steps++;
 		tune->step_nsec += clock_nsec() - start;
-		tune->transfer_nsec += (uint64_t)(row.total.e2e_sec * 1e9);
 		tune->bytes += task->io_size;
 		update_estimate(tune);
 		progress_points_end(&bench->progress, text);
@@ -215,7 +207,6 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 static int measure_all(struct tune *tune)
 {
 	struct tuner_step step;
-	static const size_t n_left[PROGRESS_KINDS] = { 0 };
 	bool is_prepared = false;
 	int r = CTL_OK;
 
@@ -234,8 +225,8 @@ static int measure_all(struct tune *tune)
 				return r;
 			is_prepared = true;
 			progress_points_start(&tune->bench->progress, "tune",
-					      bench_results_n_rows(&tune->bench->results), n_left);
-			tune->bench->progress.prints_all = options.verbose;
+					      bench_results_n_rows(&tune->bench->results), 0,
+					      options.verbose);
 		}
 		r = measure_step(tune, &task);
 	}
