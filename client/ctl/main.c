@@ -159,28 +159,6 @@ static const char *next_word(int argc, char **argv, int *i)
 	return NULL;
 }
 
-/* Says why an option cannot stand before the command's name. */
-static int fail_option_first(const char *arg)
-{
-	const int len = (int)strcspn(arg, "=");
-	const struct command *owner = NULL;
-
-	for (size_t i = 0; i < N_COMMANDS && !owner; i++) {
-		const struct command *const *part = commands[i]->parts;
-
-		if (flags_find(&commands[i]->flags, 1, arg, (size_t)len))
-			owner = commands[i];
-		for (; part && *part && !owner; part++)
-			if (flags_find(&(*part)->flags, 1, arg, (size_t)len))
-				owner = *part;
-	}
-	if (!owner)
-		return ctl_usage(&ctl, "%.*s: unknown option: see dsaioctl --help", len, arg);
-	return ctl_usage(&ctl,
-			 "%.*s: must stand after the command's name, as in: dsaioctl %s ... %.*s",
-			 len, arg, owner->name, len, arg);
-}
-
 static const struct command *find_command(const char *name)
 {
 	for (size_t i = 0; name && i < N_COMMANDS; i++)
@@ -227,7 +205,10 @@ int main(int argc, char **argv)
 	if (open_standard_fds() != CTL_OK)
 		return CTL_FAILED;
 	if ((!name || (has_parts && !second && !command->run)) && i < argc)
-		return fail_option_first(argv[i]);
+		return ctl_usage(&ctl,
+				 "%.*s: no option of all commands: a command's own options stand "
+				 "after its name: see dsaioctl --help",
+				 (int)strcspn(argv[i], "="), argv[i]);
 	if (part)
 		command = part;
 	if (command)
