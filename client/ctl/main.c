@@ -159,22 +159,15 @@ static const char *next_word(int argc, char **argv, int *i)
 	return NULL;
 }
 
-static const struct command *find_command(const char *name)
+/* The command of the list, up to NULL, whose name is the word, or ends with it: "bench io". */
+static const struct command *find_command(const struct command *const *list, const char *word)
 {
-	for (size_t i = 0; name && i < N_COMMANDS; i++)
-		if (strcmp(commands[i]->name, name) == 0)
-			return commands[i];
-	return NULL;
-}
+	for (; word && *list; list++) {
+		const char *space = strrchr((*list)->name, ' ');
 
-/* A part's name is both words. */
-static const struct command *find_part(const struct command *command, const char *name)
-{
-	size_t len = strlen(command->name) + 1;
-
-	for (const struct command *const *part = command->parts; name && *part; part++)
-		if (strcmp((*part)->name + len, name) == 0)
-			return *part;
+		if (strcmp(space ? space + 1 : (*list)->name, word) == 0)
+			return *list;
+	}
 	return NULL;
 }
 
@@ -193,10 +186,10 @@ int main(int argc, char **argv)
 {
 	int i = 1;
 	const char *name = next_word(argc, argv, &i);
-	const struct command *command = find_command(name);
+	const struct command *command = find_command(commands, name);
 	bool has_parts = command && command->parts;
 	const char *second = has_parts ? next_word(argc, argv, &i) : NULL;
-	const struct command *part = has_parts ? find_part(command, second) : NULL;
+	const struct command *part = has_parts ? find_command(command->parts, second) : NULL;
 	struct flag_table tables[] = { common_table, { NULL, 0 } };
 	char text[512];
 	int n_args, r;

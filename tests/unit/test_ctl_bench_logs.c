@@ -221,7 +221,7 @@ TEST(a_run_that_measured_nothing_leaves_nothing)
 
 TEST(the_last_run_with_rows_is_resumed)
 {
-	struct bench_results results = { NULL, NULL };
+	struct bench_results results = { NULL };
 	struct bench_logs *logs = NULL;
 
 	make_dir();

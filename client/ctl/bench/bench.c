@@ -90,22 +90,20 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 		      struct json_object *parameters)
 {
 	struct json_object *olds = bench_results_get(old, "parameters");
-	struct json_object_iterator i = json_object_iter_begin(parameters);
-	struct json_object_iterator end = json_object_iter_end(parameters);
+	struct json_object_iter i;
 
-	for (; !json_object_iter_equal(&i, &end); json_object_iter_next(&i)) {
-		const char *key = json_object_iter_peek_name(&i);
-		struct json_object *value = json_object_iter_peek_value(&i);
-		struct json_object *was = json_object_object_get(olds, key);
+	json_object_object_foreachC(parameters, i)
+	{
+		struct json_object *was = json_object_object_get(olds, i.key);
 
-		if (json_object_equal(value, was))
+		if (json_object_equal(i.val, was))
 			continue;
 		return ctl_usage(bench->ctl,
 				 "--resume: %s was made with %s %s, not %s: give the same options, "
 				 "or another --log_dir",
-				 bench->options->log_dir, key,
+				 bench->options->log_dir, i.key,
 				 json_object_to_json_string_ext(was, JSON_C_TO_STRING_PLAIN),
-				 json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
+				 json_object_to_json_string_ext(i.val, JSON_C_TO_STRING_PLAIN));
 	}
 	return CTL_OK;
 }
@@ -113,7 +111,7 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 /* Opens log_dir and, with --resume, loads the run that lies there. */
 static int open_logs(struct bench *bench, struct json_object *parameters)
 {
-	struct bench_results old = { NULL, NULL };
+	struct bench_results old = { NULL };
 	const char *dir = bench->options->log_dir;
 	int r = bench_logs_open(bench->ctl, dir, bench->needs.kind, &bench->logs);
 

@@ -56,7 +56,6 @@ const char *bench_results_name(const char *kind); /* NULL: no such kind */
 
 struct bench_results {
 	struct json_object *root;
-	struct json_object *keys; /* bench_results_find(): NULL until it is asked */
 };
 
 /* All fail with -ENOMEM only. */
@@ -106,11 +105,8 @@ struct json_object *bench_results_last(const struct bench_results *results, cons
 /* Takes rows with an error out, so that they are measured again.  Returns how many. */
 size_t bench_results_drop_failed(struct bench_results *results);
 
-/*
- * The number of the last row for that op and profile; -1: there is none.  The first call looks at all
- * rows, later ones at none.
- */
-ssize_t bench_results_find(struct bench_results *results, enum bench_op op,
+/* The number of the last row for that op and profile; -1: there is none. */
+ssize_t bench_results_find(const struct bench_results *results, enum bench_op op,
 			   const struct profile *profile);
 
 #endif

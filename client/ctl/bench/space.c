@@ -110,6 +110,7 @@ static int parse_list(const struct key *key, struct json_object *value, struct b
 int bench_space_parse(struct json_object *root, struct bench_space *ret_space, char *text,
 		      size_t size)
 {
+	struct json_object_iter at;
 	struct bench_space space;
 
 	if (!json_object_is_type(root, json_type_object)) {
@@ -118,18 +119,18 @@ int bench_space_parse(struct json_object *root, struct bench_space *ret_space, c
 	}
 	for (size_t i = 0; i < BENCH_SPACE_KEYS; i++)
 		space.lists[i] = (struct bench_list){ { keys[i].missing }, 1 };
-	json_object_object_foreach(root, name, value)
+	json_object_object_foreachC(root, at)
 	{
 		size_t i = 0;
 		int r;
 
-		while (i < BENCH_SPACE_KEYS && strcmp(keys[i].name, name) != 0)
+		while (i < BENCH_SPACE_KEYS && strcmp(keys[i].name, at.key) != 0)
 			i++;
 		if (i == BENCH_SPACE_KEYS) {
-			(void)snprintf(text, size, "%s: unknown key: there are " KEYS_TEXT, name);
+			(void)snprintf(text, size, "%s: unknown key: there are " KEYS_TEXT, at.key);
 			return -EINVAL;
 		}
-		r = parse_list(&keys[i], value, &space.lists[i], text, size);
+		r = parse_list(&keys[i], at.val, &space.lists[i], text, size);
 		if (r < 0)
 			return r;
 	}
