@@ -238,11 +238,6 @@ static void tick(void *data)
 	progress_points_tick(&bench->progress);
 }
 
-static void files_progress(void *data, uint64_t done_bytes)
-{
-	progress_update(data, done_bytes);
-}
-
 /* The buffer of a process: whose memory it is, and the share of huge pages. */
 struct memory {
 	uint64_t huge_bytes;		/* UINT64_MAX: not known */
@@ -321,9 +316,7 @@ static int look_at_memory(struct bench *bench)
 
 int bench_prepare(struct bench *bench)
 {
-	unsigned n_kinds = bench->needs.reads && bench->needs.writes ? 2 : 1;
 	struct bench_work work;
-	struct progress making;
 	int r = CTL_OK;
 
 	/* Fails now, and not after the measurements, if results cannot be written. */
@@ -331,12 +324,8 @@ int bench_prepare(struct bench *bench)
 		r = bench_logs_begin(bench->logs, &bench->results);
 	if (r != CTL_OK)
 		return r;
-	progress_start(&making, "making test files",
-		       n_kinds * bench->n_places * bench->options->io_size);
 	r = bench_files_make(bench->ctl, bench->places, bench->n_places, bench->needs.reads,
-			     bench->needs.writes, bench->options->io_size, bench->options->keep,
-			     files_progress, &making, &bench->files);
-	progress_stop(&making);
+			     bench->needs.writes, bench->options->io_size, &bench->files);
 	if (r != CTL_OK)
 		return r;
 	r = start_crew(bench);

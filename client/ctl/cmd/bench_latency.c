@@ -62,7 +62,6 @@ static const struct flag flags[] = {
 	{ "rate", FLAG_COUNT, &chosen.rate, 1, 10000000 },
 	{ "log_dir", FLAG_STRING, &options.log_dir, 0, 0 },
 	{ "exclusive", FLAG_BOOL, &options.exclusive, 0, 0 },
-	{ "keep", FLAG_BOOL, &options.keep, 0, 0 },
 	BENCH_GPU_FLAGS(options.gpu),
 };
 
@@ -84,7 +83,6 @@ static const char help[] =
 	"    --rate N               begin so many a second, whether or not the last one has ended\n"
 	"    --log_dir DIR          for latency.json (none)\n"
 	"    --exclusive            refuse to begin while others use the store or its disk\n" BENCH_GPU_HELP
-	"    --keep                 leave the test file there\n"
 	"    --json                 latency.json on standard output\n"
 	"    --socket PATH          the daemon's socket\n"
 	"    --private              a daemon for this command alone\n"

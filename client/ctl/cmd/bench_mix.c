@@ -395,7 +395,7 @@ static int make_files(struct ctl *ctl, const struct bench_place *place)
 		places[i] = *place;
 		places[i].file_bytes = mix.job.clients[i].size;
 	}
-	return bench_files_make(ctl, places, mix.job.n, false, true, 0, false, NULL, NULL,
+	return bench_files_make(ctl, places, mix.job.n, false, true, 0,
 				&mix.files); /* closed at the process's end */
 }
 

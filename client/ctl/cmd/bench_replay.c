@@ -84,8 +84,7 @@ static int make_files(struct run *run)
 	(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
 	limit.rlim_cur = limit.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &limit); /* up to the hard limit: cannot fail */
-	return bench_files_make(run->ctl, places, n, false, true, 0, false, NULL, NULL,
-				&run->files);
+	return bench_files_make(run->ctl, places, n, false, true, 0, &run->files);
 }
 
 /* ---- the run ---- */
