@@ -190,7 +190,8 @@ static int describe(struct bench *bench, struct json_object *parameters)
 static int start_guest(struct bench *bench)
 {
 	struct ctl *ctl = bench->ctl;
-	int r = bench_guest_start(ctl, bench->places, bench->n_places, &bench->guest);
+	int r = bench_guest_start(ctl, bench->folders, bench->places, bench->n_places,
+				  &bench->guest);
 
 	/* Nothing has to be removed yet, so until here a signal may end the process at once. */
 	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)

@@ -551,8 +551,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 		      const int *gpus, unsigned n)
 {
 	struct io_progress io = { .n = n };
-	struct bench_crew_options crew_options = { .socket_path = ctl->socket_path,
-						   .folders = folders,
+	struct bench_crew_options crew_options = { .folders = folders,
 						   .gpus = options.gpu.gpu.is_given ? gpus : NULL,
 						   .is_gpu_direct_only = options.gpu.gds,
 						   .n_processes = n,
@@ -566,7 +565,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	struct bench_traffic before;
 	char text[BENCH_TEXT_BYTES];
 	bool is_prepared, is_measured;
-	int r = bench_guest_start(ctl, places, n, &guest);
+	int r = bench_guest_start(ctl, folders, places, n, &guest);
 
 	if (r == CTL_OK && options.exclusive)
 		r = bench_guest_check_alone(guest, places, n);
@@ -618,8 +617,6 @@ static int io_run(struct ctl *ctl)
 		if (!folders || !places || !gpus || made == MAP_FAILED)
 			return ctl_fail(ctl, "out of memory");
 		r = list_folders(ctl, folders, places, gpus, n);
-		if (r == CTL_OK)
-			r = ctl_start_private(ctl, folders, n);
 		if (r == CTL_OK)
 			r = measure_io(ctl, folders, places, gpus, n);
 	}

@@ -202,7 +202,7 @@ static int replay_run(struct ctl *ctl)
 		return r;
 	if (bench_place_find(dir, &run.place, text, sizeof(text)) < 0)
 		return ctl_fail(ctl, "%s", text);
-	r = bench_guest_start(ctl, &run.place, 1, &guest);
+	r = bench_guest_start(ctl, &dir, &run.place, 1, &guest);
 	if (r != CTL_OK)
 		return r;
 	bench_guest_free(guest); /* it has looked whether there is a store */

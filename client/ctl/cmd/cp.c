@@ -18,7 +18,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <json-c/json.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,9 +290,9 @@ static char *make_to_path(const char *from, const char *to)
 
 static int cp_run(struct ctl *ctl)
 {
-	_cleanup_(freep) char *to_path = NULL, *from_dir = NULL, *to_dir = NULL;
+	_cleanup_(freep) char *to_path = NULL;
 	_cleanup_(file_copy_deinit) struct file_copy copy = FILE_COPY_INIT(ctl);
-	const char *dirs[2];
+	const char *paths[2];
 	struct stat st;
 	int r;
 
@@ -301,20 +300,16 @@ static int cp_run(struct ctl *ctl)
 		return ctl_usage(ctl,
 				 "name two files: dsaioctl cp SRC DST: see dsaioctl cp --help");
 	to_path = make_to_path(ctl->args[0], ctl->args[1]);
-	from_dir = strdup(ctl->args[0]);
-	to_dir = to_path ? strdup(to_path) : NULL;
-	if (!from_dir || !to_dir)
+	if (!to_path)
 		return ctl_fail(ctl, "out of memory");
-	copy.from.path = ctl->args[0];
-	copy.to.path = to_path;
-	dirs[0] = dirname(from_dir);
-	dirs[1] = dirname(to_dir);
+	paths[0] = copy.from.path = ctl->args[0];
+	paths[1] = copy.to.path = to_path;
 
 	r = file_copy_open_from(&copy, false, &st);
 	if (r == CTL_OK)
 		r = file_copy_check_to(&copy, &st);
 	if (r == CTL_OK)
-		r = file_copy_connect(&copy, dirs, 2);
+		r = file_copy_connect(&copy, paths, 2);
 	/* Made with the source's mode, but so that we may write and read it. */
 	if (r == CTL_OK)
 		r = file_copy_open_to(&copy, (st.st_mode & 0777) | S_IRUSR | S_IWUSR);

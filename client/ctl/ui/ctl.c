@@ -85,14 +85,14 @@ void ctl_note(const struct ctl *ctl, const char *format, ...)
 		say(ctl, text);
 }
 
-int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs)
+int ctl_start_private(struct ctl *ctl, const char *const *paths, size_t n_paths)
 {
 	char text[1024];
 	int r;
 
 	if (!ctl->is_private || ctl->private_daemon.keeper > 0)
 		return CTL_OK;
-	r = private_start(dirs, n_dirs, &ctl->private_daemon, text, sizeof(text));
+	r = private_start(paths, n_paths, &ctl->private_daemon, text, sizeof(text));
 	if (r < 0) {
 		(void)ctl_fail(ctl, "--private: %s", text);
 		/* One that was started and ended refused something of the command's, as a directory. */
@@ -123,11 +123,11 @@ static const char *private_advice(const struct ctl *ctl)
 		       : "; or add --private for a daemon of this command's own";
 }
 
-int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
+int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client)
 {
 	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
-	int r = ctl_start_private(ctl, dirs, n_dirs);
+	int r = ctl_start_private(ctl, paths, n_paths);
 	const char *named;
 	bool is_absent;
 
