@@ -171,17 +171,6 @@ static const struct command *find_command(const struct command *const *list, con
 	return NULL;
 }
 
-/* "bench io, bench sweep" */
-static void list_parts(const struct command *command, char *text, size_t size)
-{
-	text[0] = '\0';
-	for (const struct command *const *part = command->parts; *part; part++) {
-		size_t n = strlen(text);
-
-		(void)snprintf(text + n, size - n, "%s%s", n ? ", " : "", (*part)->name);
-	}
-}
-
 int main(int argc, char **argv)
 {
 	int i = 1;
@@ -209,11 +198,8 @@ int main(int argc, char **argv)
 	ctl.command = command ? command->name : NULL;
 	if (name && !command)
 		return ctl_usage(&ctl, "%s: no such command: see dsaioctl --help", name);
-	if (has_parts && !part && second && !command->run) {
-		list_parts(command, text, sizeof(text));
-		return ctl_usage(&ctl, "%s: no such command: there are %s: see dsaioctl %s --help",
-				 second, text, name);
-	}
+	if (has_parts && !part && second && !command->run)
+		return ctl_usage(&ctl, "%s: no such command: see dsaioctl %s --help", second, name);
 	if (flags_parse(tables, 2, argc, argv, &n_args, text, sizeof(text)) < 0)
 		return ctl_usage(&ctl, "%s: see dsaioctl %s%s--help", text,
 				 command ? command->name : "", command ? " " : "");
@@ -229,10 +215,8 @@ int main(int argc, char **argv)
 		return print_version();
 	if (!command)
 		return ctl_usage(&ctl, "which command? see dsaioctl --help");
-	if (has_parts && !part && !command->run) {
-		list_parts(command, text, sizeof(text));
-		return ctl_usage(&ctl, "which one? %s: see dsaioctl %s --help", text, name);
-	}
+	if (has_parts && !part && !command->run)
+		return ctl_usage(&ctl, "which one? see dsaioctl %s --help", name);
 	if (ctl.is_private && ctl.socket_path)
 		return ctl_usage(&ctl, "--private and --socket: only one of them makes sense");
 

@@ -56,7 +56,7 @@ wrong_usage_ends_with_2() {
 		expect 2 "$ctl" status --private --socket /x && says "$dir/err" "only one of them" &&
 		expect 2 "$ctl" status --socket= && says "$dir/err" "--socket: its value is empty" &&
 		expect 2 "$ctl" cp --socket "" a b && says "$dir/err" "--socket: its value is empty" &&
-		expect 2 "$ctl" bench && says "$dir/err" "bench io"
+		expect 2 "$ctl" bench && says "$dir/err" "which one" "bench --help" && expect 2 "$ctl" bench no && says "$dir/err" "no: no such command"
 }
 
 # --nvme_dir takes every word up to the next option: before the command it took the command, and the

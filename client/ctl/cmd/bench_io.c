@@ -428,18 +428,15 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	}
 	if (bench_guest_ask_served(guest, &profile, &served, text, sizeof(text)) != CTL_OK)
 		return ctl_fail(ctl, "%s", text);
-	object = json_object_new_object();
+	profile.block_size = served.block_size;
+	profile.queue_depth = served.queue_depth;
+	object = json_profile(&profile);
 	json_add_text(object, "op", options.is_read ? "read" : "write");
 	json_add_number(object, "processes", n);
 	json_add_number(object, "loops", options.loops);
 	json_add_number(object, "warmup_loops", options.warmup_loops);
 	json_add_number(object, "io_size", options.io_size);
 	json_add_number(object, "bytes", m.bytes);
-	json_add_number(object, "block_size", served.block_size);
-	json_add_number(object, "queue_depth", served.queue_depth);
-	json_add_bool(object, "single_submit", options.single_submit);
-	json_add_bool(object, "overlap_events", !options.sequential_requests);
-	json_add_number(object, "intra_op_parallelism", options.io_parallel);
 	json_add_bool(object, "is_validated", options.validate);
 	json_object_object_add(object, "gpus", TAKE_PTR(gpus));
 	json_object_object_add(object, "gpu_paths", TAKE_PTR(paths));

@@ -102,20 +102,6 @@ int ctl_start_private(struct ctl *ctl, const char *const *paths, size_t n_paths)
 	return CTL_OK;
 }
 
-/* The status after an error of dsaio_connect(). */
-static int connect_status(int error)
-{
-	switch (error) {
-	case -ENOENT:
-	case -ECONNREFUSED:
-	case -ECHILD:
-	case -ETIMEDOUT:
-		return CTL_NO_DAEMON;
-	default:
-		return CTL_FAILED;
-	}
-}
-
 static const char *private_advice(const struct ctl *ctl)
 {
 	return ctl->is_private || ctl->is_of_all
@@ -159,7 +145,7 @@ int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 	else if (r < 0)
 		(void)ctl_fail(ctl, "%s%s", dsaio_error(), is_absent ? private_advice(ctl) : "");
 	if (r < 0)
-		return connect_status(r);
+		return is_absent || r == -ECHILD || r == -ETIMEDOUT ? CTL_NO_DAEMON : CTL_FAILED;
 	stop_hangs_up(client_conn(*ret_client));
 	return CTL_OK;
 }
