@@ -159,66 +159,26 @@ static const char *next_word(int argc, char **argv, int *i)
 	return NULL;
 }
 
-/* Says why an option cannot stand before the command's name. */
-static int fail_option_first(const char *arg)
+/* The command of the list, up to NULL, whose name is the word, or ends with it: "bench io". */
+static const struct command *find_command(const struct command *const *list, const char *word)
 {
-	const int len = (int)strcspn(arg, "=");
-	const struct command *owner = NULL;
+	for (; word && *list; list++) {
+		const char *space = strrchr((*list)->name, ' ');
 
-	for (size_t i = 0; i < N_COMMANDS && !owner; i++) {
-		const struct command *const *part = commands[i]->parts;
-
-		if (flags_find(&commands[i]->flags, 1, arg, (size_t)len))
-			owner = commands[i];
-		for (; part && *part && !owner; part++)
-			if (flags_find(&(*part)->flags, 1, arg, (size_t)len))
-				owner = *part;
+		if (strcmp(space ? space + 1 : (*list)->name, word) == 0)
+			return *list;
 	}
-	if (!owner)
-		return ctl_usage(&ctl, "%.*s: unknown option: see dsaioctl --help", len, arg);
-	return ctl_usage(&ctl,
-			 "%.*s: must stand after the command's name, as in: dsaioctl %s ... %.*s",
-			 len, arg, owner->name, len, arg);
-}
-
-static const struct command *find_command(const char *name)
-{
-	for (size_t i = 0; name && i < N_COMMANDS; i++)
-		if (strcmp(commands[i]->name, name) == 0)
-			return commands[i];
 	return NULL;
-}
-
-/* A part's name is both words. */
-static const struct command *find_part(const struct command *command, const char *name)
-{
-	size_t len = strlen(command->name) + 1;
-
-	for (const struct command *const *part = command->parts; name && *part; part++)
-		if (strcmp((*part)->name + len, name) == 0)
-			return *part;
-	return NULL;
-}
-
-/* "bench io, bench sweep" */
-static void list_parts(const struct command *command, char *text, size_t size)
-{
-	text[0] = '\0';
-	for (const struct command *const *part = command->parts; *part; part++) {
-		size_t n = strlen(text);
-
-		(void)snprintf(text + n, size - n, "%s%s", n ? ", " : "", (*part)->name);
-	}
 }
 
 int main(int argc, char **argv)
 {
 	int i = 1;
 	const char *name = next_word(argc, argv, &i);
-	const struct command *command = find_command(name);
+	const struct command *command = find_command(commands, name);
 	bool has_parts = command && command->parts;
 	const char *second = has_parts ? next_word(argc, argv, &i) : NULL;
-	const struct command *part = has_parts ? find_part(command, second) : NULL;
+	const struct command *part = has_parts ? find_command(command->parts, second) : NULL;
 	struct flag_table tables[] = { common_table, { NULL, 0 } };
 	char text[512];
 	int n_args, r;
@@ -227,7 +187,10 @@ int main(int argc, char **argv)
 	if (open_standard_fds() != CTL_OK)
 		return CTL_FAILED;
 	if ((!name || (has_parts && !second && !command->run)) && i < argc)
-		return fail_option_first(argv[i]);
+		return ctl_usage(&ctl,
+				 "%.*s: no option of all commands: a command's own options stand "
+				 "after its name: see dsaioctl --help",
+				 (int)strcspn(argv[i], "="), argv[i]);
 	if (part)
 		command = part;
 	if (command)
@@ -235,11 +198,8 @@ int main(int argc, char **argv)
 	ctl.command = command ? command->name : NULL;
 	if (name && !command)
 		return ctl_usage(&ctl, "%s: no such command: see dsaioctl --help", name);
-	if (has_parts && !part && second && !command->run) {
-		list_parts(command, text, sizeof(text));
-		return ctl_usage(&ctl, "%s: no such command: there are %s: see dsaioctl %s --help",
-				 second, text, name);
-	}
+	if (has_parts && !part && second && !command->run)
+		return ctl_usage(&ctl, "%s: no such command: see dsaioctl %s --help", second, name);
 	if (flags_parse(tables, 2, argc, argv, &n_args, text, sizeof(text)) < 0)
 		return ctl_usage(&ctl, "%s: see dsaioctl %s%s--help", text,
 				 command ? command->name : "", command ? " " : "");
@@ -255,10 +215,8 @@ int main(int argc, char **argv)
 		return print_version();
 	if (!command)
 		return ctl_usage(&ctl, "which command? see dsaioctl --help");
-	if (has_parts && !part && !command->run) {
-		list_parts(command, text, sizeof(text));
-		return ctl_usage(&ctl, "which one? %s: see dsaioctl %s --help", text, name);
-	}
+	if (has_parts && !part && !command->run)
+		return ctl_usage(&ctl, "which one? see dsaioctl %s --help", name);
 	if (ctl.is_private && ctl.socket_path)
 		return ctl_usage(&ctl, "--private and --socket: only one of them makes sense");
 

@@ -485,18 +485,6 @@ the_share_of_the_buffers_in_huge_pages_is_reported() {
 	return $rc
 }
 
-keep_leaves_the_files() {
-	two_points
-	expect 0 sweep --keep && says "$dir/err" "the test file is kept: $store/_dsaioctl_bench." || return 1
-	why="kept: $(ls -l "$store")"
-	[ "$(stat -c %s "$store"/_dsaioctl_bench.* | xargs)" = "1048576 1048576" ] || return 1
-	two_points
-	expect 0 sweep || return 1
-	why="the next sweep removed what was kept"
-	[ "$(test_files | wc -l)" = 2 ] || return 1
-	rm "$store"/_dsaioctl_bench.*
-}
-
 # ---- room and rights ----
 
 # It once took up to 30 s: the command waited for the daemon's status.
@@ -620,11 +608,11 @@ its_handles_are_of_the_class_background() {
 
 # ---- usage, progress ----
 
-a_space_that_is_none_is_reported_with_line_and_column() {
+a_space_that_is_none_is_reported() {
 	printf '{"block_size": ["1M"],\n "queue_depth": [32,, 64]}' >"$space"
-	expect 2 sweep && says "$dir/err" "$space:2:21: " "queue_depth" || return 1
+	expect 2 sweep && says "$dir/err" "$space: is no JSON" "queue_depth" || return 1
 	echo '{"block_sizes": ["1M"]}' >"$space"
-	expect 2 sweep && says "$dir/err" "$space:1:2: block_sizes: unknown key" "sequential_requests" || return 1
+	expect 2 sweep && says "$dir/err" "$space: block_sizes: unknown key" "sequential_requests" || return 1
 	echo '{"queue_depth": [0]}' >"$space"
 	expect 2 sweep && says "$dir/err" "queue_depth" "0" "4096" || return 1
 	expect 2 sweep --io_size 0 && says "$dir/err" "--io_size 0" &&
@@ -642,7 +630,7 @@ absurd_sizes_are_reported_before_anything_is_made() {
 piped_it_prints_plain_lines_and_a_terminal_gets_one() {
 	two_points
 	expect 0 sweep --verbose && says "$dir/err" "sweep: point 1 of 4: read_block_overlap_ftd1_d8_bs64K_p1 " \
-		" left" "loop 0: task " "served 64 KiB x 8" || return 1
+		" left" || return 1
 	why="no plain lines"
 	! grep -q $'[\r\033]' "$dir/err" || return 1
 	command -v script >/dev/null || return 2
@@ -683,7 +671,7 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	somebody_elses_logs_are_left_and_reported a_second_sweep_keeps_the_first_ones_results_and_logs \
 	a_tune_after_a_sweep_leaves_its_results_and_logs a_sweep_that_fails_leaves_the_results_that_were_there \
 	a_killed_sweep_leaves_the_results_that_were_there \
-	a_log_directory_of_another_user_does_not_redirect_roots_writes keep_leaves_the_files \
+	a_log_directory_of_another_user_does_not_redirect_roots_writes \
 	the_share_of_the_buffers_in_huge_pages_is_reported \
 	one_ctrl_c_is_enough_while_the_daemon_is_stopped \
 	a_disk_that_is_too_full_is_reported_before_anything_is_made \
@@ -691,7 +679,7 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	flushing_needs_root_and_says_so_without_failing \
 	exclusive_is_refused_while_another_client_is_there \
 	its_handles_are_of_the_class_background \
-	a_space_that_is_none_is_reported_with_line_and_column absurd_sizes_are_reported_before_anything_is_made \
+	a_space_that_is_none_is_reported absurd_sizes_are_reported_before_anything_is_made \
 	piped_it_prints_plain_lines_and_a_terminal_gets_one without_a_terminal_there_are_a_few_lines \
 	one_folder_given_twice_is_refused; do
 	run_test $t

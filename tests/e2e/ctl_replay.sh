@@ -72,9 +72,10 @@ j[0]["recorded"]["bytes"] == j[0]["replayed"]["bytes"] and
 			"$dir/out" "$dir/recorded"
 }
 
-# 40 writes, 5 ms apart, and as many reads: the pauses are the time that their latencies are not.
+# 40 writes, 5 ms apart, and once more: the pauses are the time that their latencies are not.
 pauses_are_kept() {
-	record -- "$ctl" bench latency --dir "$store" --sizes 4K --iterations 40 --rate 200 &&
+	printf '[a]\nrw=write\nsize=1M\nrate_iops=200\nruntime=0.2\n' >"$dir/slow.fio"
+	record -- "$ctl" bench mix "$dir/slow.fio" --dir "$store" &&
 		expect 0 "$ctl" bench replay "$dir/job.ops" --dir "$store" --json &&
 		holds 'j[0]["streams"] == 2 and j[0]["recorded"]["duration_nsec"] >= 190e6 and
 j[0]["replayed"]["duration_nsec"] >= j[0]["recorded"]["duration_nsec"] - j[0]["recorded"]["ops"] * (j[0]["recorded"]["max_nsec"] + 20000)' "$dir/out"

@@ -4,7 +4,9 @@
  */
 #include "client/ctl/bench/results.h"
 #include "client/ctl/bench/space.h"
+#include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
+#include "proto/util/cleanup.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <fcntl.h>
@@ -13,11 +15,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static void read_space(const char *json, size_t len)
+static void read_space(int dir_fd)
 {
+	_cleanup_(closep) int fd = openat(dir_fd, "results.json", O_RDONLY | O_CLOEXEC);
+	_cleanup_(json_putp) struct json_object *root = json_object_from_fd(fd);
 	struct bench_space space;
 	char text[512] = "";
-	int r = bench_space_parse(json, len, "space", &space, text, sizeof(text));
+	int r = bench_space_parse(root, &space, text, sizeof(text));
 
 	assert(r <= 0 && (r == 0 || text[0]));
 	if (r < 0)
@@ -51,7 +55,6 @@ static void read_results(int dir_fd)
 		if (bench_results_row(&results, i, &row) < 0)
 			continue;
 		(void)bench_source_name(row.source);
-		bench_row_deinit(&row);
 	}
 	(void)bench_results_find(&results, BENCH_READ, &profile);
 	(void)bench_results_drop_failed(&results);
@@ -86,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (fd < 0 || ftruncate(fd, 0) < 0 || pwrite(fd, data, size, 0) != (ssize_t)size)
 		abort();
-	read_space((const char *)data, size);
+	read_space(dir_fd);
 	read_results(dir_fd);
 	return 0;
 }

@@ -80,7 +80,6 @@ static uint32_t depth_in(const char *name)
 		return 0;
 	ck_assert_msg(r == 0, "%s", text);
 	ck_assert_int_eq(bench_results_row(&results, 0, &row), 0);
-	bench_row_deinit(&row);
 	bench_results_deinit(&results);
 	return row.task.profile.queue_depth;
 }
@@ -222,7 +221,7 @@ TEST(a_run_that_measured_nothing_leaves_nothing)
 
 TEST(the_last_run_with_rows_is_resumed)
 {
-	struct bench_results results = { NULL, NULL };
+	struct bench_results results = { NULL };
 	struct bench_logs *logs = NULL;
 
 	make_dir();

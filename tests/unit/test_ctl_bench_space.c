@@ -7,6 +7,16 @@
 #include <json-c/json.h>
 #include <string.h>
 
+/* As bench_space_parse(), of text. */
+static int parse(const char *json, struct bench_space *ret_space, char *text, size_t size)
+{
+	struct json_object *root = json_tokener_parse(json);
+	int r = bench_space_parse(root, ret_space, text, size);
+
+	(void)json_object_put(root);
+	return r;
+}
+
 static const struct {
 	size_t i;
 	const char *read_log;
@@ -49,7 +59,7 @@ TEST(missing_lists_have_ds_ios_defaults)
 	struct profile profile;
 	char text[512];
 
-	ck_assert_int_eq(bench_space_parse(json, strlen(json), "s", &space, text, sizeof(text)), 0);
+	ck_assert_int_eq(parse(json, &space, text, sizeof(text)), 0);
 	ck_assert_uint_eq(bench_space_points(&space), 2);
 	profile = bench_space_point(&space, 1);
 	ck_assert_uint_eq(profile.block_size, 4096);
@@ -67,7 +77,7 @@ TEST(a_space_read_and_printed_is_the_same)
 	struct bench_space space;
 	char text[512];
 
-	ck_assert_int_eq(bench_space_parse(json, strlen(json), "s", &space, text, sizeof(text)), 0);
+	ck_assert_int_eq(parse(json, &space, text, sizeof(text)), 0);
 	ck_assert_uint_eq(bench_space_points(&space), 32);
 	object = bench_space_json(&space);
 	ck_assert_str_eq(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN), json);
@@ -77,16 +87,12 @@ TEST(a_space_read_and_printed_is_the_same)
 static const struct {
 	const char *json, *text;
 } bad[] = {
-	{ "", "s:1:1: ends in the middle" },
-	{ "{\"queue_depth\": [32", "s:1:20: ends in the middle" },
-	{ "{\"queue_depth\": [32,, 64]}", "s:1:21: " },
-	{ "{\n  \"queue_depth\": [32],\n  queue: 1\n}", "s:3:3: " },
-	{ "{} x", "s:1:4: " },
-	{ "[32]", "s:1:1: must be an object" },
-	{ "{\"io_paralel\": [1]}", "s:1:2: io_paralel: unknown key: there are block_size, " },
-	{ "{\n\"queue_depth\": 32}", "s:2:1: queue_depth: 32: must be a list: write" },
-	{ "{\"queue_depth\": []}", "s:1:2: queue_depth: []: is empty" },
-	{ "{\"queue_depth\": [0]}", "s:1:2: queue_depth: 0: " },
+	{ "", "must be an object" },
+	{ "[32]", "must be an object" },
+	{ "{\"io_paralel\": [1]}", "io_paralel: unknown key: there are block_size, " },
+	{ "{\n\"queue_depth\": 32}", "queue_depth: 32: must be a list of 1 to 256 values: write" },
+	{ "{\"queue_depth\": []}", "queue_depth: []: must be a list of 1 to 256" },
+	{ "{\"queue_depth\": [0]}", "queue_depth: 0: " },
 	{ "{\"queue_depth\": [-1]}", "must be positive" },
 	{ "{\"queue_depth\": [1e3]}", "must be a whole number" },
 	{ "{\"queue_depth\": [\"32\"]}", "must be a whole number" },
@@ -102,18 +108,15 @@ static const struct {
 	{ "{\"single_submit\": [1]}", "single_submit: 1: must be true or false" },
 	{ "{\"single_submit\": [\"true\"]}", "must be true or false" },
 	{ "{\"sequential_requests\": [true, true]}", "is there twice" },
-	{ "{\"queue_depth\": [[[[[[[[[[1]]]]]]]]]]}", "s:1:" },
-	{ "{\"\xff\": [1]}", "s:1:" },
+	{ "{\"queue_depth\": [[1]]}", "must be a whole number" },
 };
 
-TEST_TABLE(what_is_no_space_is_reported_with_its_place, bad)
+TEST_TABLE(what_is_no_space_is_reported, bad)
 {
 	struct bench_space space;
 	char text[512];
 
-	ck_assert_int_eq(bench_space_parse(bad[_i].json, strlen(bad[_i].json), "s", &space, text,
-					   sizeof(text)),
-			 -EINVAL);
+	ck_assert_int_eq(parse(bad[_i].json, &space, text, sizeof(text)), -EINVAL);
 	ck_assert_msg(strstr(text, bad[_i].text), "%s: \"%s\"", bad[_i].json, text);
 }
 
@@ -139,8 +142,7 @@ TEST(too_many_points_are_reported)
 	for (unsigned i = 2; i <= 64; i++)
 		(void)snprintf(json + strlen(json), sizeof(json) - strlen(json), ", %u", i);
 	(void)snprintf(json + strlen(json), sizeof(json) - strlen(json), "]}");
-	ck_assert_int_eq(bench_space_parse(json, strlen(json), "s", &space, text, sizeof(text)),
-			 -EINVAL);
+	ck_assert_int_eq(parse(json, &space, text, sizeof(text)), -EINVAL);
 	ck_assert_msg(strstr(text, "has 12800 points: at most 10000"), "%s", text);
 }
 

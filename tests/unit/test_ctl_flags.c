@@ -114,10 +114,10 @@ static const struct {
 	{ "--io_size 0", "--io_size 0: out of range: must be from 1 B to 1 GiB" },
 	{ "--queue_depth 5000", "--queue_depth 5000: out of range: must be from 1 to 4096" },
 	{ "--gpu=8", "--gpu=8: out of range: must be from 0 to 7" },
-	{ "--gpu=x", "--gpu=x: is no number: write for example --gpu=0, or --gpu alone" },
+	{ "--gpu=x", "--gpu=x: is no number: write for example 0" },
 	{ "--gpu=cuda:8", "--gpu=cuda:8: out of range: must be from 0 to 7" },
-	{ "--gpu=cuda:", "--gpu=cuda:: is no number: write for example --gpu=0, or --gpu alone" },
-	{ "--gpu=", "--gpu=: is no number: write for example --gpu=0, or --gpu alone" },
+	{ "--gpu=cuda:", "--gpu=cuda:: is no number: write for example 0" },
+	{ "--gpu=", "--gpu=: is no number: write for example 0" },
 	{ "--queue_depth -1", "--queue_depth -1: is no number: write for example 8" },
 };
 

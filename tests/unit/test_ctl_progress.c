@@ -6,35 +6,19 @@
 
 #define SEC 1000000000ull
 
-TEST(each_kind_has_its_own_mean)
+TEST(each_point_takes_the_mean)
 {
 	struct progress_points points = {
-		.label = "sweep",
-		.kinds = { { .n_left = 54, .n_done = 10, .nsec = 30 * SEC },
-			   { .n_left = 54, .n_done = 10, .nsec = 10 * SEC } },
-		.n_all = 128,
+		.n_left = 108, .n_done = 20, .nsec = 40 * SEC, .n_all = 128
 	};
 
-	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), (54 * 3 + 54) * SEC);
-}
-
-TEST(a_kind_that_is_not_known_yet_takes_the_mean_of_all)
-{
-	struct progress_points points = {
-		.kinds = { { .n_left = 3, .n_done = 1, .nsec = 2 * SEC }, { .n_left = 4 } },
-		.n_all = 8,
-	};
-
-	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), (3 * 2 + 4 * 2) * SEC);
+	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), 108 * 2 * SEC);
 }
 
 TEST(the_point_under_way_counts_at_most_its_mean)
 {
 	struct progress_points points = {
-		.kinds = { { .n_left = 2, .n_done = 1, .nsec = 4 * SEC }, { 0 } },
-		.n_all = 3,
-		.kind = 0,
-		.begun_nsec = 100 * SEC,
+		.n_left = 2, .n_done = 1, .nsec = 4 * SEC, .n_all = 3, .begun_nsec = 100 * SEC
 	};
 
 	ck_assert_uint_eq(progress_points_left_nsec(&points, 101 * SEC), 7 * SEC);
@@ -43,7 +27,7 @@ TEST(the_point_under_way_counts_at_most_its_mean)
 
 TEST(nobody_knows_before_the_first_point)
 {
-	struct progress_points points = { .kinds = { { .n_left = 2 }, { 0 } }, .n_all = 2 };
+	struct progress_points points = { .n_left = 2, .n_all = 2 };
 
 	ck_assert_uint_eq(progress_points_left_nsec(&points, 1), UINT64_MAX);
 }
@@ -51,8 +35,7 @@ TEST(nobody_knows_before_the_first_point)
 /* Points that differ by half, in the order of a sweep, on a device that becomes a tenth slower. */
 TEST(after_the_first_tenth_it_is_right_within_a_fifth)
 {
-	struct progress_points points = { .kinds = { { .n_left = 64 }, { .n_left = 64 } },
-					  .n_all = 128 };
+	struct progress_points points = { .n_left = 128, .n_all = 128 };
 	uint64_t took[128], all = 0, gone = 0;
 
 	for (unsigned i = 0; i < 128; i++) {
@@ -65,9 +48,9 @@ TEST(after_the_first_tenth_it_is_right_within_a_fifth)
 	for (unsigned i = 0; i < 127; i++) {
 		uint64_t left, real;
 
-		points.kinds[i % 2].n_left--;
-		points.kinds[i % 2].n_done++;
-		points.kinds[i % 2].nsec += took[i];
+		points.n_left--;
+		points.n_done++;
+		points.nsec += took[i];
 		gone += took[i];
 		left = progress_points_left_nsec(&points, 1);
 		real = all - gone;
@@ -82,7 +65,9 @@ TEST(the_line_has_the_point_the_last_numbers_and_the_time_left)
 {
 	struct progress_points points = {
 		.label = "sweep",
-		.kinds = { { .n_left = 30, .n_done = 2, .nsec = 6 * SEC }, { 0 } },
+		.n_left = 30,
+		.n_done = 2,
+		.nsec = 6 * SEC,
 		.n_all = 32,
 		.begun_nsec = SEC,
 		.text = "read 1.85 GB/s",
@@ -97,7 +82,9 @@ TEST(the_time_left_is_whole_in_a_narrow_terminal)
 {
 	struct progress_points points = {
 		.label = "sweep",
-		.kinds = { { .n_left = 30, .n_done = 2, .nsec = 6 * SEC }, { 0 } },
+		.n_left = 30,
+		.n_done = 2,
+		.nsec = 6 * SEC,
 		.n_all = 32,
 		.begun_nsec = SEC,
 		.text = "read 1.85 GB/s",
@@ -123,11 +110,11 @@ TEST(a_number_of_points_that_nobody_knows_is_not_shown)
 /* 64 points, and 550 steps of a tuner. */
 TEST(plain_lines_are_few)
 {
-	struct progress_points points = { .kinds = { { .n_left = 64 }, { 0 } }, .n_all = 64 };
+	struct progress_points points = { .n_left = 64, .n_all = 64 };
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < 64; i++) {
-		points.kinds[0].n_left--;
+		points.n_left--;
 		n += progress_points_is_due(&points);
 	}
 	ck_assert_uint_eq(n, 11); /* the first, and the tenths */
@@ -135,7 +122,7 @@ TEST(plain_lines_are_few)
 	points = (struct progress_points){ .label = "tune" };
 	n = 0;
 	for (unsigned i = 1; i <= 550; i++) {
-		points.kinds[0].n_left = 550 - i;
+		points.n_left = 550 - i;
 		points.n_all = 550;
 		n += progress_points_is_due(&points);
 	}

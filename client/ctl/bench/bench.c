@@ -90,22 +90,20 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 		      struct json_object *parameters)
 {
 	struct json_object *olds = bench_results_get(old, "parameters");
-	struct json_object_iterator i = json_object_iter_begin(parameters);
-	struct json_object_iterator end = json_object_iter_end(parameters);
+	struct json_object_iter i;
 
-	for (; !json_object_iter_equal(&i, &end); json_object_iter_next(&i)) {
-		const char *key = json_object_iter_peek_name(&i);
-		struct json_object *value = json_object_iter_peek_value(&i);
-		struct json_object *was = json_object_object_get(olds, key);
+	json_object_object_foreachC(parameters, i)
+	{
+		struct json_object *was = json_object_object_get(olds, i.key);
 
-		if (json_object_equal(value, was))
+		if (json_object_equal(i.val, was))
 			continue;
 		return ctl_usage(bench->ctl,
 				 "--resume: %s was made with %s %s, not %s: give the same options, "
 				 "or another --log_dir",
-				 bench->options->log_dir, key,
+				 bench->options->log_dir, i.key,
 				 json_object_to_json_string_ext(was, JSON_C_TO_STRING_PLAIN),
-				 json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN));
+				 json_object_to_json_string_ext(i.val, JSON_C_TO_STRING_PLAIN));
 	}
 	return CTL_OK;
 }
@@ -113,7 +111,7 @@ static int check_same(struct bench *bench, const struct bench_results *old,
 /* Opens log_dir and, with --resume, loads the run that lies there. */
 static int open_logs(struct bench *bench, struct json_object *parameters)
 {
-	struct bench_results old = { NULL, NULL };
+	struct bench_results old = { NULL };
 	const char *dir = bench->options->log_dir;
 	int r = bench_logs_open(bench->ctl, dir, bench->needs.kind, &bench->logs);
 
@@ -192,7 +190,8 @@ static int describe(struct bench *bench, struct json_object *parameters)
 static int start_guest(struct bench *bench)
 {
 	struct ctl *ctl = bench->ctl;
-	int r = bench_guest_start(ctl, bench->places, bench->n_places, &bench->guest);
+	int r = bench_guest_start(ctl, bench->folders, bench->places, bench->n_places,
+				  &bench->guest);
 
 	/* Nothing has to be removed yet, so until here a signal may end the process at once. */
 	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)
@@ -240,14 +239,9 @@ static void tick(void *data)
 	progress_points_tick(&bench->progress);
 }
 
-static void files_progress(void *data, uint64_t done_bytes)
-{
-	progress_update(data, done_bytes);
-}
-
 /* The buffer of a process: whose memory it is, and the share of huge pages. */
 struct memory {
-	uint64_t bytes, huge_bytes;	/* UINT64_MAX: not known */
+	uint64_t huge_bytes;		/* UINT64_MAX: not known */
 	char gpu[BENCH_GPU_NAME_BYTES]; /* "": none */
 	struct bench_gpu_paths gpu_paths;
 };
@@ -277,42 +271,17 @@ static int start_crew(struct bench *bench)
 	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
 }
 
-/* The path of a GPU's memory shows in an op. */
-static int try_gpu(struct bench_process *process, enum bench_op op)
-{
-	static const struct profile profile = { .block_size = 1 << 20,
-						.queue_depth = 32,
-						.intra_op_parallelism = 1 };
-	const uint64_t len = process->buffer_bytes < PAGE_BYTES ? process->buffer_bytes
-								: PAGE_BYTES;
-	_cleanup_(handle_closep) struct dsaio_handle *handle = NULL;
-	_cleanup_(file_closep) struct dsaio_file *file = NULL;
-	char path[PATH_MAX];
-	int r = bench_open_handle(process, &profile, &handle);
-
-	if (r == 0)
-		r = bench_open_file(process, op, &file, path);
-	return r == 0 ? bench_transfer(process, handle, file, path, op, len) : r;
-}
-
 static int look_at_buffer(struct bench_process *process, const void *arg)
 {
 	struct memory *memory = process->shared;
-	const struct bench_needs *needs = arg;
-	int r = 0;
 
-	if (process->gpu && needs->writes)
-		r = try_gpu(process, BENCH_WRITE);
-	if (r == 0 && process->gpu && needs->reads)
-		r = try_gpu(process, BENCH_READ);
-	if (r < 0)
-		return r;
-	*memory = (struct memory){ .bytes = process->buffer_bytes };
+	(void)arg; /* there is none */
+	memory->huge_bytes = UINT64_MAX;
 	if (process->gpu) {
 		(void)snprintf(memory->gpu, sizeof(memory->gpu), "%s",
 			       bench_gpu_name(process->gpu));
 		memory->gpu_paths = *bench_gpu_paths(process->gpu);
-	} else if (process->buffer) {
+	} else {
 		memory->huge_bytes = huge_pages_bytes(process->buffer, process->buffer_bytes);
 	}
 	return 0;
@@ -321,48 +290,34 @@ static int look_at_buffer(struct bench_process *process, const void *arg)
 /* Where the buffers lie, and the share of huge pages, decide the speed, so the results have it. */
 static int look_at_memory(struct bench *bench)
 {
-	struct json_object *object, *gpus, *paths;
-	char text[BENCH_TEXT_BYTES], names[BENCH_TEXT_BYTES];
-	int r = bench_crew_status(bench->ctl,
-				  bench_crew_call(bench->crew, look_at_buffer, &bench->needs,
-						  sizeof(bench->needs), text),
-				  text);
+	struct json_object *object, *gpus;
+	char text[BENCH_TEXT_BYTES];
+	int r = bench_crew_status(
+		bench->ctl, bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text), text);
 
 	if (r != CTL_OK)
 		return r;
 	gpus = json_object_new_array();
-	paths = json_object_new_array();
+	bench->buffer_bytes = bench->n_places * bench->options->io_size;
 	for (unsigned i = 0; i < bench->n_places; i++) {
 		const struct memory *memory = bench_crew_shared(bench->crew, i);
 
-		bench->buffer_bytes += memory->bytes;
 		bench_gpu_add(gpus, memory->gpu);
-		bench_gpu_add_paths(paths, &memory->gpu_paths);
-		if (memory->huge_bytes == UINT64_MAX)
+		if (memory->huge_bytes == UINT64_MAX || bench->huge_bytes == UINT64_MAX)
 			bench->huge_bytes = UINT64_MAX;
-		else if (bench->huge_bytes != UINT64_MAX)
+		else
 			bench->huge_bytes += memory->huge_bytes;
 	}
 	object = json_object_new_object();
 	json_add_number(object, "bytes", bench->buffer_bytes);
-	if (bench->gpus)
-		bench->huge_bytes = UINT64_MAX;
-	json_object_object_add(
-		object, "huge_page_bytes",
-		bench->huge_bytes == UINT64_MAX ? NULL : json_object_new_uint64(bench->huge_bytes));
+	json_object_object_add(object, "huge_page_bytes", bench_bytes_json(bench->huge_bytes));
 	json_object_object_add(object, "gpus", gpus);
-	json_object_object_add(object, "gpu_paths", paths);
-	if (bench->gpus)
-		ctl_note(bench->ctl, "buffers: in the memory of %s: %s",
-			 bench_gpu_list(gpus, names), bench_gpu_list(paths, text));
 	return bench_append(bench, "buffers", object);
 }
 
 int bench_prepare(struct bench *bench)
 {
-	unsigned n_kinds = bench->needs.reads && bench->needs.writes ? 2 : 1;
 	struct bench_work work;
-	struct progress making;
 	int r = CTL_OK;
 
 	/* Fails now, and not after the measurements, if results cannot be written. */
@@ -370,12 +325,8 @@ int bench_prepare(struct bench *bench)
 		r = bench_logs_begin(bench->logs, &bench->results);
 	if (r != CTL_OK)
 		return r;
-	progress_start(&making, "making test files",
-		       n_kinds * bench->n_places * bench->options->io_size);
 	r = bench_files_make(bench->ctl, bench->places, bench->n_places, bench->needs.reads,
-			     bench->needs.writes, bench->options->io_size, bench->options->keep,
-			     files_progress, &making, &bench->files);
-	progress_stop(&making);
+			     bench->needs.writes, bench->options->io_size, &bench->files);
 	if (r != CTL_OK)
 		return r;
 	r = start_crew(bench);
@@ -407,23 +358,12 @@ static void flush_page_cache(struct bench *bench)
 		 strerror(errno));
 }
 
-/* Asks once for each profile: a tuner's steps are short. */
 struct bench_served bench_served(struct bench *bench, const struct profile *profile)
 {
 	struct bench_served served = { 0 };
-	struct bench_known *known;
 	char text[BENCH_TEXT_BYTES];
 
-	for (size_t i = 0; i < bench->n_known; i++)
-		if (bench_same_profile(&bench->known[i].profile, profile))
-			return bench->known[i].served;
-	if (bench_guest_ask_served(bench->guest, profile, &served, text, sizeof(text)) != CTL_OK)
-		return (struct bench_served){ 0 };
-	known = reallocarray(bench->known, bench->n_known + 1, sizeof(*known));
-	if (known) {
-		known[bench->n_known++] = (struct bench_known){ *profile, served };
-		bench->known = known;
-	}
+	(void)bench_guest_ask_served(bench->guest, profile, &served, text, sizeof(text));
 	return served;
 }
 
@@ -505,10 +445,11 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 			row->served.mean_depth = (double)work.blocks_nsec / (double)moved->nsec;
 		}
 	}
-	row->gpu_path = moved->n_direct && moved->n_copied ? "both"
-			: moved->n_direct		   ? "direct"
-			: moved->n_copied		   ? "copied"
-							   : "";
+	(void)snprintf(row->gpu_path, sizeof(row->gpu_path), "%s",
+		       moved->n_direct && moved->n_copied ? "both"
+		       : moved->n_direct		  ? "direct"
+		       : moved->n_copied		  ? "copied"
+							  : "");
 	count(bench, row, moved);
 	return CTL_OK;
 }
@@ -598,33 +539,32 @@ static void note_all(struct bench *bench)
 		note_memory(bench);
 }
 
-static int report_paths(struct bench_process *process, const void *arg)
-{
-	(void)arg; /* there is none */
-	*(struct bench_gpu_paths *)process->shared = *bench_gpu_paths(process->gpu);
-	return 0;
-}
-
-/* The ops of all points: they may have taken both paths, and the first one's shows only one of them. */
+/* Of the ops of all points. */
 static void add_gpu_paths(struct bench *bench)
 {
 	struct json_object *array = bench_results_get(&bench->results, "gpu_paths");
+	struct json_object *buffers = bench_results_get(&bench->results, "buffers");
 	char text[BENCH_TEXT_BYTES], paths_text[BENCH_GPU_PATHS_BYTES];
 	struct bench_gpu_paths paths = { 0 };
 
 	if (!bench->gpus || !bench->crew || stop_signal() ||
-	    bench_crew_call(bench->crew, report_paths, NULL, 0, text) < 0)
+	    bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text) < 0)
 		return;
 	for (unsigned i = 0; i < bench->n_places; i++)
-		bench_gpu_sum_paths(&paths, bench_crew_shared(bench->crew, i));
+		bench_gpu_sum_paths(
+			&paths,
+			&((const struct memory *)bench_crew_shared(bench->crew, i))->gpu_paths);
 	(void)bench_gpu_paths_text(&paths, bench_guest_cufile(bench->guest), paths_text);
 	if (!array) {
 		array = json_object_new_array();
 		bench_results_set(&bench->results, "gpu_paths", array);
 	}
 	bench_gpu_add(array, paths_text);
-	if (paths.n_direct && paths.n_copied)
-		ctl_note(bench->ctl, "memory of GPUs: %s", paths_text);
+	ctl_note(bench->ctl, "buffers: in the memory of %s: %s",
+		 bench_gpu_list(
+			 json_object_object_get(json_object_array_get_idx(buffers, 0), "gpus"),
+			 text),
+		 paths_text);
 }
 
 static void add_overhead(struct bench *bench)
@@ -719,6 +659,5 @@ void bench_free(struct bench *bench)
 	free(bench->places);
 	free(bench->folders);
 	free(bench->gpus);
-	free(bench->known);
 	free(bench);
 }

@@ -45,11 +45,6 @@ struct bench_needs {
 	size_t shared_bytes; /* of each process, if the kind's calls need more */
 };
 
-struct bench_known {
-	struct profile profile;
-	struct bench_served served;
-};
-
 struct bench {
 	struct ctl *ctl;
 	struct bench_needs needs;
@@ -73,9 +68,7 @@ struct bench {
 	struct bench_logs *logs;	   /* NULL: no log_dir */
 	uint64_t buffer_bytes, huge_bytes; /* of all processes; UINT64_MAX: not known */
 	size_t n_kept;			   /* rows that log_dir has */
-	struct bench_known *known;	   /* what is served of the profiles that were asked for */
-	size_t n_known;
-	struct bench_traffic traffic; /* before the point that is under way */
+	struct bench_traffic traffic;	   /* before the point that is under way */
 };
 
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench);

@@ -1,13 +1,14 @@
 #include "client/ctl/bench/files.h"
 
 #include "client/ctl/bench/buffer.h"
+#include "client/ctl/ui/newfile.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/size.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,97 +60,87 @@ static int check_space(const struct ctl *ctl, const struct bench_place *places, 
 	return CTL_OK;
 }
 
-/* The files that are being filled, and the progress callback. */
-struct filling {
-	struct ctl *ctl;
-	uint64_t io_size, done_bytes; /* of a file; of all */
-	bool keep;
-	void (*progress)(void *data, uint64_t done_bytes);
-	void *data;
-	uint8_t *piece;
-};
-
 /* Writes direct, so that the file is not in the page cache afterwards; only the unaligned tail is
    buffered. */
-static int fill(struct filling *filling, int fd, const char *path)
+int bench_file_fill(int fd, uint64_t bytes, uint64_t *done_bytes, struct progress *progress)
 {
-	int r = posix_fallocate(fd, 0, (off_t)filling->io_size);
+	_cleanup_(freep) uint8_t *piece = aligned_alloc(4096, PIECE_BYTES);
 
+	if (!piece)
+		return -ENOMEM;
 	(void)fcntl(fd, F_SETFL, O_DIRECT); /* not on every file system */
-	if (r != 0 && r != EOPNOTSUPP && r != EINVAL)
-		return ctl_fail(filling->ctl, "%s: no room for the file: %s", path, strerror(r));
-	for (uint64_t done = 0; done < filling->io_size;) {
-		uint64_t left = filling->io_size - done;
+	for (uint64_t done = 0; done < bytes;) {
+		uint64_t left = bytes - done;
 		size_t len = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
 		ssize_t n;
 
 		if (stop_signal())
-			return stop_status();
+			return -EINTR;
 		if (len % 4096 != 0)
 			(void)fcntl(fd, F_SETFL, 0); /* O_DIRECT off */
-		bench_fill_random(filling->piece, len);
-		n = pwrite(fd, filling->piece, len, (off_t)done);
+		bench_fill_random(piece, len);
+		n = pwrite(fd, piece, len, (off_t)done);
 		if (n < 0 && errno == EINVAL && (fcntl(fd, F_GETFL) & O_DIRECT)) {
 			(void)fcntl(fd, F_SETFL, 0); /* not here */
 			continue;
 		}
 		if (n < 0 && errno != EINTR)
-			return ctl_fail(filling->ctl, "%s: cannot fill the file: %s after %s", path,
-					strerror(errno), SIZE_TEXT(done));
+			return -errno;
 		done += n > 0 ? (uint64_t)n : 0;
-		filling->done_bytes += n > 0 ? (uint64_t)n : 0;
-		if (filling->progress)
-			filling->progress(filling->data, filling->done_bytes);
+		*done_bytes += n > 0 ? (uint64_t)n : 0;
+		if (progress)
+			progress_update(progress, *done_bytes);
 	}
 	(void)fcntl(fd, F_SETFL, 0);
 	/* Synced now, so that write-back is not measured later. */
 	if (fsync(fd) < 0)
-		return ctl_fail(filling->ctl, "%s: fsync: %s", path, strerror(errno));
+		return -errno;
 	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only advice */
-	return CTL_OK;
+	return 0;
 }
 
-static int make_file(struct filling *filling, const char *folder, int *ret_fd)
+static int make_file(struct ctl *ctl, const char *folder, uint64_t bytes, uint64_t *done_bytes,
+		     struct progress *progress, int *ret_fd)
 {
 	char path[PATH_MAX + 32];
+	int r;
 
 	(void)snprintf(path, sizeof(path), "%s/_dsaioctl_bench.XXXXXX", folder);
 	*ret_fd = mkostemp(path, O_CLOEXEC);
-	if (*ret_fd < 0)
-		return ctl_fail(filling->ctl, "%s: cannot make a test file: %s", folder,
-				strerror(errno));
-	if (filling->keep)
-		ctl_note(filling->ctl, "the test file is kept: %s", path);
-	else if (unlink(path) < 0)
-		return ctl_fail(filling->ctl, "%s: %s", path, strerror(errno));
-	return fill(filling, *ret_fd, folder);
+	if (*ret_fd < 0 || unlink(path) < 0)
+		return ctl_fail(ctl, "%s: cannot make a test file: %s", folder, strerror(errno));
+	r = newfile_reserve(*ret_fd, 0, bytes);
+	if (r == 0)
+		r = bench_file_fill(*ret_fd, bytes, done_bytes, progress);
+	if (r < 0 && stop_signal())
+		return stop_status();
+	return r < 0 ? ctl_fail(ctl, "%s: cannot fill a test file of %s: %s", folder,
+				SIZE_TEXT(bytes), strerror(-r))
+		     : CTL_OK;
 }
 
 int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned n_places,
-		     bool reads, bool writes, uint64_t io_size, bool keep,
-		     void (*progress)(void *data, uint64_t done_bytes), void *data,
-		     struct bench_files **ret_files)
+		     bool reads, bool writes, uint64_t io_size, struct bench_files **ret_files)
 {
-	_cleanup_(freep) uint8_t *piece = aligned_alloc(4096, PIECE_BYTES);
-	struct filling filling = {
-		.ctl = ctl, .keep = keep, .progress = progress, .data = data, .piece = piece
-	};
 	struct bench_files *files = malloc(sizeof(*files) + n_places * sizeof(files->fds[0]));
 	const bool wanted[] = { [BENCH_READ] = reads, [BENCH_WRITE] = writes };
+	uint64_t done_bytes = 0, all_bytes = 0;
+	struct progress progress;
 	int r;
 
-	if (!files || !piece) {
-		free(files);
+	if (!files)
 		return ctl_fail(ctl, "out of memory");
-	}
 	files->n_places = n_places;
 	memset(files->fds, -1, n_places * sizeof(files->fds[0]));
 	r = check_space(ctl, places, n_places, io_size, reads && writes ? 2 : 1);
+	for (unsigned i = 0; i < n_places; i++)
+		all_bytes += (reads && writes ? 2 : 1) * bytes_of(&places[i], io_size);
+	progress_start(&progress, "making test files", all_bytes);
 	for (unsigned i = 0; i < 2 * n_places && r == CTL_OK; i++)
-		if (wanted[i % 2]) {
-			filling.io_size = bytes_of(&places[i / 2], io_size);
-			r = make_file(&filling, places[i / 2].folder, &files->fds[i / 2][i % 2]);
-		}
+		if (wanted[i % 2])
+			r = make_file(ctl, places[i / 2].folder, bytes_of(&places[i / 2], io_size),
+				      &done_bytes, &progress, &files->fds[i / 2][i % 2]);
+	progress_stop(&progress);
 	if (r != CTL_OK) {
 		bench_files_free(files);
 		return r;

@@ -1,6 +1,6 @@
 /*
  * A bench's test files: for each folder one to read and one to write.  They have no name, so the
- * kernel frees them when the bench ends, however it ends; --keep gives them names in the folder.
+ * kernel frees them when the bench ends, however it ends.
  *
  * The crew's processes are forks of this one and have the same descriptors.
  */
@@ -10,22 +10,25 @@
 #include "client/ctl/bench/place.h"
 #include "client/ctl/bench/point.h"
 #include "client/ctl/ui/ctl.h"
+#include "client/ctl/ui/progress.h"
 
 struct bench_files;
 
 /*
- * Looks for free space, and makes the files, of random bytes: for reads and writes one of io_size,
- * or of the place's file_bytes, for each of the places.  Written once, also those that will be written, so that no
- * point pays for
- * the making of blocks.
- * keep: they are FOLDER/_dsaioctl_bench.XXXXXX (random) and remain; says so.
- * progress: called now and then with the bytes done; may be NULL.
+ * Looks for free space, and makes the files, of random bytes, with a bar on a terminal: for reads and
+ * writes one of io_size, or of the place's file_bytes, for each of the places.  Those that will be
+ * written are written once, too, so that no point pays for the making of blocks.
  * Returns CTL_OK, CTL_FAILED (reported), or 128 + the signal that came.
  */
 int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned n_places,
-		     bool reads, bool writes, uint64_t io_size, bool keep,
-		     void (*progress)(void *data, uint64_t done_bytes), void *data,
-		     struct bench_files **ret_files);
+		     bool reads, bool writes, uint64_t io_size, struct bench_files **ret_files);
+
+/*
+ * Writes random bytes to the file, past the page cache where that is possible, and syncs it.
+ * *done_bytes grows by them.  progress: shows it; may be NULL.
+ * Returns 0, -EINTR (a signal came, stop.h), or another negative errno.
+ */
+int bench_file_fill(int fd, uint64_t bytes, uint64_t *done_bytes, struct progress *progress);
 
 /* The file of place i for this op: open for reading and writing, borrowed; -1: there is none. */
 int bench_files_fd(const struct bench_files *files, unsigned i, enum bench_op op);

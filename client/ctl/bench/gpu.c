@@ -79,17 +79,6 @@ void bench_gpu_add(struct json_object *array, const char *text)
 	(void)json_object_array_add(array, json_object_new_string(text));
 }
 
-void bench_gpu_add_paths(struct json_object *array, const struct bench_gpu_paths *paths)
-{
-	char text[BENCH_GPU_PATHS_BYTES];
-
-	if (paths->n_direct)
-		bench_gpu_add(array, "direct");
-	(void)snprintf(text, sizeof(text), "copied: %s", paths->why);
-	if (paths->n_copied)
-		bench_gpu_add(array, text);
-}
-
 void bench_gpu_sum_paths(struct bench_gpu_paths *sum, const struct bench_gpu_paths *paths)
 {
 	sum->n_direct += paths->n_direct;

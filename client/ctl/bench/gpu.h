@@ -66,8 +66,6 @@ struct json_object *bench_gpu_json(const struct bench_gpu_options *options);
 
 /* Adds a text of a process, as the name of its GPU, to an array that has each once; "": it has none. */
 void bench_gpu_add(struct json_object *array, const char *text);
-/* Likewise "direct", and "copied: " with the reason, where there were such ops. */
-void bench_gpu_add_paths(struct json_object *array, const struct bench_gpu_paths *paths);
 /* Adds the ops of a process to those of all. */
 void bench_gpu_sum_paths(struct bench_gpu_paths *sum, const struct bench_gpu_paths *paths);
 /*

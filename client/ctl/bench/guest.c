@@ -134,29 +134,28 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 	open_handle.io_class = WIRE__CLASS__BACKGROUND;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
 	request.handle_open = &open_handle;
-	r = conn_call(conn, "handle", &request, NULL, 0, &opened, NULL);
-	if (r == 0) {
-		close_handle.handle = open_channel.handle = opened->handle_open->handle;
-		open_channel.store = guest->number;
-		open_channel.without_rings = true;
-		request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
-		request.channel_open = &open_channel;
-		r = conn_call(conn, "channel", &request, NULL, 0, &channel, NULL);
-		if (r == 0)
-			*ret_served = (struct bench_served){
-				.block_size = channel->channel_open->block_size,
-				.queue_depth = channel->channel_open->queue_depth,
-			};
-		else
-			(void)snprintf(text, size, "%s", dsaio_error());
-		request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
-		request.handle_close = &close_handle;
-		/* If it fails, the end of the session closes the handle. */
-		(void)conn_call(conn, "handle", &request, NULL, 0, NULL, NULL);
-		return r < 0 ? CTL_FAILED : CTL_OK;
+	if (conn_call(conn, "handle", &request, NULL, 0, &opened, NULL) < 0) {
+		(void)snprintf(text, size, "%s", dsaio_error());
+		return CTL_FAILED;
 	}
-	(void)snprintf(text, size, "%s", dsaio_error());
-	return CTL_FAILED;
+	close_handle.handle = open_channel.handle = opened->handle_open->handle;
+	open_channel.store = guest->number;
+	open_channel.without_rings = true;
+	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
+	request.channel_open = &open_channel;
+	r = conn_call(conn, "channel", &request, NULL, 0, &channel, NULL);
+	if (r == 0)
+		*ret_served = (struct bench_served){
+			.block_size = channel->channel_open->block_size,
+			.queue_depth = channel->channel_open->queue_depth,
+		};
+	else
+		(void)snprintf(text, size, "%s", dsaio_error());
+	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
+	request.handle_close = &close_handle;
+	/* If it fails, the end of the session closes the handle. */
+	(void)conn_call(conn, "handle", &request, NULL, 0, NULL, NULL);
+	return r < 0 ? CTL_FAILED : CTL_OK;
 }
 
 static int find_store(struct bench_guest *guest, struct bench_place *place)
@@ -178,12 +177,12 @@ static int find_store(struct bench_guest *guest, struct bench_place *place)
 	return CTL_OK;
 }
 
-int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_places,
-		      struct bench_guest **ret_guest)
+int bench_guest_start(struct ctl *ctl, const char *const *folders, struct bench_place *places,
+		      unsigned n_places, struct bench_guest **ret_guest)
 {
 	struct bench_guest *guest = calloc(1, sizeof(*guest));
 	struct bench_work work;
-	int r = CTL_OK;
+	int r;
 
 	if (guest)
 		guest->stores = calloc(n_places, sizeof(*guest->stores));
@@ -192,16 +191,7 @@ int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_pl
 		return ctl_fail(ctl, "out of memory");
 	}
 	guest->ctl = ctl;
-	{
-		_cleanup_(freep) const char **folders = calloc(n_places, sizeof(*folders));
-
-		if (!folders)
-			r = ctl_fail(ctl, "out of memory");
-		for (unsigned i = 0; r == CTL_OK && i < n_places; i++)
-			folders[i] = places[i].folder;
-		if (r == CTL_OK)
-			r = ctl_connect(ctl, folders, n_places, &guest->client);
-	}
+	r = ctl_connect(ctl, folders, n_places, &guest->client);
 	for (unsigned i = 0; r == CTL_OK && i < n_places; i++)
 		r = find_store(guest, &places[i]);
 	if (r == CTL_OK)

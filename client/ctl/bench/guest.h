@@ -24,11 +24,11 @@ struct bench_served {
 };
 
 /*
- * Connects, and finds the store of each place (filled in).
+ * Connects, and finds the store of each place (filled in), which is that of folder i.
  * Returns CTL_OK or CTL_FAILED (reported).
  */
-int bench_guest_start(struct ctl *ctl, struct bench_place *places, unsigned n_places,
-		      struct bench_guest **ret_guest);
+int bench_guest_start(struct ctl *ctl, const char *const *folders, struct bench_place *places,
+		      unsigned n_places, struct bench_guest **ret_guest);
 void bench_guest_free(struct bench_guest *guest);
 
 /*

@@ -1,9 +1,9 @@
 /*
  * How much of this process's shared memory is in huge pages.
  *
- * The daemon makes the slabs, and the kernel may have had no huge page left for some of them.  A
- * client's own mapping need not be aligned as a huge page's has to be, so /proc/self/smaps says
- * nothing about it: the memory is mapped once more, aligned, and touched once in each huge page.
+ * The daemon makes the slabs, and the kernel may have had no huge page left for some of them.  The
+ * library maps them where the kernel can use huge pages, so /proc/self/smaps tells, once the memory
+ * has been touched.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_HUGE_PAGES_H
 #define DSAIO_CLIENT_CTL_BENCH_HUGE_PAGES_H

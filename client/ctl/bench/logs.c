@@ -2,7 +2,6 @@
 
 #include "client/ctl/bench/text_logs.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/clock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,9 +15,7 @@
 #include <unistd.h>
 
 #define RUN_NAME_BYTES 48u
-#define LINK_BYTES 64u	      /* of a link's target */
-#define SYNC_NSEC 1000000000u /* of measuring that a crash of the system may lose */
-#define SYNC_SHARE 100u	      /* syncing takes at most one part of so many of the time */
+#define LINK_BYTES 64u /* of a link's target */
 
 struct bench_logs {
 	struct ctl *ctl;
@@ -30,7 +27,6 @@ struct bench_logs {
 	/* this run */
 	char run_name[RUN_NAME_BYTES]; /* "" until it has a directory */
 	int run_fd, rows_fd;	       /* -1: none */
-	uint64_t synced_nsec, syncing_nsec;
 };
 
 static int fail(const struct bench_logs *logs, const char *name, const char *what, int error)
@@ -316,7 +312,6 @@ static int save(struct bench_logs *logs, struct bench_results *results, bool has
 int bench_logs_begin(struct bench_logs *logs, struct bench_results *results)
 {
 	const struct flock lock = { .l_type = F_WRLCK };
-	const uint64_t start = clock_nsec();
 	/* Another one may have begun while this one filled its test files. */
 	int r = check_idle(logs, last_run(logs->fd, logs->kind, UINT64_MAX));
 
@@ -332,30 +327,17 @@ int bench_logs_begin(struct bench_logs *logs, struct bench_results *results)
 	if (logs->rows_fd < 0)
 		return fail(logs, logs->run_name, BENCH_ROWS_NAME, errno);
 	(void)fcntl(logs->rows_fd, F_SETLK, &lock); /* a file system may have no locks */
-	r = save(logs, results, true);
-	if (r == CTL_OK && fsync(logs->run_fd) < 0 && errno != EINVAL)
-		r = fail(logs, logs->run_name, "fsync", errno);
-	if (r == CTL_OK && fsync(logs->fd) < 0 && errno != EINVAL)
-		r = fail(logs, logs->run_name, "fsync", errno);
-	logs->synced_nsec = clock_nsec();
-	logs->syncing_nsec = logs->synced_nsec - start;
-	return r;
+	return save(logs, results, true);
 }
 
 int bench_logs_add(struct bench_logs *logs, const struct bench_results *results, const char *key)
 {
-	const uint64_t start = clock_nsec(), since = start - logs->synced_nsec;
 	struct stat st = { 0 };
 	int r = bench_rows_write(logs->rows_fd, key, bench_results_last(results, key));
 
 	if (r == 0 && fstat(logs->rows_fd, &st) == 0 && st.st_nlink == 0)
 		return ctl_fail(logs->ctl, "%s/%s/%s: was removed meanwhile", logs->path,
 				logs->run_name, BENCH_ROWS_NAME);
-	if (r == 0 && since >= SYNC_NSEC && since >= SYNC_SHARE * logs->syncing_nsec) {
-		r = fdatasync(logs->rows_fd) < 0 && errno != EINVAL ? -errno : 0;
-		logs->synced_nsec = clock_nsec();
-		logs->syncing_nsec = logs->synced_nsec - start;
-	}
 	if (r < 0)
 		return ctl_fail(logs->ctl, "%s/%s/%s: cannot be written: %s", logs->path,
 				logs->run_name, BENCH_ROWS_NAME, strerror(-r));

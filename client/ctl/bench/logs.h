@@ -44,8 +44,7 @@ int bench_logs_begin(struct bench_logs *logs, struct bench_results *results);
 
 /*
  * Appends the last element of the root's array of that name.  When it returns, a process that is
- * killed loses none; the device has it within a second, or, where syncing takes longer than a
- * hundredth of that, within a hundred times what it takes.
+ * killed loses none.
  */
 int bench_logs_add(struct bench_logs *logs, const struct bench_results *results, const char *key);
 

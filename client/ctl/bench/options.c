@@ -19,7 +19,7 @@ int bench_options_check(const struct ctl *ctl, const struct bench_options *optio
 	bench_space_default(ret_space);
 	if (options->sweep_config &&
 	    bench_space_read(options->sweep_config, ret_space, text, sizeof(text)) < 0)
-		return ctl_usage(ctl, "--sweep_config: %s", text);
+		return ctl_usage(ctl, "--sweep_config %s: %s", options->sweep_config, text);
 	if (options->parallel)
 		bench_space_set_parallel(ret_space, options->parallel);
 	return bench_gpu_check(ctl, &options->gpu, "gds");

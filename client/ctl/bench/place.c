@@ -143,14 +143,8 @@ static void find_device(struct bench_place *place, const char *source)
 			place->disk = makedev(number[0], number[1]);
 	}
 
-	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/device/model",
-		       major(place->device), minor(place->device));
-	(void)read_line(path, place->model, sizeof(place->model));
-	if (place->model[0])
-		return;
-	/* A partition's is its disk's. */
-	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../device/model",
-		       major(place->device), minor(place->device));
+	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/device/model", major(place->disk),
+		       minor(place->disk));
 	(void)read_line(path, place->model, sizeof(place->model));
 }
 

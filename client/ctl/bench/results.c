@@ -15,7 +15,6 @@
 
 #define JSON_BYTES_MAX (256u << 20) /* of a file that is read: 10,000 points have 10 MB */
 #define ROWS_KEY "rows_file"
-#define KEY_BYTES 80u /* "write", and five numbers */
 
 const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS] = {
 	{ "sweep", "results.json" },
@@ -27,7 +26,7 @@ const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS] = {
 
 int bench_results_init(struct bench_results *results, const char *kind)
 {
-	*results = (struct bench_results){ json_object_new_object(), NULL };
+	*results = (struct bench_results){ json_object_new_object() };
 	if (!results->root)
 		return -ENOMEM;
 	json_add_text(results->root, "format", BENCH_FORMAT);
@@ -40,8 +39,7 @@ int bench_results_init(struct bench_results *results, const char *kind)
 void bench_results_deinit(struct bench_results *results)
 {
 	(void)json_object_put(results->root);
-	(void)json_object_put(results->keys);
-	*results = (struct bench_results){ NULL, NULL };
+	results->root = NULL;
 }
 
 static struct json_object *points(const struct bench_results *results)
@@ -55,24 +53,6 @@ const char *bench_results_name(const char *kind)
 		if (strcmp(bench_results_files[i].kind, kind) == 0)
 			return bench_results_files[i].name;
 	return NULL;
-}
-
-/* The name of an op and profile in keys. */
-static const char *key_of(char *text, enum bench_op op, const struct profile *profile)
-{
-	(void)snprintf(text, KEY_BYTES, "%s %" PRIu32 " %" PRIu32 " %d %d %" PRIu32,
-		       bench_op_name(op), profile->block_size, profile->queue_depth,
-		       profile->single_submit, profile->overlap_events,
-		       profile->intra_op_parallelism);
-	return text;
-}
-
-static void add_key(struct bench_results *results, const struct bench_task *task, size_t row)
-{
-	char key[KEY_BYTES];
-
-	json_object_object_add(results->keys, key_of(key, task->op, &task->profile),
-			       json_object_new_uint64(row));
 }
 
 int bench_results_append(struct bench_results *results, const char *key, struct json_object *object)
@@ -91,11 +71,7 @@ int bench_results_append(struct bench_results *results, const char *key, struct 
 
 int bench_results_add(struct bench_results *results, const struct bench_row *row)
 {
-	int r = bench_results_append(results, "points", bench_row_json(row));
-
-	if (r == 0 && results->keys)
-		add_key(results, &row->task, bench_results_n_rows(results) - 1);
-	return r;
+	return bench_results_append(results, "points", bench_row_json(row));
 }
 
 static int refuse(char *text, size_t size, const char *name, int r)
@@ -175,20 +151,16 @@ static int open_file(int dir_fd, const char *name, int *ret_fd, char *text, size
 static bool read_row(struct bench_results *results, const char *line)
 {
 	_cleanup_(json_putp) struct json_object *object = json_tokener_parse(line);
-
-	struct json_object_iterator i, end;
+	struct json_object_iter i;
 
 	if (!json_object_is_type(object, json_type_object))
 		return false;
-	end = json_object_iter_end(object);
-	for (i = json_object_iter_begin(object); !json_object_iter_equal(&i, &end);
-	     json_object_iter_next(&i)) {
-		const char *key = json_object_iter_peek_name(&i);
-		struct json_object *value = json_object_iter_peek_value(&i);
-		struct json_object *array = bench_results_get(results, key);
+	json_object_object_foreachC(object, i)
+	{
+		struct json_object *array = bench_results_get(results, i.key);
 
 		if ((array && !json_object_is_type(array, json_type_array)) ||
-		    bench_results_append(results, key, json_object_get(value)) < 0)
+		    bench_results_append(results, i.key, json_object_get(i.val)) < 0)
 			return false;
 	}
 	return true;
@@ -220,7 +192,7 @@ static int read_rows(struct bench_results *results, int dir_fd, char *text, size
 int bench_results_load(int dir_fd, const char *name, struct bench_results *ret_results, char *text,
 		       size_t size)
 {
-	struct bench_results results = { NULL, NULL };
+	struct bench_results results = { NULL };
 	_cleanup_(closep) int fd = -1;
 	int r = open_file(dir_fd, name, &fd, text, size);
 
@@ -303,26 +275,20 @@ size_t bench_results_drop_failed(struct bench_results *results)
 		if (json_object_array_del_idx(array, i, 1) == 0)
 			n_dropped++;
 	}
-	(void)json_object_put(results->keys);
-	results->keys = NULL; /* collected anew */
 	return n_dropped;
 }
 
-ssize_t bench_results_find(struct bench_results *results, enum bench_op op,
+ssize_t bench_results_find(const struct bench_results *results, enum bench_op op,
 			   const struct profile *profile)
 {
-	struct json_object *row;
-	char key[KEY_BYTES];
+	ssize_t i = (ssize_t)bench_results_n_rows(results);
 
-	if (!results->keys) {
-		results->keys = json_object_new_object();
-		for (size_t i = 0; i < bench_results_n_rows(results); i++) {
-			struct bench_task task = bench_row_read_task(
-				json_object_array_get_idx(points(results), i));
+	while (--i >= 0) {
+		const struct bench_task task = bench_row_read_task(
+			json_object_array_get_idx(points(results), (size_t)i));
 
-			add_key(results, &task, i);
-		}
+		if (task.op == op && bench_same_profile(&task.profile, profile))
+			break;
 	}
-	row = json_object_object_get(results->keys, key_of(key, op, profile));
-	return row ? (ssize_t)json_object_get_uint64(row) : -1;
+	return i;
 }

@@ -13,7 +13,7 @@
  *   "is_complete": false until the end,
  *   "began": "2026-01-31T12:00:00Z", "command": ["dsaioctl", ...],
  *   "machine": {...}, "daemon": {"version", "is_private"},
- *   "buffers": [{"bytes", "huge_page_bytes": n | null, "gpus": ["GPU 0 (...)"], "gpu_paths": ["direct"]}],
+ *   "buffers": [{"bytes", "huge_page_bytes": n | null, "gpus": ["GPU 0 (...)"]}],
  *				one for each time that it was begun; gpus: whose memory they are, [] for
  *				the host's
  *   "folders": [{"folder", "device", "model", "fs_type", "store", "profile", ...}],
@@ -56,7 +56,6 @@ const char *bench_results_name(const char *kind); /* NULL: no such kind */
 
 struct bench_results {
 	struct json_object *root;
-	struct json_object *keys; /* bench_results_find(): NULL until it is asked */
 };
 
 /* All fail with -ENOMEM only. */
@@ -95,7 +94,7 @@ struct json_object *bench_results_get(const struct bench_results *results, const
 /* Rows, in the order in which they were measured. */
 size_t bench_results_n_rows(const struct bench_results *results);
 
-/* Returns 0, -ENOMEM, or -EINVAL (it is no row).  Call bench_row_deinit() after 0. */
+/* All but its repetitions.  Returns 0, or -EINVAL (it is no row). */
 int bench_results_row(const struct bench_results *results, size_t i, struct bench_row *ret_row);
 
 size_t bench_results_n_good(const struct bench_results *results); /* rows without an error */
@@ -106,11 +105,8 @@ struct json_object *bench_results_last(const struct bench_results *results, cons
 /* Takes rows with an error out, so that they are measured again.  Returns how many. */
 size_t bench_results_drop_failed(struct bench_results *results);
 
-/*
- * The number of the last row for that op and profile; -1: there is none.  The first call looks at all
- * rows, later ones at none.
- */
-ssize_t bench_results_find(struct bench_results *results, enum bench_op op,
+/* The number of the last row for that op and profile; -1: there is none. */
+ssize_t bench_results_find(const struct bench_results *results, enum bench_op op,
 			   const struct profile *profile);
 
 #endif

@@ -84,7 +84,7 @@ struct json_object *bench_row_json(const struct bench_row *row)
 	json_add_float(object, "e2e_speed_gb_per_sec", row->total.e2e_speed);
 	json_object_object_add(object, "device_bytes", bench_bytes_json(row->device_bytes));
 	json_add_text(object, "source", bench_source_name(row->source));
-	json_add_text(object, "gpu_path", row->gpu_path ? row->gpu_path : "");
+	json_add_text(object, "gpu_path", row->gpu_path);
 	json_object_object_add(object, "others_bytes", bench_bytes_json(row->others_bytes));
 	json_add_bool(object, "is_disturbed", row->is_disturbed);
 	json_add_text(object, "error", row->error);
@@ -122,39 +122,6 @@ static uint64_t bytes_of(struct json_object *object, const char *key)
 	return json_object_object_get(object, key) ? int_of(object, key) : UINT64_MAX;
 }
 
-/* One that bench_end() knows; "": none. */
-static const char *gpu_path_of(struct json_object *object)
-{
-	static const char *const paths[] = { "direct", "copied", "both" };
-	const char *text = json_text(object, "gpu_path");
-
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-		if (strcmp(text, paths[i]) == 0)
-			return paths[i];
-	return "";
-}
-
-static int read_repetitions(struct json_object *array, struct bench_row *row)
-{
-	if (!json_object_is_type(array, json_type_array))
-		return -EINVAL;
-	row->n_repetitions = json_object_array_length(array);
-	row->repetitions = calloc(row->n_repetitions + 1, sizeof(*row->repetitions));
-	if (!row->repetitions)
-		return -ENOMEM;
-	for (size_t i = 0; i < row->n_repetitions; i++) {
-		struct json_object *object = json_object_array_get_idx(array, i);
-
-		row->repetitions[i] = (struct bench_repetition){
-			.at_sec = float_of(object, "at_sec"),
-			.task_sec = float_of(object, "task_sec"),
-			.e2e_sec = float_of(object, "e2e_sec"),
-			.bytes = int_of(object, "bytes"),
-		};
-	}
-	return 0;
-}
-
 struct bench_task bench_row_read_task(struct json_object *object)
 {
 	return (struct bench_task){
@@ -182,7 +149,6 @@ int bench_row_read(struct json_object *object, struct bench_row *ret_row)
 {
 	struct json_object *served = json_object_object_get(object, "served");
 	struct bench_row row = { 0 };
-	int r;
 
 	if (!json_object_is_type(object, json_type_object))
 		return -EINVAL;
@@ -202,11 +168,8 @@ int bench_row_read(struct json_object *object, struct bench_row *ret_row)
 	row.others_bytes = bytes_of(object, "others_bytes");
 	row.is_disturbed = bool_of(object, "is_disturbed");
 	(void)snprintf(row.error, sizeof(row.error), "%s", json_text(object, "error"));
-	row.gpu_path = gpu_path_of(object);
+	(void)snprintf(row.gpu_path, sizeof(row.gpu_path), "%s", json_text(object, "gpu_path"));
 	(void)snprintf(row.log, sizeof(row.log), "%s", json_text(object, "log"));
-	r = read_repetitions(json_object_object_get(object, "repetitions"), &row);
-	if (r < 0)
-		return r;
 	*ret_row = row;
 	return 0;
 }

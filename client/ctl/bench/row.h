@@ -31,7 +31,7 @@ struct bench_row {
 	struct measure total;
 	uint64_t device_bytes; /* UINT64_MAX: not known */
 	enum bench_source source;
-	const char *gpu_path; /* of memory of GPUs: "direct", "copied", "both" */
+	char gpu_path[8]; /* of memory of GPUs: "direct", "copied", "both" */
 	uint64_t
 		others_bytes; /* that others on the devices moved (place.h); UINT64_MAX: not known */
 	bool is_disturbed;
@@ -43,7 +43,7 @@ void bench_row_deinit(struct bench_row *row);
 /* The row as JSON; the caller's.  NULL without memory. */
 struct json_object *bench_row_json(const struct bench_row *row);
 
-/* Returns 0, -ENOMEM, or -EINVAL (the object is no row).  Call bench_row_deinit() after 0. */
+/* All but the repetitions.  Returns 0, or -EINVAL (the object is no row). */
 int bench_row_read(struct json_object *object, struct bench_row *ret_row);
 
 /* The point of a row, without its measurements. */

@@ -6,14 +6,9 @@
 #include "proto/util/size.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#define JSON_DEPTH_MAX 8 /* more is no space, and need not be looked at */
 
 enum kind { SIZES, COUNTS, BOOLEANS };
 
@@ -32,15 +27,6 @@ static const struct key {
 };
 #define KEYS_TEXT "block_size, queue_depth, sequential_requests, single_submit, io_parallel"
 
-/* The text that is being parsed, for error texts. */
-struct source {
-	const char *json;
-	size_t len;
-	const char *name;
-	char *text;
-	size_t size;
-};
-
 void bench_space_default(struct bench_space *ret_space)
 {
 	*ret_space = (struct bench_space){ { { { 1u << 20, 8u << 20 }, 2 },
@@ -50,63 +36,20 @@ void bench_space_default(struct bench_space *ret_space)
 					     { { 1, 2, 4, 8 }, 4 } } };
 }
 
-/* ---- messages ---- */
+/* ---- reading ---- */
 
-/* Writes "FILE:LINE:COLUMN: " of a byte, from 1, and returns how much of text that took. */
-static size_t put_position(const struct source *source, size_t offset)
+static int refuse_value(const struct key *key, struct json_object *value, const char *because,
+			char *text, size_t size)
 {
-	size_t line = 1, column = 1;
-	int n;
-
-	for (size_t i = 0; i < offset && i < source->len; i++) {
-		column++;
-		if (source->json[i] == '\n') {
-			line++;
-			column = 1;
-		}
-	}
-	n = snprintf(source->text, source->size, "%s:%zu:%zu: ", source->name, line, column);
-	return n < 0 || (size_t)n >= source->size ? source->size - 1 : (size_t)n;
-}
-
-/* The place of the key.  The JSON was parsed and has the key, so it is there in quotes. */
-static size_t find_key(const struct source *source, const char *key)
-{
-	_cleanup_(freep) char *quoted = NULL;
-	const char *found = NULL;
-
-	if (asprintf(&quoted, "\"%s\"", key) >= 0)
-		found = memmem(source->json, source->len, quoted, strlen(quoted));
-	else
-		quoted = NULL;
-	return found ? (size_t)(found - source->json) : 0;
-}
-
-__attribute__((format(printf, 3, 4))) static int refuse(const struct source *source, size_t offset,
-							const char *format, ...)
-{
-	size_t n = put_position(source, offset);
-	va_list args;
-
-	va_start(args, format);
-	(void)vsnprintf(source->text + n, source->size - n, format, args);
-	va_end(args);
+	(void)snprintf(text, size, "%s: %s: %s: write for example %s", key->name,
+		       json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN), because,
+		       key->example);
 	return -EINVAL;
 }
 
-/* ---- values ---- */
-
-static int refuse_value(const struct source *source, const struct key *key,
-			struct json_object *value, const char *because)
-{
-	return refuse(source, find_key(source, key->name), "%s: %s: %s: write for example %s",
-		      key->name, json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN),
-		      because, key->example);
-}
-
-/* One value of a list.  Returns 0 or -EINVAL. */
-static int parse_value(const struct source *source, const struct key *key,
-		       struct json_object *value, uint32_t *ret_number)
+/* One value of a list.  Returns 0, or -EINVAL and the message. */
+static int parse_value(const struct key *key, struct json_object *value, uint32_t *ret_number,
+		       char *text, size_t size)
 {
 	struct profile profile = PROFILE_DEFAULT;
 	uint64_t number = 0;
@@ -114,20 +57,21 @@ static int parse_value(const struct source *source, const struct key *key,
 
 	if (key->kind == BOOLEANS) {
 		if (!json_object_is_type(value, json_type_boolean))
-			return refuse_value(source, key, value, "must be true or false");
+			return refuse_value(key, value, "must be true or false", text, size);
 		*ret_number = json_object_get_boolean(value) ? 1 : 0;
 		return 0;
 	}
 	if (json_object_is_type(value, json_type_int)) {
 		if (json_object_get_int64(value) < 0)
-			return refuse_value(source, key, value, "must be positive");
+			return refuse_value(key, value, "must be positive", text, size);
 		number = json_object_get_uint64(value);
 	} else if (key->kind == COUNTS) {
-		return refuse_value(source, key, value, "must be a whole number");
+		return refuse_value(key, value, "must be a whole number", text, size);
 	} else if (!json_object_is_type(value, json_type_string) ||
 		   size_parse(json_object_get_string(value), &number) < 0) {
-		return refuse_value(source, key, value,
-				    "must be a number of bytes, or a string like \"1M\"");
+		return refuse_value(key, value,
+				    "must be a number of bytes, or a string like \"1M\"", text,
+				    size);
 	}
 	*ret_number = number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
 	if (strcmp(key->name, "block_size") == 0)
@@ -137,132 +81,81 @@ static int parse_value(const struct source *source, const struct key *key,
 	else
 		profile.intra_op_parallelism = *ret_number;
 	if (profile_check(&profile, because, sizeof(because)) < 0)
-		return refuse_value(source, key, value, because);
+		return refuse_value(key, value, because, text, size);
 	return 0;
 }
 
-static int parse_list(const struct source *source, const struct key *key, struct json_object *value,
-		      struct bench_list *list)
+static int parse_list(const struct key *key, struct json_object *value, struct bench_list *list,
+		      char *text, size_t size)
 {
-	size_t n;
+	const size_t n = json_object_is_type(value, json_type_array)
+				 ? json_object_array_length(value)
+				 : 0;
 
-	if (!json_object_is_type(value, json_type_array))
-		return refuse_value(source, key, value, "must be a list");
-	n = json_object_array_length(value);
-	if (n == 0)
-		return refuse_value(source, key, value, "is empty, so there is nothing to measure");
-	if (n > BENCH_SPACE_VALUES_MAX)
-		return refuse(source, find_key(source, key->name),
-			      "%s: has %zu values: at most %u are possible", key->name, n,
-			      BENCH_SPACE_VALUES_MAX);
-	list->n = 0;
-	for (size_t i = 0; i < n; i++) {
-		struct json_object *item = json_object_array_get_idx(value, i);
-		int r = parse_value(source, key, item, &list->values[i]);
+	if (n == 0 || n > BENCH_SPACE_VALUES_MAX)
+		return refuse_value(key, value, "must be a list of 1 to 256 values", text, size);
+	for (list->n = 0; list->n < n; list->n++) {
+		struct json_object *item = json_object_array_get_idx(value, list->n);
+		int r = parse_value(key, item, &list->values[list->n], text, size);
 
 		if (r < 0)
 			return r;
-		for (size_t k = 0; k < i; k++)
-			if (list->values[k] == list->values[i])
-				return refuse_value(source, key, item, "is there twice");
-		list->n = i + 1;
+		for (size_t k = 0; k < list->n; k++)
+			if (list->values[k] == list->values[list->n])
+				return refuse_value(key, item, "is there twice", text, size);
 	}
 	return 0;
 }
 
-static int parse_object(const struct source *source, struct json_object *root,
-			struct bench_space *space)
+int bench_space_parse(struct json_object *root, struct bench_space *ret_space, char *text,
+		      size_t size)
 {
-	struct json_object_iterator at, end;
+	struct json_object_iter at;
+	struct bench_space space;
 
-	if (!json_object_is_type(root, json_type_object))
-		return refuse(source, 0, "must be an object with lists of " KEYS_TEXT);
+	if (!json_object_is_type(root, json_type_object)) {
+		(void)snprintf(text, size, "must be an object with lists of " KEYS_TEXT);
+		return -EINVAL;
+	}
 	for (size_t i = 0; i < BENCH_SPACE_KEYS; i++)
-		space->lists[i] = (struct bench_list){ { keys[i].missing }, 1 };
-	at = json_object_iter_begin(root);
-	end = json_object_iter_end(root);
-	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at)) {
-		const char *name = json_object_iter_peek_name(&at);
+		space.lists[i] = (struct bench_list){ { keys[i].missing }, 1 };
+	json_object_object_foreachC(root, at)
+	{
 		size_t i = 0;
 		int r;
 
-		while (i < BENCH_SPACE_KEYS && strcmp(keys[i].name, name) != 0)
+		while (i < BENCH_SPACE_KEYS && strcmp(keys[i].name, at.key) != 0)
 			i++;
-		if (i == BENCH_SPACE_KEYS)
-			return refuse(source, find_key(source, name),
-				      "%s: unknown key: there are " KEYS_TEXT, name);
-		r = parse_list(source, &keys[i], json_object_iter_peek_value(&at),
-			       &space->lists[i]);
+		if (i == BENCH_SPACE_KEYS) {
+			(void)snprintf(text, size, "%s: unknown key: there are " KEYS_TEXT, at.key);
+			return -EINVAL;
+		}
+		r = parse_list(&keys[i], at.val, &space.lists[i], text, size);
 		if (r < 0)
 			return r;
 	}
-	if (bench_space_points(space) > BENCH_SPACE_POINTS_MAX)
-		return refuse(source, 0, "has %zu points: at most %u are possible",
-			      bench_space_points(space), BENCH_SPACE_POINTS_MAX);
-	return 0;
-}
-
-static void tokener_freep(struct json_tokener **tokener)
-{
-	if (*tokener)
-		json_tokener_free(*tokener);
-}
-
-int bench_space_parse(const char *json, size_t len, const char *name, struct bench_space *ret_space,
-		      char *text, size_t size)
-{
-	_cleanup_(tokener_freep) struct json_tokener *tokener = json_tokener_new_ex(JSON_DEPTH_MAX);
-	_cleanup_(json_putp) struct json_object *root = NULL;
-	struct source source = { json, len, name, text, size };
-	struct bench_space space;
-	enum json_tokener_error error;
-	int r;
-
-	if (!tokener) {
-		(void)snprintf(text, size, "%s: out of memory", name);
-		return -ENOMEM;
+	if (bench_space_points(&space) > BENCH_SPACE_POINTS_MAX) {
+		(void)snprintf(text, size, "has %zu points: at most %u are possible",
+			       bench_space_points(&space), BENCH_SPACE_POINTS_MAX);
+		return -EINVAL;
 	}
-	if (len > BENCH_SPACE_FILE_MAX)
-		return refuse(&source, 0, "has %s: at most %s are possible", SIZE_TEXT(len),
-			      SIZE_TEXT(BENCH_SPACE_FILE_MAX));
-	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	root = json_tokener_parse_ex(tokener, json, (int)len);
-	error = json_tokener_get_error(tokener);
-	if (error == json_tokener_continue)
-		return refuse(&source, len,
-			      "ends in the middle: expected is an object with lists of " KEYS_TEXT);
-	if (error != json_tokener_success)
-		return refuse(&source, json_tokener_get_parse_end(tokener),
-			      "%s: expected is an object with lists of " KEYS_TEXT
-			      ", for example {\"block_size\": [\"1M\"], \"queue_depth\": [32]}",
-			      json_tokener_error_desc(error));
-	r = parse_object(&source, root, &space);
-	if (r == 0)
-		*ret_space = space;
-	return r;
+	*ret_space = space;
+	return 0;
 }
 
 int bench_space_read(const char *path, struct bench_space *ret_space, char *text, size_t size)
 {
-	_cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	_cleanup_(freep) char *json = malloc(BENCH_SPACE_FILE_MAX + 1);
-	size_t len = 0;
-	ssize_t n = fd < 0 || !json ? -1 : 1;
+	_cleanup_(json_putp) struct json_object *root = NULL;
 
-	if (!json)
-		errno = ENOMEM;
-	while (n > 0 && len <= BENCH_SPACE_FILE_MAX) {
-		n = read(fd, json + len, BENCH_SPACE_FILE_MAX + 1 - len);
-		if (n > 0)
-			len += (size_t)n;
-	}
-	if (n < 0) {
-		int r = -errno;
-
-		(void)snprintf(text, size, "%s: %s", path, strerror(-r));
-		return r;
-	}
-	return bench_space_parse(json, len, path, ret_space, text, size);
+	errno = 0;
+	root = json_object_from_file(path);
+	if (root)
+		return bench_space_parse(root, ret_space, text, size);
+	(void)snprintf(text, size, "%s",
+		       errno ? strerror(errno)
+			     : "is no JSON (python3 -m json.tool shows where): write for example "
+			       "{\"block_size\": [\"1M\"], \"queue_depth\": [32]}");
+	return -EINVAL;
 }
 
 /* ---- points ---- */

@@ -19,7 +19,6 @@ struct json_object;
 #define BENCH_SPACE_KEYS 5u
 #define BENCH_SPACE_VALUES_MAX 256u   /* of a list: a guess */
 #define BENCH_SPACE_POINTS_MAX 10000u /* of the product: weeks, so a mistake */
-#define BENCH_SPACE_FILE_MAX (1u << 20)
 #define BENCH_LOG_NAME_BYTES 96u
 
 struct bench_list {
@@ -35,11 +34,11 @@ struct bench_space {
 void bench_space_default(struct bench_space *ret_space);
 
 /*
- * name: the file's, for messages.  Each returns 0, or -EINVAL (or what open(2) and read(2) say)
- * and in text (of size bytes) the message: file, line, column, value, and what is allowed.
+ * root: borrowed.  Each returns 0, or -EINVAL and in text (of size bytes) the message: key, value, and
+ * what is allowed.
  */
-int bench_space_parse(const char *json, size_t len, const char *name, struct bench_space *ret_space,
-		      char *text, size_t size);
+int bench_space_parse(struct json_object *root, struct bench_space *ret_space, char *text,
+		      size_t size);
 int bench_space_read(const char *path, struct bench_space *ret_space, char *text, size_t size);
 
 /* All points have this io_parallel. */

@@ -49,7 +49,6 @@ int text_logs_write(int run_fd, const struct bench_results *results, char *ret_n
 
 		if (bench_results_row(results, i, &row) < 0)
 			continue; /* no bench wrote it */
-		bench_row_deinit(&row);
 		/* The row comes from a file, so its log's name is made anew. */
 		text_logs_name(ret_name, &row.task, row.n_processes);
 		r = row.log[0] ? write_log(run_fd, ret_name, &row) : 0;

@@ -277,7 +277,7 @@ static int task_loop(struct task *task, unsigned loop)
 
 	start = clock_nsec();
 	r = bench_transfer(process, task->handle, task->files[i], path,
-			   options.is_read ? BENCH_READ : BENCH_WRITE, options.io_size);
+			   options.is_read ? BENCH_READ : BENCH_WRITE, 0, options.io_size);
 	done = clock_nsec();
 	if (r == 0)
 		r = bench_process_barrier(process);
@@ -285,7 +285,6 @@ static int task_loop(struct task *task, unsigned loop)
 	if (r < 0)
 		return r;
 	result->moved.bytes += options.io_size;
-	result->moved.ops++;
 	if (is_counted) {
 		result->part.task_sec += seconds(start, done);
 		result->part.e2e_sec += seconds(start, end);
@@ -380,20 +379,19 @@ static uint64_t find_others(struct ctl *ctl, struct bench_crew *crew,
 
 /* Where the buffers are, and how their bytes went.  stdout has ds_io's lines alone. */
 static void note_gpus(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
-		      unsigned n)
+		      unsigned n, struct json_object *gpus, struct json_object *paths)
 {
-	_cleanup_(json_putp) struct json_object *gpus = json_object_new_array();
 	char names[BENCH_TEXT_BYTES], text[BENCH_GPU_PATHS_BYTES];
-	struct bench_gpu_paths paths = { 0 };
+	struct bench_gpu_paths sum = { 0 };
 
 	for (unsigned i = 0; i < n; i++) {
 		const struct result *result = bench_crew_shared(crew, i);
 
 		bench_gpu_add(gpus, result->gpu);
-		bench_gpu_sum_paths(&paths, &result->gpu_paths);
+		bench_gpu_sum_paths(&sum, &result->gpu_paths);
 	}
-	ctl_note(ctl, "buffers: in the memory of %s: %s", bench_gpu_list(gpus, names),
-		 bench_gpu_paths_text(&paths, bench_guest_cufile(guest), text));
+	bench_gpu_add(paths, bench_gpu_paths_text(&sum, bench_guest_cufile(guest), text));
+	ctl_note(ctl, "buffers: in the memory of %s: %s", bench_gpu_list(gpus, names), text);
 }
 
 static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
@@ -403,7 +401,9 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	_cleanup_(freep) struct measure_part *parts = calloc(n, sizeof(*parts));
 	struct profile profile = make_profile();
 	struct bench_served served = { 0 };
-	struct json_object *object, *gpus, *paths;
+	_cleanup_(json_putp) struct json_object *gpus = json_object_new_array();
+	_cleanup_(json_putp) struct json_object *paths = json_object_new_array();
+	struct json_object *object;
 	char text[BENCH_TEXT_BYTES];
 	struct bench_work work;
 	uint64_t others_bytes;
@@ -421,36 +421,25 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	if (r != CTL_OK)
 		return r;
 	if (options.gpu.gpu.is_given)
-		note_gpus(ctl, guest, crew, n);
+		note_gpus(ctl, guest, crew, n, gpus, paths);
 	if (!ctl->is_json) {
 		measure_print(&m, options.is_read, stdout);
 		return ctl_flush(ctl);
 	}
 	if (bench_guest_ask_served(guest, &profile, &served, text, sizeof(text)) != CTL_OK)
 		return ctl_fail(ctl, "%s", text);
-	gpus = json_object_new_array();
-	paths = json_object_new_array();
-	for (unsigned i = 0; i < n; i++) {
-		const struct result *result = bench_crew_shared(crew, i);
-
-		bench_gpu_add(gpus, result->gpu);
-		bench_gpu_add_paths(paths, &result->gpu_paths);
-	}
-	object = json_object_new_object();
+	profile.block_size = served.block_size;
+	profile.queue_depth = served.queue_depth;
+	object = json_profile(&profile);
 	json_add_text(object, "op", options.is_read ? "read" : "write");
 	json_add_number(object, "processes", n);
 	json_add_number(object, "loops", options.loops);
 	json_add_number(object, "warmup_loops", options.warmup_loops);
 	json_add_number(object, "io_size", options.io_size);
 	json_add_number(object, "bytes", m.bytes);
-	json_add_number(object, "block_size", served.block_size);
-	json_add_number(object, "queue_depth", served.queue_depth);
-	json_add_bool(object, "single_submit", options.single_submit);
-	json_add_bool(object, "overlap_events", !options.sequential_requests);
-	json_add_number(object, "intra_op_parallelism", options.io_parallel);
 	json_add_bool(object, "is_validated", options.validate);
-	json_object_object_add(object, "gpus", gpus);
-	json_object_object_add(object, "gpu_paths", paths);
+	json_object_object_add(object, "gpus", TAKE_PTR(gpus));
+	json_object_object_add(object, "gpu_paths", TAKE_PTR(paths));
 	json_add_float(object, "task_latency_sec", m.task_sec);
 	json_add_float(object, "task_speed_gb_per_sec", m.task_speed);
 	json_add_float(object, "e2e_latency_sec", m.e2e_sec);
@@ -462,24 +451,22 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 
 static int refuse_what_is_not_there(const struct ctl *ctl)
 {
+	const char *name = options.legacy_save		? "torch_legacy_save"
+			   : options.fast_io_size	? "fast_io_size"
+			   : options.accelerator_memory ? "use_accelerator_pin_memory"
+			   : options.slow_bounce	? "slow_bounce_buffer"
+							: NULL;
+
 	if (strcmp(options.engine, "aio_handle") != 0)
 		return ctl_usage(ctl,
 				 "--engine %s: dsaioctl has aio_handle only; aio_basic, "
 				 "torch_io and torch_fastio are in ds_io",
 				 options.engine);
-	if (options.legacy_save)
-		return ctl_usage(ctl, "--torch_legacy_save: chooses how torch_io saves, and "
-				      "there is no torch here: leave it out");
-	if (options.fast_io_size)
-		return ctl_usage(ctl, "--fast_io_size: sizes the buffer of torch_fastio, and "
-				      "there is no torch here: leave it out");
-	if (options.accelerator_memory)
-		return ctl_usage(ctl, "--use_accelerator_pin_memory: lets torch pin memory, "
-				      "and here the daemon does: leave it out");
-	if (options.slow_bounce)
-		return ctl_usage(ctl, "--slow_bounce_buffer: memory of a GPU that is copied goes "
-				      "through the daemon's pinned memory in any case: leave it "
-				      "out");
+	if (name)
+		return ctl_usage(ctl,
+				 "--%s: concerns how ds_io uses torch, and there is no torch here: "
+				 "leave it out",
+				 name);
 	return CTL_OK;
 }
 
@@ -560,8 +547,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 		      const int *gpus, unsigned n)
 {
 	struct io_progress io = { .n = n };
-	struct bench_crew_options crew_options = { .socket_path = ctl->socket_path,
-						   .folders = folders,
+	struct bench_crew_options crew_options = { .folders = folders,
 						   .gpus = options.gpu.gpu.is_given ? gpus : NULL,
 						   .is_gpu_direct_only = options.gpu.gds,
 						   .n_processes = n,
@@ -575,7 +561,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	struct bench_traffic before;
 	char text[BENCH_TEXT_BYTES];
 	bool is_prepared, is_measured;
-	int r = bench_guest_start(ctl, places, n, &guest);
+	int r = bench_guest_start(ctl, folders, places, n, &guest);
 
 	if (r == CTL_OK && options.exclusive)
 		r = bench_guest_check_alone(guest, places, n);
@@ -627,8 +613,6 @@ static int io_run(struct ctl *ctl)
 		if (!folders || !places || !gpus || made == MAP_FAILED)
 			return ctl_fail(ctl, "out of memory");
 		r = list_folders(ctl, folders, places, gpus, n);
-		if (r == CTL_OK)
-			r = ctl_start_private(ctl, folders, n);
 		if (r == CTL_OK)
 			r = measure_io(ctl, folders, places, gpus, n);
 	}

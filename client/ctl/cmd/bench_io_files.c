@@ -1,6 +1,7 @@
 #include "client/ctl/cmd/bench_io_files.h"
 
 #include "client/ctl/bench/buffer.h"
+#include "client/ctl/bench/files.h"
 #include "client/ctl/ui/newfile.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/size.h"
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STEP_BYTES (8u << 20) /* in which files are made and compared */
+#define STEP_BYTES (8u << 20) /* in which files are compared */
 
 void bench_io_path(const struct bench_process *process, bool is_read, uint64_t bytes, unsigned loop,
 		   char *path)
@@ -65,33 +66,15 @@ bool bench_io_remove(const char *path, const struct bench_io_made *made)
 /* Fills the file with random bytes; returns 0 or a negative errno, *ret_done bytes were written. */
 static int fill_file(int fd, bool is_new, uint64_t bytes, uint64_t *ret_done)
 {
-	_cleanup_(freep) uint8_t *step = malloc(STEP_BYTES);
 	int r;
 
-	if (!step)
-		return -ENOMEM;
 	/* Checked first, so that on a full disk a file of another size stays as it is. */
 	do
 		r = is_new ? newfile_reserve(fd, 0, bytes) : newfile_check_room(fd, bytes);
 	while (r == -EINTR);
-	if (r < 0)
-		return r;
-	while (*ret_done < bytes) {
-		uint64_t left = bytes - *ret_done;
-		size_t len = left < STEP_BYTES ? (size_t)left : STEP_BYTES;
-		ssize_t n;
-
-		bench_fill_random(step, len);
-		n = write(fd, step, len);
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		*ret_done += n > 0 ? (uint64_t)n : 0;
-	}
-	/* Written back now, so that the write-back is not measured. */
-	if (ftruncate(fd, (off_t)bytes) < 0 || fsync(fd) < 0)
-		return -errno;
-	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* only advice */
-	return 0;
+	if (r == 0)
+		r = bench_file_fill(fd, bytes, ret_done, NULL);
+	return r == 0 && ftruncate(fd, (off_t)bytes) < 0 ? -errno : r;
 }
 
 /* Makes the file of random bytes, unless it is there in that size. */

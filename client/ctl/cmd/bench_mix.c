@@ -238,7 +238,7 @@ static int measure_once(struct bench_crew *crew, struct mix_call call, bool is_t
 {
 	int r;
 
-	progress_points_begin(&mix.progress, 0);
+	progress_points_begin(&mix.progress);
 	r = bench_crew_call(crew, mix_in_process, &call, sizeof(call), text);
 	for (unsigned i = call.first; r == 0 && i < call.first + call.n; i++) {
 		const struct mix_record *record = bench_crew_shared(crew, i);
@@ -259,7 +259,6 @@ static int measure_once(struct bench_crew *crew, struct mix_call call, bool is_t
 
 static int measure_all(struct ctl *ctl, const char *folder)
 {
-	const size_t n_left[PROGRESS_KINDS] = { mix.job.n + 1, 0 };
 	const char *folders[MIX_CLIENTS_MAX];
 	const struct bench_crew_options options = { .socket_path = ctl->socket_path,
 						    .folders = folders,
@@ -273,7 +272,7 @@ static int measure_all(struct ctl *ctl, const char *folder)
 
 	for (unsigned i = 0; i < mix.job.n; i++)
 		folders[i] = folder;
-	progress_points_start(&mix.progress, "mix", 0, n_left);
+	progress_points_start(&mix.progress, "mix", 0, mix.job.n + 1, false);
 	r = bench_crew_start(&options, &crew, text);
 	for (unsigned i = 0; r == 0 && i < mix.job.n; i++)
 		r = measure_once(crew, (struct mix_call){ i, 1 }, false, text);
@@ -396,7 +395,7 @@ static int make_files(struct ctl *ctl, const struct bench_place *place)
 		places[i] = *place;
 		places[i].file_bytes = mix.job.clients[i].size;
 	}
-	return bench_files_make(ctl, places, mix.job.n, false, true, 0, false, NULL, NULL,
+	return bench_files_make(ctl, places, mix.job.n, false, true, 0,
 				&mix.files); /* closed at the process's end */
 }
 

@@ -84,8 +84,7 @@ static int make_files(struct run *run)
 	(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
 	limit.rlim_cur = limit.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &limit); /* up to the hard limit: cannot fail */
-	return bench_files_make(run->ctl, places, n, false, true, 0, false, NULL, NULL,
-				&run->files);
+	return bench_files_make(run->ctl, places, n, false, true, 0, &run->files);
 }
 
 /* ---- the run ---- */
@@ -203,7 +202,7 @@ static int replay_run(struct ctl *ctl)
 		return r;
 	if (bench_place_find(dir, &run.place, text, sizeof(text)) < 0)
 		return ctl_fail(ctl, "%s", text);
-	r = bench_guest_start(ctl, &run.place, 1, &guest);
+	r = bench_guest_start(ctl, &dir, &run.place, 1, &guest);
 	if (r != CTL_OK)
 		return r;
 	bench_guest_free(guest); /* it has looked whether there is a store */

@@ -78,8 +78,7 @@ static void add_cells(struct table *table, const struct bench_row *row)
 	else
 		table_add(table, "-");
 	table_add(table, "%s%s%s", row->error[0] ? "-" : bench_source_name(row->source),
-		  row->gpu_path && row->gpu_path[0] ? ", " : "",
-		  row->gpu_path ? row->gpu_path : "");
+		  row->gpu_path[0] ? ", " : "", row->gpu_path);
 	if (row->is_disturbed)
 		table_add(table, "disturbed: others on this device moved %s",
 			  units_format_size(text, row->others_bytes));
@@ -97,7 +96,6 @@ static bool add_point(struct table *table, struct bench_results *results, enum b
 	if (i < 0 || bench_results_row(results, (size_t)i, &row) < 0)
 		return false;
 	add_cells(table, &row);
-	bench_row_deinit(&row);
 	return !row.error[0];
 }
 
@@ -139,18 +137,6 @@ static void report_point(struct bench *bench, const struct bench_row *row)
 	else
 		(void)snprintf(text, sizeof(text), "%s %.2f GB/s", name, row->total.e2e_speed);
 	progress_points_end(&bench->progress, text);
-	if (!options.verbose)
-		return;
-	for (size_t i = 0; i < row->n_repetitions; i++) {
-		const struct bench_repetition *repetition = &row->repetitions[i];
-
-		progress_points_note(
-			&bench->progress,
-			"  loop %zu: task %.6f s, e2e %.6f s; served %s x %" PRIu32 "; from %s%s",
-			i, repetition->task_sec, repetition->e2e_sec,
-			SIZE_TEXT(row->served.block_size), row->served.queue_depth,
-			bench_source_name(row->source), row->is_disturbed ? "; disturbed" : "");
-	}
 }
 
 static int sweep_point(struct bench *bench, enum bench_op op, const struct profile *profile)
@@ -165,7 +151,7 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 
 	if (bench_results_find(&bench->results, op, profile) >= 0)
 		return CTL_OK;
-	progress_points_begin(&bench->progress, op);
+	progress_points_begin(&bench->progress);
 	r = bench_measure(bench, &task, &row);
 	if (r == CTL_OK) {
 		if (!row.error[0])
@@ -181,7 +167,7 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 static int sweep_points(struct bench *bench, const struct bench_space *space)
 {
 	_cleanup_(freep) size_t *order = calloc(bench_space_points(space), sizeof(*order));
-	size_t n_left[PROGRESS_KINDS] = { 0 };
+	size_t n_left = 0;
 	int r = CTL_OK;
 
 	if (!order)
@@ -190,21 +176,20 @@ static int sweep_points(struct bench *bench, const struct bench_space *space)
 	for (size_t i = 0; i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, i);
 
-		n_left[BENCH_READ] += !options.no_read &&
-				      bench_results_find(&bench->results, BENCH_READ, &profile) < 0;
-		n_left[BENCH_WRITE] += !options.no_write &&
-				       bench_results_find(&bench->results, BENCH_WRITE, &profile) <
-					       0;
+		n_left += !options.no_read &&
+			  bench_results_find(&bench->results, BENCH_READ, &profile) < 0;
+		n_left += !options.no_write &&
+			  bench_results_find(&bench->results, BENCH_WRITE, &profile) < 0;
 	}
-	if (n_left[BENCH_READ] + n_left[BENCH_WRITE] == 0) {
+	if (n_left == 0) {
 		bench_note_complete(bench);
 		return CTL_OK;
 	}
 	r = bench_prepare(bench);
 	if (r == CTL_OK)
 		progress_points_start(&bench->progress, "sweep",
-				      bench_results_n_rows(&bench->results), n_left);
-	bench->progress.prints_all = options.verbose;
+				      bench_results_n_rows(&bench->results), n_left,
+				      options.verbose);
 	for (size_t i = 0; r == CTL_OK && i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, order[i]);
 

@@ -78,11 +78,9 @@ struct tune {
 	struct bench *bench;
 	struct bench_space space;
 	struct tuner *tuner;
-	size_t n_old;	/* rows of an earlier run */
-	bool *is_added; /* for each of them: the tuner has it */
-	/* of the steps of this run */
-	uint64_t step_nsec, transfer_nsec, bytes;
-	size_t n_steps;
+	size_t n_old;		   /* rows of an earlier run */
+	bool *is_added;		   /* for each of them: the tuner has it */
+	uint64_t step_nsec, bytes; /* of the steps of this run */
 };
 
 /* ---- measuring ---- */
@@ -152,36 +150,27 @@ static bool add_old(struct tune *tune, const struct bench_task *task)
 {
 	for (size_t i = 0; i < tune->n_old; i++) {
 		struct bench_row row;
-		bool is_it;
 
-		if (tune->is_added[i] || bench_results_row(&tune->bench->results, i, &row) < 0)
+		if (tune->is_added[i] || bench_results_row(&tune->bench->results, i, &row) < 0 ||
+		    row.task.op != task->op || row.task.io_size != task->io_size ||
+		    !bench_same_profile(&row.task.profile, &task->profile))
 			continue;
-		is_it = row.task.op == task->op && row.task.io_size == task->io_size &&
-			bench_same_profile(&row.task.profile, &task->profile);
-		if (is_it) {
-			tune->is_added[i] = true;
-			add_to_tuner(tune, &row);
-		}
-		bench_row_deinit(&row);
-		if (is_it)
-			return true;
+		tune->is_added[i] = true;
+		add_to_tuner(tune, &row);
+		return true;
 	}
 	return false;
 }
 
-/* A step takes time beside its transfer, which matters for short steps. */
 static void update_estimate(struct tune *tune)
 {
-	const double beside = (double)(tune->step_nsec - tune->transfer_nsec) /
-			      (double)tune->n_steps;
-	const double per_byte = (double)tune->transfer_nsec / (double)tune->bytes;
+	const double nsec_per_byte = (double)tune->step_nsec / (double)tune->bytes;
 	size_t n_left;
 	uint64_t bytes_left;
 
 	tuner_left(tune->tuner, &n_left, &bytes_left);
-	progress_points_estimate(
-		&tune->bench->progress, n_left,
-		(uint64_t)(beside * (double)n_left + per_byte * (double)bytes_left));
+	progress_points_estimate(&tune->bench->progress, n_left,
+				 (uint64_t)(nsec_per_byte * (double)bytes_left));
 }
 
 static int measure_step(struct tune *tune, const struct bench_task *task)
@@ -192,7 +181,7 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 	struct bench_row row;
 	int r;
 
-	progress_points_begin(&bench->progress, task->op);
+	progress_points_begin(&bench->progress);
 	r = bench_measure(bench, task, &row);
 	if (r == CTL_OK)
 		r = bench_add(bench, &row);
@@ -205,9 +194,7 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 				       row.total.e2e_speed,
 				       is_reached(tune, &row) ? "" : ", depth not reached");
 		add_to_tuner(tune, &row);
-		tune->n_steps++;
 		tune->step_nsec += clock_nsec() - start;
-		tune->transfer_nsec += (uint64_t)(row.total.e2e_sec * 1e9);
 		tune->bytes += task->io_size;
 		update_estimate(tune);
 		progress_points_end(&bench->progress, text);
@@ -220,7 +207,6 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 static int measure_all(struct tune *tune)
 {
 	struct tuner_step step;
-	static const size_t n_left[PROGRESS_KINDS] = { 0 };
 	bool is_prepared = false;
 	int r = CTL_OK;
 
@@ -239,8 +225,8 @@ static int measure_all(struct tune *tune)
 				return r;
 			is_prepared = true;
 			progress_points_start(&tune->bench->progress, "tune",
-					      bench_results_n_rows(&tune->bench->results), n_left);
-			tune->bench->progress.prints_all = options.verbose;
+					      bench_results_n_rows(&tune->bench->results), 0,
+					      options.verbose);
 		}
 		r = measure_step(tune, &task);
 	}

@@ -13,7 +13,6 @@
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,28 +118,6 @@ static int cat_file(struct file_copy *copy, const char *path)
 	return r;
 }
 
-/* Connects; a private daemon gets a store for each file's directory. */
-static int connect_for(struct file_copy *copy)
-{
-	size_t n = (size_t)copy->ctl->n_args;
-	_cleanup_(freep) char **paths = calloc(n, sizeof(*paths));
-	_cleanup_(freep) const char **dirs = calloc(n, sizeof(*dirs));
-	bool is_whole = paths && dirs;
-	int r;
-
-	for (size_t i = 0; is_whole && i < n; i++) {
-		paths[i] = strdup(copy->ctl->args[i]);
-		is_whole = paths[i] != NULL;
-		dirs[i] = is_whole ? dirname(paths[i]) : NULL;
-	}
-	copy->ctl->is_through_restarts = true;
-	r = is_whole ? ctl_connect(copy->ctl, dirs, n, &copy->client)
-		     : ctl_fail(copy->ctl, "out of memory");
-	for (size_t i = 0; paths && i < n; i++)
-		free(paths[i]);
-	return r;
-}
-
 static int cat_run(struct ctl *ctl)
 {
 	_cleanup_(file_copy_deinit) struct file_copy copy = FILE_COPY_INIT(ctl);
@@ -156,7 +133,8 @@ static int cat_run(struct ctl *ctl)
 			return ctl_usage(ctl, "a file's name is empty");
 	if (ctl->is_json)
 		return ctl_usage(ctl, "--json: standard output is for the files' bytes");
-	r = connect_for(&copy);
+	ctl->is_through_restarts = true;
+	r = ctl_connect(ctl, (const char *const *)ctl->args, (size_t)ctl->n_args, &copy.client);
 	if (r == CTL_OK)
 		r = file_copy_open_handle(&copy);
 	if (r != CTL_OK)

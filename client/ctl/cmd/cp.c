@@ -18,7 +18,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <json-c/json.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,54 +69,29 @@ static int fail_different(struct file_copy *copy, const struct chunk *a, const s
 			copy->destination.is_device ? "" : "; the copy is removed");
 }
 
-/* Two chunks at a time: of the source in buffer 2k, of the copy in 2k + 1. */
-static struct chunk *pair_at(struct file_copy *copy, uint64_t number)
-{
-	return &copy->chunks[number % (FILE_COPY_CHUNKS / 2) * 2];
-}
-
-static int start_pair(struct file_copy *copy, struct chunk *pair, uint64_t off)
-{
-	int r;
-
-	file_copy_place_chunk(copy, &pair[0], off, copy->end);
-	file_copy_place_chunk(copy, &pair[1], off, copy->end);
-	r = file_copy_start_chunk(copy, &copy->from, &pair[0], false);
-	return r == CTL_OK ? file_copy_start_chunk(copy, &copy->to, &pair[1], false) : r;
-}
-
-static int finish_pair(struct file_copy *copy, struct chunk *pair)
-{
-	size_t done; /* all, or an error was reported */
-	int r = file_copy_finish_read(copy, &copy->from, &pair[0], &done);
-
-	if (r == CTL_OK)
-		r = file_copy_finish_read(copy, &copy->to, &pair[1], &done);
-	if (r == CTL_OK && memcmp(pair[0].data, pair[1].data, pair[0].len) != 0)
-		r = fail_different(copy, &pair[0], &pair[1]);
-	return r;
-}
-
 static int compare_files(struct file_copy *copy)
 {
-	uint64_t reading = 0, done = 0, pos = 0;
+	struct chunk *a = &copy->chunks[0], *b = &copy->chunks[1];
 	int r = CTL_OK;
 
 	progress_start(&copy->progress, "comparing", copy->end);
-	while (r == CTL_OK && (pos < copy->end || done < reading)) {
-		if (stop_signal()) {
-			r = file_copy_fail(copy, "interrupted");
-		} else if (pos < copy->end && reading - done < FILE_COPY_CHUNKS / 2) {
-			struct chunk *pair = pair_at(copy, reading++);
+	for (uint64_t pos = 0; r == CTL_OK && pos < copy->end; pos += a->len) {
+		size_t done; /* all, or an error was reported */
 
-			r = start_pair(copy, pair, pos);
-			pos += pair->len;
-		} else {
-			struct chunk *pair = pair_at(copy, done++);
-
-			r = finish_pair(copy, pair);
-			progress_update(&copy->progress, pair->off + pair->len);
-		}
+		if (stop_signal())
+			return file_copy_fail(copy, "interrupted");
+		file_copy_place_chunk(copy, a, pos, copy->end);
+		file_copy_place_chunk(copy, b, pos, copy->end);
+		r = file_copy_start_chunk(copy, &copy->from, a, false);
+		if (r == CTL_OK)
+			r = file_copy_start_chunk(copy, &copy->to, b, false);
+		if (r == CTL_OK)
+			r = file_copy_finish_read(copy, &copy->from, a, &done);
+		if (r == CTL_OK)
+			r = file_copy_finish_read(copy, &copy->to, b, &done);
+		if (r == CTL_OK && memcmp(a->data, b->data, a->len) != 0)
+			r = fail_different(copy, a, b);
+		progress_update(&copy->progress, pos + a->len);
 	}
 	progress_stop(&copy->progress);
 	return r;
@@ -291,9 +265,9 @@ static char *make_to_path(const char *from, const char *to)
 
 static int cp_run(struct ctl *ctl)
 {
-	_cleanup_(freep) char *to_path = NULL, *from_dir = NULL, *to_dir = NULL;
+	_cleanup_(freep) char *to_path = NULL;
 	_cleanup_(file_copy_deinit) struct file_copy copy = FILE_COPY_INIT(ctl);
-	const char *dirs[2];
+	const char *paths[2];
 	struct stat st;
 	int r;
 
@@ -301,20 +275,16 @@ static int cp_run(struct ctl *ctl)
 		return ctl_usage(ctl,
 				 "name two files: dsaioctl cp SRC DST: see dsaioctl cp --help");
 	to_path = make_to_path(ctl->args[0], ctl->args[1]);
-	from_dir = strdup(ctl->args[0]);
-	to_dir = to_path ? strdup(to_path) : NULL;
-	if (!from_dir || !to_dir)
+	if (!to_path)
 		return ctl_fail(ctl, "out of memory");
-	copy.from.path = ctl->args[0];
-	copy.to.path = to_path;
-	dirs[0] = dirname(from_dir);
-	dirs[1] = dirname(to_dir);
+	paths[0] = copy.from.path = ctl->args[0];
+	paths[1] = copy.to.path = to_path;
 
 	r = file_copy_open_from(&copy, false, &st);
 	if (r == CTL_OK)
 		r = file_copy_check_to(&copy, &st);
 	if (r == CTL_OK)
-		r = file_copy_connect(&copy, dirs, 2);
+		r = file_copy_connect(&copy, paths, 2);
 	/* Made with the source's mode, but so that we may write and read it. */
 	if (r == CTL_OK)
 		r = file_copy_open_to(&copy, (st.st_mode & 0777) | S_IRUSR | S_IWUSR);

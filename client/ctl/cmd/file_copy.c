@@ -320,12 +320,12 @@ int file_copy_open_to(struct file_copy *copy, mode_t mode)
 	return CTL_OK;
 }
 
-int file_copy_connect(struct file_copy *copy, const char *const *dirs, size_t n_dirs)
+int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n_paths)
 {
 	int r;
 
 	copy->ctl->is_through_restarts = true;
-	r = ctl_connect(copy->ctl, dirs, n_dirs, &copy->client);
+	r = ctl_connect(copy->ctl, paths, n_paths, &copy->client);
 	if (r != CTL_OK)
 		return r;
 	r = stop_catch((int)SA_RESETHAND);

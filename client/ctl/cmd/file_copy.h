@@ -69,11 +69,11 @@ int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat);
 int file_copy_open_to(struct file_copy *copy, mode_t mode);
 
 /*
- * Connects for stores of these directories, then catches signals.  Until then a signal ends the
+ * Connects for stores of these files, then catches signals.  Until then a signal ends the
  * process at once, also while the library waits for a daemon that is stopped.  So nothing that has
  * to be removed may be made before.
  */
-int file_copy_connect(struct file_copy *copy, const char *const *dirs, size_t n_dirs);
+int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n_paths);
 
 /* Opens the handle. */
 int file_copy_open_handle(struct file_copy *copy);

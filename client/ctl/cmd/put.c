@@ -17,7 +17,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <json-c/json.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -151,9 +150,7 @@ static int put_opened(struct file_copy *copy)
 static int put_run(struct ctl *ctl)
 {
 	_cleanup_(file_copy_deinit) struct file_copy copy = FILE_COPY_INIT(ctl);
-	_cleanup_(freep) char *dir_path = NULL;
 	struct stat st;
-	const char *dir;
 	int r;
 
 	copy.from = (struct side){ .path = "standard input",
@@ -163,16 +160,12 @@ static int put_run(struct ctl *ctl)
 	if (ctl->n_args != 1 || !ctl->args[0][0])
 		return ctl_usage(ctl, "name one file: dsaioctl put FILE: see dsaioctl put --help");
 	copy.to.path = ctl->args[0];
-	dir_path = strdup(ctl->args[0]);
-	if (!dir_path)
-		return ctl_fail(ctl, "out of memory");
-	dir = dirname(dir_path);
 	if (fstat(STDIN_FILENO, &st) < 0)
 		return ctl_fail(ctl, "standard input: %s", strerror(errno));
 
 	r = file_copy_check_to(&copy, &st);
 	if (r == CTL_OK)
-		r = file_copy_connect(&copy, &dir, 1);
+		r = file_copy_connect(&copy, &copy.to.path, 1);
 	if (r == CTL_OK)
 		r = file_copy_open_to(&copy, 0666);
 	return r == CTL_OK ? put_opened(&copy) : r;

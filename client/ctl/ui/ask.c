@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,23 +17,11 @@ static bool is_path(const char *store)
 	return strchr(store, '/') || strcmp(store, ".") == 0 || strcmp(store, "..") == 0;
 }
 
-static int connect_once(struct ctl *ctl, const char *dir, struct dsaio_client **client)
+/* A private daemon gets a store for this path. */
+static int connect_once(struct ctl *ctl, const char *path, struct dsaio_client **client)
 {
 	ctl->only_looks = true;
-	return *client ? CTL_OK : ctl_connect(ctl, &dir, 1, client);
-}
-
-/* A private daemon gets a store for this directory: the path itself, or the one that has it. */
-static int connect_for_path(struct ctl *ctl, const char *path, struct dsaio_client **client)
-{
-	_cleanup_(freep) char *copy = strdup(path);
-	struct stat st;
-
-	if (!copy)
-		return ctl_fail(ctl, "out of memory");
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		return connect_once(ctl, path, client);
-	return connect_once(ctl, dirname(copy), client);
+	return *client ? CTL_OK : ctl_connect(ctl, &path, 1, client);
 }
 
 /* Takes the descriptor (-1: none). */
@@ -202,7 +189,7 @@ static int find_store(struct ctl *ctl, struct dsaio_client **client, const char 
 		*ret_name = (char *)store;
 		return connect_once(ctl, ".", client);
 	}
-	r = connect_for_path(ctl, store, client);
+	r = connect_once(ctl, store, client);
 	if (r != CTL_OK)
 		return r;
 	*ret_fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -85,14 +85,14 @@ void ctl_note(const struct ctl *ctl, const char *format, ...)
 		say(ctl, text);
 }
 
-int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs)
+int ctl_start_private(struct ctl *ctl, const char *const *paths, size_t n_paths)
 {
 	char text[1024];
 	int r;
 
 	if (!ctl->is_private || ctl->private_daemon.keeper > 0)
 		return CTL_OK;
-	r = private_start(dirs, n_dirs, &ctl->private_daemon, text, sizeof(text));
+	r = private_start(paths, n_paths, &ctl->private_daemon, text, sizeof(text));
 	if (r < 0) {
 		(void)ctl_fail(ctl, "--private: %s", text);
 		/* One that was started and ended refused something of the command's, as a directory. */
@@ -102,20 +102,6 @@ int ctl_start_private(struct ctl *ctl, const char *const *dirs, size_t n_dirs)
 	return CTL_OK;
 }
 
-/* The status after an error of dsaio_connect(). */
-static int connect_status(int error)
-{
-	switch (error) {
-	case -ENOENT:
-	case -ECONNREFUSED:
-	case -ECHILD:
-	case -ETIMEDOUT:
-		return CTL_NO_DAEMON;
-	default:
-		return CTL_FAILED;
-	}
-}
-
 static const char *private_advice(const struct ctl *ctl)
 {
 	return ctl->is_private || ctl->is_of_all
@@ -123,11 +109,11 @@ static const char *private_advice(const struct ctl *ctl)
 		       : "; or add --private for a daemon of this command's own";
 }
 
-int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
+int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client)
 {
 	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
-	int r = ctl_start_private(ctl, dirs, n_dirs);
+	int r = ctl_start_private(ctl, paths, n_paths);
 	const char *named;
 	bool is_absent;
 
@@ -159,7 +145,7 @@ int ctl_connect(struct ctl *ctl, const char *const *dirs, size_t n_dirs,
 	else if (r < 0)
 		(void)ctl_fail(ctl, "%s%s", dsaio_error(), is_absent ? private_advice(ctl) : "");
 	if (r < 0)
-		return connect_status(r);
+		return is_absent || r == -ECHILD || r == -ETIMEDOUT ? CTL_NO_DAEMON : CTL_FAILED;
 	stop_hangs_up(client_conn(*ret_client));
 	return CTL_OK;
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ bool flags_is_option(const char *arg)
 	return arg[0] == '-' && arg[1] != '\0';
 }
 
-static bool same_name(const char *name, const char *given, size_t len)
+bool flags_same_name(const char *name, const char *given, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
 		if (name[i] == '\0' ||
@@ -31,15 +32,22 @@ const struct flag *flags_find(const struct flag_table *tables, size_t n_tables, 
 		return NULL;
 	for (size_t t = 0; t < n_tables; t++)
 		for (size_t i = 0; i < tables[t].n_flags; i++)
-			if (same_name(tables[t].flags[i].name, arg + dashes, len - dashes))
+			if (flags_same_name(tables[t].flags[i].name, arg + dashes, len - dashes))
 				return &tables[t].flags[i];
 	return NULL;
 }
 
-/* For messages: "--name" is dashes and name. */
-static const char *dashes_of(const struct flag *flag)
+/* The message is "--NAME", and the rest from format on. */
+__attribute__((format(printf, 4, 5))) static int refuse(const struct flag *flag, char *text,
+							size_t size, const char *format, ...)
 {
-	return flag->name[1] ? "--" : "-";
+	const int n = snprintf(text, size, "%s%s", flag->name[1] ? "--" : "-", flag->name);
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(text + n, size - (size_t)n, format, args); /* names are short */
+	va_end(args);
+	return -EINVAL;
 }
 
 const char *flags_gpu_number(const char *arg)
@@ -55,35 +63,19 @@ static int parse_number(const struct flag *flag, const char *arg, char *text, si
 	uint64_t number = 0;
 	int r = size_parse(flag->kind == FLAG_OPTIONAL ? flags_gpu_number(arg) : arg, &number);
 
-	if (r == -EINVAL && flag->kind == FLAG_OPTIONAL) {
-		(void)snprintf(text, size,
-			       "%s%s=%s: is no number: write for example %s%s=0, or %s%s alone",
-			       dashes_of(flag), flag->name, arg, dashes_of(flag), flag->name,
-			       dashes_of(flag), flag->name);
-		return -EINVAL;
-	}
-
-	if (r == -EINVAL) {
-		(void)snprintf(text, size, "%s%s %s: is no number: write %s", dashes_of(flag),
-			       flag->name, arg,
-			       flag->kind == FLAG_SIZE ? "for example 4096, 64K, 1MiB, 2G or 1T"
-						       : "for example 8");
-		return -EINVAL;
-	}
-	if (r < 0 || number < flag->min || number > flag->max) {
-		size_t n = (size_t)snprintf(text, size, "%s%s%s%s: out of range: must be from ",
-					    dashes_of(flag), flag->name, sign, arg);
-
-		if (n >= size)
-			return -EINVAL;
-		if (flag->kind == FLAG_SIZE)
-			(void)snprintf(text + n, size - n, "%s to %s", SIZE_TEXT(flag->min),
-				       SIZE_TEXT(flag->max));
-		else
-			(void)snprintf(text + n, size - n, "%" PRIu64 " to %" PRIu64, flag->min,
-				       flag->max);
-		return -EINVAL;
-	}
+	if (r == -EINVAL)
+		return refuse(flag, text, size, "%s%s: is no number: write for example %s", sign,
+			      arg,
+			      flag->kind == FLAG_SIZE	    ? "4096, 64K, 1MiB, 2G or 1T"
+			      : flag->kind == FLAG_OPTIONAL ? "0"
+							    : "8");
+	if ((r < 0 || number < flag->min || number > flag->max) && flag->kind == FLAG_SIZE)
+		return refuse(flag, text, size, " %s: out of range: must be from %s to %s", arg,
+			      SIZE_TEXT(flag->min), SIZE_TEXT(flag->max));
+	if (r < 0 || number < flag->min || number > flag->max)
+		return refuse(flag, text, size,
+			      "%s%s: out of range: must be from %" PRIu64 " to %" PRIu64, sign, arg,
+			      flag->min, flag->max);
 	if (flag->kind == FLAG_SIZE)
 		*(uint64_t *)flag->value = number;
 	else if (flag->kind == FLAG_OPTIONAL)
@@ -111,20 +103,14 @@ static int take_value(const struct flag *flag, char *value, int argc, char **arg
 {
 	if (!value) {
 		if (*i + 1 >= argc ||
-		    (flags_is_option(argv[*i + 1]) && strncmp(argv[*i + 1], "--", 2) == 0)) {
-			(void)snprintf(text, size, "%s%s: needs a value behind it", dashes_of(flag),
-				       flag->name);
-			return -EINVAL;
-		}
+		    (flags_is_option(argv[*i + 1]) && strncmp(argv[*i + 1], "--", 2) == 0))
+			return refuse(flag, text, size, ": needs a value behind it");
 		value = argv[++*i];
 	}
 	switch (flag->kind) {
 	case FLAG_STRING:
-		if (!value[0]) {
-			(void)snprintf(text, size, "%s%s: its value is empty", dashes_of(flag),
-				       flag->name);
-			return -EINVAL;
-		}
+		if (!value[0])
+			return refuse(flag, text, size, ": its value is empty");
 		*(const char **)flag->value = value;
 		return 0;
 	case FLAG_LIST:
@@ -170,18 +156,14 @@ int flags_parse(const struct flag_table *tables, size_t n_tables, int argc, char
 			continue;
 		}
 		if (flag->kind == FLAG_BOOL) {
-			if (equals) {
-				(void)snprintf(text, size, "%s%s: takes no value", dashes_of(flag),
-					       flag->name);
-				return -EINVAL;
-			}
+			if (equals)
+				return refuse(flag, text, size, ": takes no value");
 			*(bool *)flag->value = true;
 			continue;
 		}
 		r = take_value(flag, equals ? equals + 1 : NULL, argc, argv, &i, text, size);
 		if (r == -ENOMEM)
-			(void)snprintf(text, size, "%s%s: out of memory", dashes_of(flag),
-				       flag->name);
+			(void)refuse(flag, text, size, ": out of memory");
 		if (r < 0)
 			return r;
 	}

@@ -58,6 +58,9 @@ struct flag_table {
 /* Does the argument begin with a dash?  "-" alone does not count: it names a stream. */
 bool flags_is_option(const char *arg);
 
+/* Are the first len bytes of given that name?  '-' and '_' are the same. */
+bool flags_same_name(const char *name, const char *given, size_t len);
+
 /*
  * The flag that the first len bytes of an argument name (up to any '=', with its dashes); NULL:
  * none.

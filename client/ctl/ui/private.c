@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -37,32 +38,45 @@ struct keeper {
 	char last[LINE_BYTES]; /* the last whole one */
 };
 
+/* The directory that the path is, or that it is in. */
+static const char *directory_of(const char *path)
+{
+	struct stat st;
+	char *copy;
+
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return path;
+	copy = strdup(path);
+	return copy ? dirname(copy) : path;
+}
+
 /*
- * Makes the daemon's command line, with a --store for each file system among dirs.  In the keeper,
+ * Makes the daemon's command line, with a --store for each file system among paths.  In the keeper,
  * which ends with it.  Returns NULL on failure, with the message in text (of LINE_BYTES).
  */
 static const char **make_arguments(const char *daemon_path, const char *socket_path,
-				   const char *const *dirs, size_t n_dirs, char *text)
+				   const char *const *paths, size_t n_paths, char *text)
 {
 	/* The configuration of the system's daemon is not for this one. */
 	const char *const first[] = { daemon_path, "--socket", socket_path, "--config",
 				      "/dev/null" };
-	const char **argv = calloc(2 * n_dirs + 6, sizeof(*argv));
-	_cleanup_(freep) dev_t *devices = calloc(n_dirs + 1, sizeof(*devices));
+	const char **argv = calloc(2 * n_paths + 6, sizeof(*argv));
+	_cleanup_(freep) dev_t *devices = calloc(n_paths + 1, sizeof(*devices));
 	size_t n = sizeof(first) / sizeof(first[0]), n_devices = 0;
 
 	(void)snprintf(text, LINE_BYTES, "out of memory");
 	if (!argv || !devices)
 		return NULL;
 	memcpy(argv, first, sizeof(first));
-	for (size_t i = 0; i < n_dirs; i++) {
-		_cleanup_(freep) char *real = realpath(dirs[i], NULL);
+	for (size_t i = 0; i < n_paths; i++) {
+		const char *dir = directory_of(paths[i]);
+		_cleanup_(freep) char *real = realpath(dir, NULL);
 		struct stat st;
 		size_t known = 0;
 		char *store;
 
 		if (!real || stat(real, &st) < 0) {
-			(void)snprintf(text, LINE_BYTES, "%s: %s", dirs[i], strerror(errno));
+			(void)snprintf(text, LINE_BYTES, "%s: %s", dir, strerror(errno));
 			return NULL;
 		}
 		while (known < n_devices && devices[known] != st.st_dev)
@@ -254,7 +268,7 @@ static int raise_files_limit(char *text, size_t size)
 	return 0;
 }
 
-int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon *ret_daemon,
+int private_start(const char *const *paths, size_t n_paths, struct private_daemon *ret_daemon,
 		  char *text, size_t size)
 {
 	_cleanup_(closep) int fd = -1, keeper_fd = -1;
@@ -282,7 +296,7 @@ int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon 
 	}
 	if (keeper == 0) {
 		(void)close(fd); /* else the keeper would never see it closed */
-		run_keeper(keeper_fd, make_arguments(daemon_path, socket_path, dirs, n_dirs, why),
+		run_keeper(keeper_fd, make_arguments(daemon_path, socket_path, paths, n_paths, why),
 			   why, dir, socket_path);
 	}
 	if (keeper < 0) {

@@ -20,11 +20,11 @@ struct private_daemon {
 
 /*
  * Starts $DSAIOD, else dsaiod beside this program, else in the configured sbindir (never from
- * PATH), with a store for each file system among dirs; returns when it serves.
+ * PATH), with a store for each file system of these files and directories; returns when it serves.
  * Returns 0, or a negative errno and in text (of size bytes) the message.
  * Call it before any thread is there.
  */
-int private_start(const char *const *dirs, size_t n_dirs, struct private_daemon *ret_daemon,
+int private_start(const char *const *paths, size_t n_paths, struct private_daemon *ret_daemon,
 		  char *text, size_t size);
 
 /* Stops the daemon and waits until all is gone. */

@@ -6,7 +6,6 @@
 #include "proto/util/escape.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -131,43 +130,25 @@ void progress_stop(struct progress *progress)
 
 uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec)
 {
-	uint64_t all_nsec = 0, running = 0;
-	size_t n_done = 0;
-	double left = 0;
+	uint64_t mean, left, running = points->begun_nsec ? now_nsec - points->begun_nsec : 0;
 
 	if (points->given_nsec) {
 		const uint64_t since = now_nsec - points->given_nsec;
 
 		return points->given_left_nsec > since ? points->given_left_nsec - since : 0;
 	}
-	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
-		all_nsec += points->kinds[k].nsec;
-		n_done += points->kinds[k].n_done;
-	}
-	if (n_done == 0)
+	if (points->n_done == 0)
 		return UINT64_MAX;
-	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
-		size_t n = points->kinds[k].n_done;
-		double mean = n ? (double)points->kinds[k].nsec / (double)n
-				: (double)all_nsec / (double)n_done;
-
-		left += mean * (double)points->kinds[k].n_left;
-		/* At most the mean: a point that runs longer has not ended yet. */
-		if (points->begun_nsec && k == points->kind) {
-			running = now_nsec - points->begun_nsec;
-			left -= (double)running < mean ? (double)running : mean;
-		}
-	}
-	return left > 0 ? (uint64_t)left : 0;
+	mean = points->nsec / points->n_done;
+	left = mean * points->n_left;
+	/* At most the mean: a point that runs longer has not ended yet. */
+	running = running < mean ? running : mean;
+	return left > running ? left - running : 0;
 }
 
 static size_t points_done(const struct progress_points *points)
 {
-	size_t n_left = 0;
-
-	for (unsigned k = 0; k < PROGRESS_KINDS; k++)
-		n_left += points->kinds[k].n_left;
-	return points->n_all - n_left;
+	return points->n_all - points->n_left;
 }
 
 /* "3 of 32", or "3" while their number is not known. */
@@ -206,15 +187,13 @@ void progress_points_format(char *text, size_t size, const struct progress_point
 }
 
 void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
-			   const size_t n_left[PROGRESS_KINDS])
+			   size_t n_left, bool prints_all)
 {
 	*points = (struct progress_points){ .label = label,
-					    .n_all = n_done,
+					    .n_left = n_left,
+					    .n_all = n_done + n_left,
+					    .prints_all = prints_all,
 					    .is_terminal = isatty(STDERR_FILENO) };
-	for (unsigned k = 0; k < PROGRESS_KINDS; k++) {
-		points->kinds[k].n_left = n_left[k];
-		points->n_all += n_left[k];
-	}
 }
 
 void progress_points_tick(struct progress_points *points)
@@ -233,9 +212,8 @@ void progress_points_tick(struct progress_points *points)
 	points->drawn_nsec = now;
 }
 
-void progress_points_begin(struct progress_points *points, unsigned kind)
+void progress_points_begin(struct progress_points *points)
 {
-	points->kind = kind;
 	points->begun_nsec = clock_nsec();
 	progress_points_tick(points);
 }
@@ -243,9 +221,7 @@ void progress_points_begin(struct progress_points *points, unsigned kind)
 void progress_points_estimate(struct progress_points *points, size_t n_left, uint64_t left_nsec)
 {
 	points->n_all = points_done(points) + n_left;
-	for (unsigned k = 0; k < PROGRESS_KINDS; k++)
-		points->kinds[k].n_left = 0;
-	points->kinds[points->kind].n_left = n_left;
+	points->n_left = n_left;
 	points->given_nsec = clock_nsec();
 	points->given_left_nsec = left_nsec;
 }
@@ -267,10 +243,9 @@ void progress_points_end(struct progress_points *points, const char *text)
 	uint64_t now = clock_nsec();
 	char left[UNITS_TEXT_BYTES], point[POINT_BYTES];
 
-	points->kinds[points->kind].nsec += now - points->begun_nsec;
-	points->kinds[points->kind].n_done++;
-	if (points->kinds[points->kind].n_left > 0)
-		points->kinds[points->kind].n_left--;
+	points->nsec += now - points->begun_nsec;
+	points->n_done++;
+	points->n_left -= points->n_left > 0;
 	points->begun_nsec = 0;
 	/* The text may be an error, with names that need escapes. */
 	(void)escape_text(points->text, sizeof(points->text), text);
@@ -292,18 +267,6 @@ void progress_points_clear(struct progress_points *points)
 	if (points->drawn_nsec)
 		draw("");
 	points->drawn_nsec = 0;
-}
-
-void progress_points_note(struct progress_points *points, const char *format, ...)
-{
-	va_list args;
-
-	progress_points_clear(points);
-	va_start(args, format);
-	(void)vfprintf(stderr, format, args);
-	va_end(args);
-	(void)fputc('\n', stderr);
-	progress_points_tick(points);
 }
 
 void progress_points_stop(struct progress_points *points)

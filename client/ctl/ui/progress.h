@@ -39,28 +39,23 @@ void progress_stop(struct progress *progress);
 
 /* ---- points ---- */
 
-#define PROGRESS_KINDS 2u /* of points that may take different times: reads, writes */
 #define PROGRESS_TEXT_BYTES 160u
 
 struct progress_points {
-	const char *label; /* borrowed */
-	struct {
-		size_t n_left, n_done;
-		uint64_t nsec; /* of those done here */
-	} kinds[PROGRESS_KINDS];
-	size_t n_all;
-	unsigned kind; /* of the point that is under way */
+	const char *label;	      /* borrowed */
+	size_t n_left, n_all, n_done; /* n_done: here */
+	uint64_t nsec;		      /* of those done here */
 	uint64_t begun_nsec, drawn_nsec;
 	uint64_t given_nsec, given_left_nsec; /* the caller's estimate, and when; 0: none */
 	char text[PROGRESS_TEXT_BYTES];	      /* the last point's numbers */
 	unsigned next_tenths;		      /* of all points, when the next plain line is due */
-	bool prints_all;		      /* set by the caller: a plain line for each point */
+	bool prints_all;		      /* a plain line for each point */
 	bool is_terminal;
 };
 
 /*
- * The time that the points that are left take: for each kind its mean (that of all kinds until one
- * of this kind is done), less what the running point has taken.  UINT64_MAX: not known yet.
+ * The time that the points that are left take: the mean for each, less what the running point has
+ * taken.  UINT64_MAX: not known yet.
  */
 uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec);
 
@@ -74,17 +69,14 @@ void progress_points_format(char *text, size_t size, const struct progress_point
 /* Without a terminal, after each point: is a line due? */
 bool progress_points_is_due(struct progress_points *points);
 
-/* n_done: points of an earlier run, which only count.  n_left: of each kind. */
+/* n_done: points of an earlier run, which only count. */
 void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
-			   const size_t n_left[PROGRESS_KINDS]);
-void progress_points_begin(struct progress_points *points, unsigned kind);
+			   size_t n_left, bool prints_all);
+void progress_points_begin(struct progress_points *points);
 /* Sets how many points are left and how long they take, where points differ too much for a mean. */
 void progress_points_estimate(struct progress_points *points, size_t n_left, uint64_t left_nsec);
 void progress_points_tick(struct progress_points *points); /* draws anew, on a terminal */
 void progress_points_end(struct progress_points *points, const char *text);
-/* Prints a line above it. */
-void progress_points_note(struct progress_points *points, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
 /* Erases the line until the next tick, before something else is printed. */
 void progress_points_clear(struct progress_points *points);
 void progress_points_stop(struct progress_points *points); /* erases the line */
