@@ -216,7 +216,28 @@ static void post_report(struct dsaio_client *client, const struct report *report
 		  body.usec / 1000, body.slabs, body.files, body.channels, body.ops, body.failed);
 }
 
-/* Steps 3 and 4.  Takes next.  Returns 0, or -ENOTCONN. */
+/*
+ * The hand-over to `next` has failed.  Takes it.  Returns -EAGAIN, or -ECANCELED with a message: the daemon has ended
+ * that session for good.  One that is silent may only have been too busy.
+ */
+static int give_up(struct dsaio_conn *next, int r)
+{
+	char why[CONN_TEXT_BYTES];
+
+	/* A daemon that stops frees what it has adopted, and punches it if we are gone by then. */
+	if (r == -ENOTCONN) {
+		r = conn_end_read(next) == CONN_END_ON_PURPOSE && !next->silence.is_silent
+			    ? -ECANCELED
+			    : -EAGAIN;
+		conn_why_gone(next, why);
+		conn_break(next);
+		(void)conn_await_end(next, true); /* after that it has hung */
+	}
+	conn_close(next);
+	return r == -ECANCELED ? error_fail(r, "%s", why) : -EAGAIN;
+}
+
+/* Steps 3 and 4.  Takes next.  Returns 0, or as give_up(). */
 static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint64_t since_nsec)
 {
 	struct report report = { .why = NULL };
@@ -238,16 +259,10 @@ static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint6
 	free(handles.all);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	bounce_unpark(client);
-	if (r == 0) {
+	if (r == 0)
 		post_report(client, &report, since_nsec);
-	} else {
-		/* A daemon that stops frees what it has adopted, and punches it if we are gone by then. */
-		if (r == -ENOTCONN) {
-			conn_break(next);
-			(void)conn_await_end(next, true); /* after that it has hung */
-		}
-		conn_close(next);
-	}
+	else
+		r = give_up(next, r);
 	free(report.why);
 	return r;
 }
@@ -324,7 +339,7 @@ static int reconnect(struct dsaio_client *client, uint64_t since_nsec)
 		conn_close(next);
 		return error_fail(-ECANCELED, "the daemon lives, and has ended this session");
 	}
-	return take_over(client, next, since_nsec) < 0 ? -EAGAIN : 0;
+	return take_over(client, next, since_nsec);
 }
 
 static void recover(struct dsaio_client *client)
