@@ -56,4 +56,14 @@ static inline void unlockp(pthread_mutex_t **m)
 		(void)pthread_mutex_unlock(*m); /* this thread has locked it: cannot fail */
 }
 
+static inline pthread_mutex_t *mutex_locked(pthread_mutex_t *m)
+{
+	(void)pthread_mutex_lock(m); /* a plain mutex: cannot fail */
+	return m;
+}
+
+/* The last of a scope's declarations: the mutex is locked up to the scope's end. */
+#define LOCKED(mutex) \
+	_cleanup_(unlockp) __attribute__((unused)) pthread_mutex_t *locked_ = mutex_locked(mutex)
+
 #endif

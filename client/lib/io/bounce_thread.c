@@ -521,14 +521,14 @@ bool bounce_round(struct client_bounce *bounce)
 /* Rests while recovery wants that. */
 static void park(struct client_bounce *bounce)
 {
-	(void)pthread_mutex_lock(&bounce->lock);
+	LOCKED(&bounce->lock);
+
 	while (bounce->must_park) {
 		bounce->is_parked = true;
 		(void)pthread_cond_broadcast(&bounce->jobs_ended);
 		(void)pthread_cond_wait(&bounce->jobs_ended, &bounce->lock);
 	}
 	bounce->is_parked = false;
-	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
 void *bounce_main(void *arg)

@@ -87,8 +87,8 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 {
 	_cleanup_(channel_closep) struct handle_channel *channel = calloc(1, sizeof(*channel));
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
+	Wire__Request request = WIRE_REQUEST(CHANNEL_OPEN, channel_open, &body);
 	int fds[3]; /* rings, doorbell, board */
 	int r;
 
@@ -100,8 +100,6 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	body.handle = handle;
 	body.store = store;
 	body.entries = entries;
-	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
-	request.channel_open = &body;
 	r = conn_call(client->conn, "channel", &request, NULL, 0, &reply, fds);
 	if (r < 0)
 		return r;
@@ -207,12 +205,9 @@ void channel_publish(struct handle_channel *channel)
 
 uint32_t channel_room(struct handle_channel *channel)
 {
-	uint32_t n;
+	LOCKED(&channel->submit_lock);
 
-	(void)pthread_mutex_lock(&channel->submit_lock);
-	n = is_away(channel) ? 0 : ring_client_room(&channel->ring);
-	(void)pthread_mutex_unlock(&channel->submit_lock);
-	return n;
+	return is_away(channel) ? 0 : ring_client_room(&channel->ring);
 }
 
 /*
@@ -374,7 +369,8 @@ static int row_look(const struct channel_row *row, const struct dsaio_op *op)
 
 void channel_look_away(struct handle_channel *channel, struct op_list *list)
 {
-	(void)pthread_mutex_lock(&channel->submit_lock);
+	LOCKED(&channel->submit_lock);
+
 	for (uint32_t i = 0; is_away(channel) && i < channel->ring.entries; i++) {
 		struct channel_row *row = &channel->rows[i];
 		const struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
@@ -383,14 +379,13 @@ void channel_look_away(struct handle_channel *channel, struct op_list *list)
 		if (r < 0)
 			row_end(row, r, NULL, list);
 	}
-	(void)pthread_mutex_unlock(&channel->submit_lock);
 }
 
 int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint32_t handle)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
+	Wire__Request request = WIRE_REQUEST(CHANNEL_OPEN, channel_open, &body);
 	void *const map = channel->map, *const board = channel->board;
 	const size_t map_bytes = channel->map_bytes;
 	struct ring_client ring;
@@ -401,8 +396,6 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 	body.store = channel->store;
 	body.entries = channel->ring.entries;
 	body.channel = channel->id;
-	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
-	request.channel_open = &body;
 	channel->error = 0;
 	r = conn_call_for(next, "channel", &request, NULL, 0, deadline_in_msec(CHANNEL_REOPEN_MSEC),
 			  &reply, fds);

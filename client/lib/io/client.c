@@ -27,28 +27,27 @@ int client_check_alive(const struct dsaio_client *client, const char *function)
 
 void client_add(struct dsaio_client *client, struct client_object *object)
 {
-	(void)pthread_mutex_lock(&client->lock); /* a plain mutex: cannot fail */
+	LOCKED(&client->lock);
+
 	list_push_front(&client->objects[object->kind], &object->node);
-	(void)pthread_mutex_unlock(&client->lock);
 }
 
 bool client_add_of(struct dsaio_client *client, struct client_object *object, uint32_t session)
 {
 	bool is_of;
+	LOCKED(&client->lock);
 
-	(void)pthread_mutex_lock(&client->lock);
 	is_of = conn_is_of(client->conn, session);
 	if (is_of)
 		list_push_front(&client->objects[object->kind], &object->node);
-	(void)pthread_mutex_unlock(&client->lock);
 	return is_of;
 }
 
 void client_remove(struct dsaio_client *client, struct client_object *object)
 {
-	(void)pthread_mutex_lock(&client->lock);
+	LOCKED(&client->lock);
+
 	list_remove(&client->objects[object->kind], &object->node);
-	(void)pthread_mutex_unlock(&client->lock);
 }
 
 /* ---- the end ---- */

@@ -46,14 +46,12 @@ void file_freep(struct dsaio_file **file)
 static int daemon_remove(const struct dsaio_file *file, uint64_t deadline_nsec)
 {
 	struct dsaio_conn *conn = file->client->conn;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileRemove body = WIRE__FILE_REMOVE__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_REMOVE, file_remove, &body);
 
 	if (atomic_load(&file->session.error)) /* the daemon does not have it */
 		return 0;
 	body.file = file->session.id;
-	request.body_case = WIRE__REQUEST__BODY_FILE_REMOVE;
-	request.file_remove = &body;
 	if (deadline_nsec)
 		return conn_call_in(conn, "file close", &request, file->session.number, false,
 				    deadline_nsec);
@@ -301,9 +299,9 @@ static struct dsaio_file *file_find(struct dsaio_client *client, const struct ca
 /* Its key names another file now.  No open finds it any more, and its last user frees it. */
 static void file_forget(struct dsaio_file *file)
 {
-	(void)pthread_mutex_lock(&file->client->files.lock);
+	LOCKED(&file->client->files.lock);
+
 	cache_remove(&file->client->files.cache, &file->entry);
-	(void)pthread_mutex_unlock(&file->client->files.lock);
 }
 
 /*

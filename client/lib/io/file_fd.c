@@ -63,13 +63,11 @@ bool file_fd_may_retry(struct dsaio_client *client, int fd)
 
 static int daemon_get(struct dsaio_file *file, int *ret_fd)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileGet body = WIRE__FILE_GET__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_GET, file_get, &body);
 	int r;
 
 	body.file = file->session.id;
-	request.body_case = WIRE__REQUEST__BODY_FILE_GET;
-	request.file_get = &body;
 	do
 		r = conn_call(file->client->conn, "file", &request, NULL, 0, NULL, ret_fd);
 	while (r == -EMFILE && files_spare_fds(file->client));
@@ -89,12 +87,9 @@ static int refused(const struct dsaio_file *file)
 
 int file_fd_take_kept(struct dsaio_file *file)
 {
-	int fd;
+	LOCKED(&file->client->files.lock);
 
-	(void)pthread_mutex_lock(&file->client->files.lock);
-	fd = fd_take_kept(file);
-	(void)pthread_mutex_unlock(&file->client->files.lock);
-	return fd;
+	return fd_take_kept(file);
 }
 
 int file_fd_take(struct dsaio_file *file)
@@ -127,11 +122,10 @@ void file_fd_release(struct dsaio_file *file)
 {
 	struct client_files *files = &file->client->files;
 	_cleanup_(file_fds_closep) struct file_fds unwanted = { -1, -1 };
+	LOCKED(&files->lock);
 
-	(void)pthread_mutex_lock(&files->lock);
 	if (!--file->n_fd_users && (!file->n_opens || files->n_fds > files->n_fds_wanted))
 		unwanted = file_fd_give_up(file);
-	(void)pthread_mutex_unlock(&files->lock);
 }
 
 void file_fd_need_second(struct dsaio_file *file)

@@ -25,8 +25,8 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 			       struct handle_channel *channel)
 {
 	struct dsaio_op *op;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: cannot fail */
 	op = op_pool_take(&handle->pool);
 	if (op) {
 		op_init(op, handle, channel, is_async, is_callers);
@@ -36,7 +36,6 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 		    handle->waiters.first) /* a wait for all ops now has a ring to look at */
 			wake_waiters(handle);
 	}
-	(void)pthread_mutex_unlock(&handle->lock);
 	return op;
 }
 
@@ -57,12 +56,11 @@ int64_t handle_take_ended(struct dsaio_handle *handle, const char *function, boo
 struct dsaio_op *handle_next_op(struct dsaio_handle *handle, uint64_t *at)
 {
 	struct dsaio_op *op;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	op = op_pool_next(&handle->pool, at);
 	if (op)
 		op_ref(op);
-	(void)pthread_mutex_unlock(&handle->lock);
 	return op;
 }
 
@@ -122,12 +120,9 @@ void handle_op_unref(struct dsaio_op *op)
 
 bool handle_has_open(struct dsaio_handle *handle)
 {
-	bool has_open;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
-	has_open = handle->n_open_async;
-	(void)pthread_mutex_unlock(&handle->lock);
-	return has_open;
+	return handle->n_open_async;
 }
 
 /* ---- channels ---- */
@@ -374,12 +369,11 @@ static int make_fd(struct dsaio_handle *handle)
 int handle_fd(struct dsaio_handle *handle)
 {
 	int r = 0;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	if (handle->epoll_fd < 0)
 		r = make_fd(handle);
 	if (r == 0)
 		r = handle->epoll_fd;
-	(void)pthread_mutex_unlock(&handle->lock);
 	return r;
 }

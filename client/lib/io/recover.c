@@ -74,11 +74,10 @@ static void end_taken(struct dsaio_handle *handle, const struct op_list *list)
 static void doorbell_watch(struct dsaio_handle *handle, int op)
 {
 	struct epoll_event event = { .events = EPOLLIN };
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	if (handle->epoll_fd >= 0)
 		(void)epoll_ctl(handle->epoll_fd, op, handle->doorbell_fd, &event);
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 /* ---- the steps ---- */
@@ -113,8 +112,8 @@ static void go_away(struct dsaio_client *client, bool is_crash)
 static void look_away(struct dsaio_client *client)
 {
 	struct open_handles handles;
+	LOCKED(&client->recovery.objects);
 
-	(void)pthread_mutex_lock(&client->recovery.objects);
 	(void)handles_get(client, &handles);
 	for (size_t i = 0; i < handles.n; i++) {
 		struct dsaio_handle *handle = handles.all[i];
@@ -130,7 +129,6 @@ static void look_away(struct dsaio_client *client)
 		}
 	}
 	free(handles.all);
-	(void)pthread_mutex_unlock(&client->recovery.objects);
 }
 
 struct report {
@@ -197,8 +195,8 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 static void post_report(struct dsaio_client *client, const struct report *report,
 			uint64_t since_nsec)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Recovered body = WIRE__RECOVERED__INIT;
+	Wire__Request request = WIRE_REQUEST(RECOVERED, recovered, &body);
 
 	body.slabs = report->slabs.n;
 	body.slab_bytes = report->slabs.bytes;
@@ -208,8 +206,6 @@ static void post_report(struct dsaio_client *client, const struct report *report
 	body.failed = report->n_failed;
 	body.text = report->why ? report->why : (char *)(uintptr_t) ""; /* only read */
 	body.usec = (clock_nsec() - since_nsec) / 1000;
-	request.body_case = WIRE__REQUEST__BODY_RECOVERED;
-	request.recovered = &body;
 	conn_post(client->conn, &request);
 	debug_log("session: goes on with the next daemon after %" PRIu64
 		  " ms: %u slabs, %u files, %u channels, %u ops; %u could not be",
@@ -271,10 +267,10 @@ static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint6
 
 static void tell(struct dsaio_client *client)
 {
-	(void)pthread_mutex_lock(&client->lock);
+	LOCKED(&client->lock);
+
 	if (client->state_event_fd >= 0)
 		(void)eventfd_write(client->state_event_fd, 1); /* full: it is readable */
-	(void)pthread_mutex_unlock(&client->lock);
 }
 
 /* Open ops end with -ECONNRESET, by the threads that wait for them. */
@@ -305,15 +301,12 @@ static void lose(struct dsaio_client *client, const char *why)
 static bool pause_for(struct recovery *recovery, uint64_t nsec)
 {
 	const struct timespec until = timespec_of(clock_nsec() + nsec);
-	bool goes_on;
+	LOCKED(&recovery->lock);
 
-	(void)pthread_mutex_lock(&recovery->lock);
 	if (!recovery->is_stopping)
 		(void)pthread_cond_clockwait(&recovery->stopping, &recovery->lock, CLOCK_MONOTONIC,
 					     &until);
-	goes_on = !recovery->is_stopping;
-	(void)pthread_mutex_unlock(&recovery->lock);
-	return goes_on;
+	return !recovery->is_stopping;
 }
 
 /* Finds the next daemon and goes on with it.  Returns 0, -EAGAIN: later, -EBUSY: much later; or what will not change;

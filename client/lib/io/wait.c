@@ -54,8 +54,8 @@ void wait_disarm(struct dsaio_handle *handle)
 int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n)
 {
 	int got;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	if (handle->is_own_rung) {
 		eventfd_t count;
 
@@ -66,7 +66,6 @@ int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n)
 	/* Some ops are left, so the descriptor stays readable. */
 	if (handle->ended.ops.first && handle->epoll_fd >= 0 && !handle->is_own_rung)
 		wake_descriptor(handle);
-	(void)pthread_mutex_unlock(&handle->lock);
 	return got;
 }
 
@@ -354,32 +353,31 @@ bool wait_poll(struct dsaio_handle *handle, bool must_arm)
 
 void wait_channel_added(struct dsaio_handle *handle)
 {
-	(void)pthread_mutex_lock(&handle->lock);
+	LOCKED(&handle->lock);
+
 	if (!handle->has_consumer && handle->is_fd_armed && !wait_arm(handle))
 		wake_descriptor(handle);
 	if (handle->has_consumer) /* it may sleep on the futex of another ring */
 		wake_futexes(handle);
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 void wait_take_role(struct dsaio_handle *handle)
 {
 	struct wait_for role = { .what = WAIT_ROLE };
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	while (handle->has_consumer) {
 		wake_futexes(handle);
 		follow(handle, &role, clock_nsec() + LOOK_NSEC);
 	}
 	handle->has_consumer = true;
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 void wait_leave_role(struct dsaio_handle *handle)
 {
-	(void)pthread_mutex_lock(&handle->lock);
+	LOCKED(&handle->lock);
+
 	leave_role(handle);
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 void wait_finish(struct dsaio_handle *handle, int result)

@@ -31,10 +31,10 @@
 #define DSAIO_CLIENT_LIB_LINK_CONN_H
 
 #include "client/lib/link/silence.h"
-#include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 #include "proto/ring.h"
 #include "proto/util/socket.h"
+#include "proto/wire.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -161,10 +161,10 @@ static void hang_up(struct dsaio_conn *conn)
 
 void conn_break(struct dsaio_conn *conn)
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	conn->is_on_purpose = true;
 	hang_up(conn);
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 /* ---- places for descriptors ---- */
@@ -447,7 +447,8 @@ static int pending_await(struct dsaio_conn *conn, struct conn_pending *call)
 
 void conn_why_gone(struct dsaio_conn *conn, char text[CONN_TEXT_BYTES])
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	if (!conn->is_ended && conn_was_gone(conn)) { /* the last words may not have been read */
 		conn_calls_receive(conn);
 		if (!conn->is_on_purpose) /* that it hung up is no reason */
@@ -457,7 +458,6 @@ void conn_why_gone(struct dsaio_conn *conn, char text[CONN_TEXT_BYTES])
 		(void)strcpy(text, conn->end_text);
 	else
 		(void)strcpy(text, "the daemon has gone away");
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 bool conn_is_ended_on_purpose(struct dsaio_conn *conn)
@@ -735,12 +735,10 @@ int conn_call_for(struct dsaio_conn *conn, const char *what, Wire__Request *requ
 
 bool conn_answers(struct dsaio_conn *conn)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Status body = WIRE__STATUS__INIT;
+	Wire__Request request = WIRE_REQUEST(STATUS, status, &body);
 	int r;
 
-	request.body_case = WIRE__REQUEST__BODY_STATUS;
-	request.status = &body;
 	r = conn_call_while_alive(conn, "handle_close", &request, NULL, 0, NULL, NULL);
 
 	return r != -ETIMEDOUT && r != -ENOTCONN;
@@ -757,46 +755,40 @@ static void post(struct dsaio_conn *conn, Wire__Request *request)
 
 void conn_post(struct dsaio_conn *conn, Wire__Request *request)
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	if (!atomic_load(&conn->is_broken))
 		post(conn, request);
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 void conn_post_in(struct dsaio_conn *conn, Wire__Request *request, uint32_t session)
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	if (session == conn_session(conn) && !atomic_load(&conn->is_broken))
 		post(conn, request);
 	else
 		defer_post(conn, request, session);
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 uint64_t conn_posts_answered(struct dsaio_conn *conn)
 {
-	uint64_t n;
+	LOCKED(&conn->lock);
 
-	(void)pthread_mutex_lock(&conn->lock);
-	n = conn->n_answered;
-	(void)pthread_mutex_unlock(&conn->lock);
-	return n;
+	return conn->n_answered;
 }
 
 bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered)
 {
 	_cleanup_(pending_deinit) struct conn_pending call = { .nsec = DEADLINE_NEVER,
 							       .cond = PTHREAD_COND_INITIALIZER };
-	bool is_answered;
+	LOCKED(&conn->lock);
 
-	(void)pthread_mutex_lock(&conn->lock);
 	if (conn->n_answered == n_answered && conn->n_unawaited && !conn->is_ended) {
 		pending_add(conn, &call);
 		(void)pending_await(conn, &call); /* cannot time out */
 	}
-	is_answered = conn->n_answered != n_answered;
-	(void)pthread_mutex_unlock(&conn->lock);
-	return is_answered;
+	return conn->n_answered != n_answered;
 }
 
 void conn_calls_stop(struct dsaio_conn *conn)

@@ -71,8 +71,8 @@ static void *copier_main(void *arg)
 {
 	struct copier *self = arg;
 	struct copiers *copiers = self->copiers;
+	LOCKED(&copiers->lock);
 
-	(void)pthread_mutex_lock(&copiers->lock); /* a plain mutex: cannot fail */
 	while (await_posted(copiers)) {
 		copiers->n_idle--;
 		make(copiers, container_of(copiers->copies.first, struct copy, node));
@@ -83,7 +83,6 @@ static void *copier_main(void *arg)
 	copiers->n_threads--;
 	self->state = COPIER_ENDED;
 	(void)pthread_cond_broadcast(&copiers->done); /* for copiers_deinit() */
-	(void)pthread_mutex_unlock(&copiers->lock);
 	return NULL;
 }
 
@@ -160,26 +159,23 @@ bool copiers_post(struct copiers *copiers, struct copy *copy)
 
 void copiers_make(struct copiers *copiers, struct copy *copy)
 {
-	(void)pthread_mutex_lock(&copiers->lock);
+	LOCKED(&copiers->lock);
+
 	if (copy->state == COPY_QUEUED)
 		make(copiers, copy);
-	(void)pthread_mutex_unlock(&copiers->lock);
 }
 
 bool copiers_is_done(struct copiers *copiers, const struct copy *copy)
 {
-	bool is_done;
+	LOCKED(&copiers->lock);
 
-	(void)pthread_mutex_lock(&copiers->lock);
-	is_done = copy->state == COPY_DONE;
-	(void)pthread_mutex_unlock(&copiers->lock);
-	return is_done;
+	return copy->state == COPY_DONE;
 }
 
 void copiers_await(struct copiers *copiers, const struct copy *copy)
 {
-	(void)pthread_mutex_lock(&copiers->lock);
+	LOCKED(&copiers->lock);
+
 	while (copy->state != COPY_DONE)
 		(void)pthread_cond_wait(&copiers->done, &copiers->lock);
-	(void)pthread_mutex_unlock(&copiers->lock);
 }

@@ -86,8 +86,8 @@ static unsigned units_for(uint64_t bytes)
 struct slots_share *slots_share_get(struct slots *slots, uint32_t store)
 {
 	struct slots_share *share = NULL;
+	LOCKED(&slots->lock);
 
-	(void)pthread_mutex_lock(&slots->lock); /* a plain mutex: cannot fail */
 	LIST_EACH(struct slots_share, other, &slots->shares, node)
 		if (other->store == store)
 			share = other;
@@ -101,7 +101,6 @@ struct slots_share *slots_share_get(struct slots *slots, uint32_t store)
 	}
 	if (share)
 		share->n_refs++;
-	(void)pthread_mutex_unlock(&slots->lock);
 	return share;
 }
 
@@ -253,12 +252,11 @@ int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struc
 {
 	struct slots *slots = share->slots;
 	int r;
+	LOCKED(&slots->lock);
 
-	(void)pthread_mutex_lock(&slots->lock);
 	r = is_further && share->waiters.first ? -EAGAIN : take(share, bytes, is_further, ret_slot);
 	if (r == -EAGAIN && !is_further)
 		slots->is_thread_short = true;
-	(void)pthread_mutex_unlock(&slots->lock);
 	return r;
 }
 
@@ -268,8 +266,8 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 	struct slots *slots = share->slots;
 	struct slots_waiter waiter = { .cond = PTHREAD_COND_INITIALIZER };
 	int r = -EAGAIN;
+	LOCKED(&slots->lock);
 
-	(void)pthread_mutex_lock(&slots->lock);
 	if (!share->waiters.first)
 		r = take(share, bytes, false, ret_slot);
 	if (r == -EAGAIN) {
@@ -293,7 +291,6 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 		(void)pthread_cond_destroy(&waiter.cond);
 		wake_next(slots);
 	}
-	(void)pthread_mutex_unlock(&slots->lock);
 	return r;
 }
 
@@ -392,8 +389,8 @@ char *slot_map(const struct slot *slot)
 	struct slots *slots = slot->share->slots;
 	struct slots_slab *slab = slot->slab;
 	char *map;
+	LOCKED(&slots->lock);
 
-	(void)pthread_mutex_lock(&slots->lock);
 	if (!slab->map) {
 		map = mmap(NULL, slot_map_bytes(slot), PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
 			   0);
@@ -401,7 +398,6 @@ char *slot_map(const struct slot *slot)
 			slab->map = map;
 	}
 	map = slab->map;
-	(void)pthread_mutex_unlock(&slots->lock);
 	return map;
 }
 
