@@ -82,29 +82,39 @@ static int channel_make_table(struct handle_channel *channel)
 	return 0;
 }
 
+/* wanted: its number, or 0.  ret_fds: rings, doorbell, board.  As conn_call_for(). */
+static int daemon_ask(const struct handle_channel *channel, struct dsaio_conn *conn,
+		      uint32_t handle, uint32_t entries, uint32_t wanted, uint64_t deadline_nsec,
+		      Wire__Reply **ret_reply, int ret_fds[3])
+{
+	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
+
+	body.handle = handle;
+	body.store = channel->store;
+	body.entries = entries;
+	body.channel = wanted;
+	return conn_call_for(conn, "channel", &WIRE_REQUEST(CHANNEL_OPEN, channel_open, &body),
+			     NULL, 0, deadline_nsec, ret_reply, ret_fds);
+}
+
 int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, uint32_t entries,
 		 struct handle_channel **ret_channel)
 {
 	_cleanup_(channel_closep) struct handle_channel *channel = calloc(1, sizeof(*channel));
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
-	Wire__Request request = WIRE_REQUEST(CHANNEL_OPEN, channel_open, &body);
-	int fds[3]; /* rings, doorbell, board */
+	int fds[3];
 	int r;
 
 	if (!channel)
 		return error_fail_errno(-ENOMEM, "channel");
 	channel->client = client;
+	channel->store = store;
 	channel->doorbell_fd = -1;
 	(void)pthread_mutex_init(&channel->submit_lock, NULL); /* cannot fail by default */
-	body.handle = handle;
-	body.store = store;
-	body.entries = entries;
-	r = conn_call(client->conn, "channel", &request, NULL, 0, &reply, fds);
+	r = daemon_ask(channel, client->conn, handle, entries, 0, DEADLINE_NEVER, &reply, fds);
 	if (r < 0)
 		return r;
 	channel->id = reply->channel_open->channel;
-	channel->store = store;
 	r = channel_map(channel, reply->channel_open, fds, &channel->ring);
 	if (r == 0)
 		r = channel_make_table(channel);
@@ -220,12 +230,10 @@ static bool cancel_request(const struct dsaio_op *op, Wire__Request *request, Wi
 	(void)pthread_mutex_lock(&op->channel->submit_lock);
 	*ret_session = conn_session(op->channel->client->conn);
 	(void)pthread_mutex_unlock(&op->channel->submit_lock);
-	wire__request__init(request);
+	*request = WIRE_REQUEST(CANCEL, cancel, body);
 	wire__cancel__init(body);
 	body->channel = op->channel->id;
 	body->id = atomic_load(&op->ring_id);
-	request->body_case = WIRE__REQUEST__BODY_CANCEL;
-	request->cancel = body;
 	return body->id;
 }
 
@@ -384,21 +392,15 @@ void channel_look_away(struct handle_channel *channel, struct op_list *list)
 int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint32_t handle)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
-	Wire__Request request = WIRE_REQUEST(CHANNEL_OPEN, channel_open, &body);
 	void *const map = channel->map, *const board = channel->board;
 	const size_t map_bytes = channel->map_bytes;
 	struct ring_client ring;
 	int fds[3];
 	int r;
 
-	body.handle = handle;
-	body.store = channel->store;
-	body.entries = channel->ring.entries;
-	body.channel = channel->id;
 	channel->error = 0;
-	r = conn_call_for(next, "channel", &request, NULL, 0, deadline_in_msec(CHANNEL_REOPEN_MSEC),
-			  &reply, fds);
+	r = daemon_ask(channel, next, handle, channel->ring.entries, channel->id,
+		       deadline_in_msec(CHANNEL_REOPEN_MSEC), &reply, fds);
 	if (r == 0) {
 		channel->map = channel->board = NULL;
 		r = channel_map(channel, reply->channel_open, fds, &ring);

@@ -80,7 +80,7 @@ void client_leave(struct dsaio_client *client)
 	uint32_t n = 1; /* ours, below */
 
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++)
-		for (struct list_node *o = client->objects[kind].first; o; o = o->next)
+		LIST_EACH(struct client_object, object, &client->objects[kind], node)
 			n++;
 	n += buffers_leave(&client->buffers);
 	n += gpu_memory_leave(&client->gpu);

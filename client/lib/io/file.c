@@ -350,9 +350,7 @@ static bool idle_take(struct dsaio_client *client, const char *name, struct list
 	*ret_is_busy = false;
 	(void)pthread_mutex_lock(&client->files.lock);
 	(void)pthread_mutex_lock(&client->lock);
-	for (struct list_node *o = client->objects[CLIENT_FILE].first; o; o = o->next) {
-		struct dsaio_file *file = container_of(o, struct dsaio_file, object.node);
-
+	LIST_EACH(struct dsaio_file, file, &client->objects[CLIENT_FILE], object.node) {
 		if (name && strcmp(file->name, name) != 0)
 			continue;
 		if (file->entry.is_idle) {
@@ -375,12 +373,8 @@ void files_forget_idle(struct dsaio_client *client)
 	bool is_busy;
 
 	(void)idle_take(client, NULL, &taken, &is_busy);
-	while (taken.first) {
-		struct dsaio_file *file = container_of(taken.first, struct dsaio_file, entry.node);
-
-		list_remove(&taken, &file->entry.node);
+	LIST_EACH(struct dsaio_file, file, &taken, entry.node)
 		(void)file_close(file, true, 0); /* only frees it */
-	}
 }
 
 int files_uncache(struct dsaio_client *client, const char *name)
@@ -394,13 +388,11 @@ int files_uncache(struct dsaio_client *client, const char *name)
 		(void)sched_yield(); /* the other thread does not sleep before it has settled the file */
 		client_collect(client);
 	}
-	while (taken.first) {
-		struct dsaio_file *file = container_of(taken.first, struct dsaio_file, entry.node);
+	LIST_EACH(struct dsaio_file, file, &taken, entry.node) {
 		bool is_removed = !conn_file_use(client->conn, file->session.id);
 		uint64_t deadline_nsec = r == 0 ? deadline_in_msec(UNCACHE_MSEC) : 0;
 		int result;
 
-		list_remove(&taken, &file->entry.node);
 		debug_log("file %s: leaves the cache", file->name);
 		result = file_close(file, is_removed, deadline_nsec);
 		if (result < 0)

@@ -29,14 +29,12 @@ static int files_take(struct dsaio_client *client, struct dsaio_file ***ret_file
 
 	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: cannot fail */
 	(void)pthread_mutex_lock(&client->lock);
-	for (struct list_node *o = client->objects[CLIENT_FILE].first; o; o = o->next)
+	LIST_EACH(struct client_object, object, &client->objects[CLIENT_FILE], node)
 		n++;
 	files = calloc((size_t)n + 1, sizeof(*files));
 	n = 0;
-	for (struct list_node *o = client->objects[CLIENT_FILE].first; o && files; o = o->next) {
-		struct dsaio_file *file = container_of(o, struct dsaio_file, object.node);
-
-		if (!atomic_load(&file->n_refs))
+	LIST_EACH(struct dsaio_file, file, &client->objects[CLIENT_FILE], object.node) {
+		if (!files || !atomic_load(&file->n_refs))
 			continue;
 		file_add_ref(file);
 		file->session.number = conn_attempt(client->conn);

@@ -39,15 +39,11 @@ static bool files_spare_fds(struct dsaio_client *client)
 
 	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: cannot fail */
 	(void)pthread_mutex_lock(&client->lock);
-	for (struct list_node *node = client->objects[CLIENT_FILE].first; node && n < SPARED_MAX;
-	     node = node->next) {
-		struct dsaio_file *file = container_of(node, struct dsaio_file, object.node);
-
+	LIST_EACH(struct dsaio_file, file, &client->objects[CLIENT_FILE], object.node)
 		/* Those with open ops may have to be handed over to the next daemon. */
-		if (file->fds.direct >= 0 && !file->n_fd_users &&
+		if (n < SPARED_MAX && file->fds.direct >= 0 && !file->n_fd_users &&
 		    atomic_load(&file->n_refs) <= file->n_opens)
 			fds[n++] = file_fd_give_up(file);
-	}
 	(void)pthread_mutex_unlock(&client->lock);
 	(void)pthread_mutex_unlock(&client->files.lock);
 	for (int i = 0; i < n; i++)

@@ -85,10 +85,8 @@ static int daemon_add(struct dsaio_file *file, int fd)
 	file->session.store = reply->file_add->store;
 	file->session.offset_align = reply->file_add->offset_align;
 	file->session.memory_align = reply->file_add->memory_align;
-	if (!file->session.offset_align ||
-	    (file->session.offset_align & (file->session.offset_align - 1)) ||
-	    !file->session.memory_align ||
-	    (file->session.memory_align & (file->session.memory_align - 1))) {
+	if (__builtin_popcount(file->session.offset_align) != 1 ||
+	    __builtin_popcount(file->session.memory_align) != 1) {
 		conn_break(file->client->conn);
 		return error_fail(-ENOTCONN,
 				  "open %s: the daemon tells alignments of %u and %u, which are no "

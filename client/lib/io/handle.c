@@ -188,39 +188,32 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_ch
 
 /* ---- open ---- */
 
-/* Fills in the request for it.  wanted: its number, or 0. */
-static void open_request(const struct dsaio_handle *handle, uint32_t wanted, Wire__Request *request,
-			 Wire__HandleOpen *body, Wire__Profile *profile)
+/* wanted: its number, or 0.  As conn_call_for(). */
+static int daemon_ask(const struct dsaio_handle *handle, struct dsaio_conn *conn, uint32_t wanted,
+		      uint64_t deadline_nsec, Wire__Reply **ret_reply, int *ret_fd)
 {
 	const struct partial_profile *asked = &handle->settings.profile;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	Wire__HandleOpen body = WIRE__HANDLE_OPEN__INIT;
 
-	wire__request__init(request);
-	wire__handle_open__init(body);
-	wire__profile__init(profile);
-	if (asked->given) {
-		partial_to_wire(asked, profile);
-		body->profile = profile;
-	}
-	body->io_class = (Wire__Class)handle->settings.io_class; /* the same numbers */
-	body->weight = handle->settings.weight;
-	body->handle = wanted;
-	request->body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
-	request->handle_open = body;
+	partial_to_wire(asked, &profile);
+	body.profile = asked->given ? &profile : NULL;
+	body.io_class = (Wire__Class)handle->settings.io_class; /* the same numbers */
+	body.weight = handle->settings.weight;
+	body.handle = wanted;
+	return conn_call_for(conn, "handle_open", &WIRE_REQUEST(HANDLE_OPEN, handle_open, &body),
+			     NULL, 0, deadline_nsec, ret_reply, ret_fd);
 }
 
 static int daemon_open(struct dsaio_handle *handle)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request;
-	Wire__HandleOpen body;
-	Wire__Profile profile;
 	int r;
 
 	closep(&handle->doorbell_fd);
 	handle->doorbell_fd = -1;
-	open_request(handle, 0, &request, &body, &profile);
-	r = conn_call(handle->client->conn, "handle_open", &request, NULL, 0, &reply,
-		      &handle->doorbell_fd);
+	r = daemon_ask(handle, handle->client->conn, 0, DEADLINE_NEVER, &reply,
+		       &handle->doorbell_fd);
 	if (r < 0)
 		return r;
 	handle->id = reply->handle_open->handle;
@@ -231,15 +224,10 @@ static int daemon_open(struct dsaio_handle *handle)
 int handle_hand_over(struct dsaio_handle *handle, struct dsaio_conn *next, uint32_t *n)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request;
-	Wire__HandleOpen body;
-	Wire__Profile profile;
 	int fd = -1, r;
 
 	handle->session = conn_attempt(handle->client->conn);
-	open_request(handle, handle->id, &request, &body, &profile);
-	r = conn_call_for(next, "handle_open", &request, NULL, 0, deadline_in_msec(REOPEN_MSEC),
-			  &reply, &fd);
+	r = daemon_ask(handle, next, handle->id, deadline_in_msec(REOPEN_MSEC), &reply, &fd);
 	if (r == -ETIMEDOUT) /* it hangs: another try */
 		r = -ENOTCONN;
 	if (r == 0) {

@@ -26,22 +26,19 @@ struct open_handles {
 	size_t n;
 };
 
-static int handles_get(struct dsaio_client *client, struct open_handles *ret)
+/* Without memory there are none: all is NULL. */
+static struct open_handles handles_get(struct dsaio_client *client)
 {
 	struct open_handles handles = { NULL, 0 };
 	size_t n = 0;
 
 	(void)pthread_mutex_lock(&client->lock); /* a plain mutex: cannot fail */
-	for (struct list_node *o = client->objects[CLIENT_HANDLE].first; o; o = o->next)
+	LIST_EACH(struct client_object, object, &client->objects[CLIENT_HANDLE], node)
 		n += 2;
 	handles.all = calloc(n + 1, sizeof(*handles.all));
-	for (struct list_node *o = client->objects[CLIENT_HANDLE].first; o && handles.all;
-	     o = o->next) {
-		struct dsaio_handle *handle = container_of(o, struct dsaio_handle, object.node);
-
-		if (!handle->is_shut && !atomic_load(&handle->is_leaving))
+	LIST_EACH(struct dsaio_handle, handle, &client->objects[CLIENT_HANDLE], object.node)
+		if (handles.all && !handle->is_shut && !atomic_load(&handle->is_leaving))
 			handles.all[handles.n++] = handle;
-	}
 	(void)pthread_mutex_unlock(&client->lock);
 	n = handles.n;
 	for (size_t i = 0; i < n; i++) {
@@ -54,8 +51,12 @@ static int handles_get(struct dsaio_client *client, struct open_handles *ret)
 		if (companion && !atomic_load(&companion->is_leaving))
 			handles.all[handles.n++] = companion;
 	}
-	*ret = handles;
-	return handles.all ? 0 : -ENOMEM;
+	return handles;
+}
+
+static void handles_deinit(struct open_handles *handles)
+{
+	free(handles->all);
 }
 
 /* Ops that recovery took from a handle end. */
@@ -84,12 +85,12 @@ static void doorbell_watch(struct dsaio_handle *handle, int op)
 
 static void go_away(struct dsaio_client *client, bool is_crash)
 {
-	struct open_handles handles;
+	_cleanup_(handles_deinit) struct open_handles handles;
 
 	files_forget_idle(client);
 	bounce_park(client);
 	(void)pthread_mutex_lock(&client->recovery.objects);
-	(void)handles_get(client, &handles); /* no memory: its channels are lost */
+	handles = handles_get(client); /* no memory: its channels are lost */
 	for (size_t i = 0; i < handles.n; i++) {
 		struct dsaio_handle *handle = handles.all[i];
 		struct op_list list = { NULL, NULL };
@@ -103,7 +104,6 @@ static void go_away(struct dsaio_client *client, bool is_crash)
 		end_taken(handle, &list);
 		wait_leave_role(handle);
 	}
-	free(handles.all);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	bounce_unpark(client);
 }
@@ -111,10 +111,9 @@ static void go_away(struct dsaio_client *client, bool is_crash)
 /* Ops whose end does not need the daemon end.  The bounce thread does the same for its own. */
 static void look_away(struct dsaio_client *client)
 {
-	struct open_handles handles;
 	LOCKED(&client->recovery.objects);
+	_cleanup_(handles_deinit) struct open_handles handles = handles_get(client);
 
-	(void)handles_get(client, &handles);
 	for (size_t i = 0; i < handles.n; i++) {
 		struct dsaio_handle *handle = handles.all[i];
 		struct op_list list = { NULL, NULL };
@@ -128,7 +127,6 @@ static void look_away(struct dsaio_client *client)
 			wait_leave_role(handle);
 		}
 	}
-	free(handles.all);
 }
 
 struct report {
@@ -237,22 +235,20 @@ static int give_up(struct dsaio_conn *next, int r)
 static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint64_t since_nsec)
 {
 	struct report report = { .why = NULL };
-	struct open_handles handles;
+	_cleanup_(handles_deinit) struct open_handles handles;
 	int r;
 
 	bounce_park(client);
 	(void)pthread_mutex_lock(&client->recovery.objects);
-	r = handles_get(client, &handles);
+	handles = handles_get(client);
 	for (size_t i = 0; i < handles.n; i++)
 		wait_take_role(handles.all[i]);
 	conn_attempt_begin(client->conn);
-	if (r == 0)
-		r = hand_over(client, next, &handles, &report);
+	r = handles.all ? hand_over(client, next, &handles, &report) : -ENOMEM;
 	if (r == 0)
 		come_back(client, next, &handles, &report);
 	for (size_t i = 0; i < handles.n; i++)
 		wait_leave_role(handles.all[i]);
-	free(handles.all);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	bounce_unpark(client);
 	if (r == 0)
@@ -276,12 +272,11 @@ static void tell(struct dsaio_client *client)
 /* Open ops end with -ECONNRESET, by the threads that wait for them. */
 static void lose(struct dsaio_client *client, const char *why)
 {
-	struct open_handles handles;
+	LOCKED(&client->recovery.objects);
+	_cleanup_(handles_deinit) struct open_handles handles = handles_get(client);
 
 	debug_log("session: lost: %s", why);
 	conn_lose(client->conn, why);
-	(void)pthread_mutex_lock(&client->recovery.objects);
-	(void)handles_get(client, &handles);
 	for (size_t i = 0; i < handles.n; i++) {
 		struct dsaio_handle *handle = handles.all[i];
 
@@ -291,8 +286,6 @@ static void lose(struct dsaio_client *client, const char *why)
 		wake_waiters(handle);
 		(void)pthread_mutex_unlock(&handle->lock);
 	}
-	free(handles.all);
-	(void)pthread_mutex_unlock(&client->recovery.objects);
 	client_poke(client);
 	tell(client);
 }

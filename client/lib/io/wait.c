@@ -242,19 +242,11 @@ static void leave_role(struct dsaio_handle *handle)
 static void follow(struct dsaio_handle *handle, const struct wait_for *wait_for,
 		   uint64_t deadline_nsec)
 {
-	struct waiter waiter = { .wait_for = wait_for };
+	struct waiter waiter = { .wait_for = wait_for, .cond = PTHREAD_COND_INITIALIZER };
 	struct timespec ts = timespec_of(deadline_nsec);
-	pthread_condattr_t attr;
 
-	(void)pthread_condattr_init(&attr); /* none of these can fail on Linux */
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&waiter.cond, &attr);
-	(void)pthread_condattr_destroy(&attr);
 	list_push_front(&handle->waiters, &waiter.node);
-	if (deadline_nsec == UINT64_MAX)
-		(void)pthread_cond_wait(&waiter.cond, &handle->lock);
-	else
-		(void)pthread_cond_timedwait(&waiter.cond, &handle->lock, &ts);
+	(void)pthread_cond_clockwait(&waiter.cond, &handle->lock, CLOCK_MONOTONIC, &ts);
 	list_remove(&handle->waiters, &waiter.node);
 	(void)pthread_cond_destroy(&waiter.cond);
 }

@@ -96,23 +96,15 @@ int slab_hand_over(struct dsaio_conn *next, const struct slab_name *slab, int fd
 {
 	_cleanup_(closep) int fd = fd_in;
 	const uint64_t deadline = deadline_in_msec(SLAB_HAND_OVER_MSEC);
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabImport import = WIRE__SLAB_IMPORT__INIT;
 	Wire__SlabAdopt adopt = WIRE__SLAB_ADOPT__INIT;
+	Wire__Request request = slab->is_imported ? WIRE_REQUEST(SLAB_IMPORT, slab_import, &import)
+						  : WIRE_REQUEST(SLAB_ADOPT, slab_adopt, &adopt);
 	int r;
 
-	if (slab->is_imported) {
-		import.off = off;
-		import.size_bytes = bytes;
-		import.slab = slab->id;
-		request.body_case = WIRE__REQUEST__BODY_SLAB_IMPORT;
-		request.slab_import = &import;
-	} else {
-		adopt.slab = slab->id;
-		adopt.size_bytes = bytes;
-		request.body_case = WIRE__REQUEST__BODY_SLAB_ADOPT;
-		request.slab_adopt = &adopt;
-	}
+	import.off = off;
+	import.size_bytes = adopt.size_bytes = bytes;
+	import.slab = adopt.slab = slab->id;
 	r = conn_call_for(next, "memory", &request, &fd, 1, deadline, NULL, NULL);
 	return r == -ETIMEDOUT ? -ENOTCONN : r; /* it hangs: another try */
 }
