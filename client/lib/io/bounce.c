@@ -76,7 +76,7 @@ static struct client_bounce *bounce_get(struct dsaio_client *client)
 	slots_init(&fresh->slots, &client->buffers, wake_for_room);
 	fresh->slots.on_unmap = forget_map;
 	gpus_init(&fresh->gpus);
-	copiers_init(&fresh->copiers, copiers_wanted(), COPIERS_IDLE_NSEC);
+	copiers_init(&fresh->copiers, copiers_wanted());
 	(void)pthread_mutex_init(&fresh->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_cond_init(&fresh->jobs_ended, NULL);
 	if (!atomic_compare_exchange_strong(&client->bounce, &seen, fresh)) {
