@@ -62,7 +62,7 @@ static inline pthread_mutex_t *mutex_locked(pthread_mutex_t *m)
 	return m;
 }
 
-/* The last of a scope's declarations: the mutex is locked up to the scope's end. */
+/* From here up to the end of the scope the mutex is locked. */
 #define LOCKED(mutex) \
 	_cleanup_(unlockp) __attribute__((unused)) pthread_mutex_t *locked_ = mutex_locked(mutex)
 

@@ -177,12 +177,11 @@ int dsaio_client_fd(struct dsaio_client *client)
 
 	if (r < 0)
 		return r;
-	(void)pthread_mutex_lock(&client->lock);
+	LOCKED(&client->lock);
 	if (client->state_fd < 0)
 		r = make_state_fd(client);
 	if (r == 0)
 		r = client->state_fd;
-	(void)pthread_mutex_unlock(&client->lock);
 	return r;
 }
 

@@ -218,7 +218,7 @@ void bounce_end_handle(struct dsaio_handle *handle)
 
 	if (!bounce)
 		return;
-	(void)pthread_mutex_lock(&bounce->lock);
+	LOCKED(&bounce->lock);
 	if (handle->n_jobs) {
 		handle->is_ending = true;
 		bounce->must_look = true;
@@ -226,7 +226,6 @@ void bounce_end_handle(struct dsaio_handle *handle)
 		while (handle->n_jobs)
 			(void)pthread_cond_wait(&bounce->jobs_ended, &bounce->lock);
 	}
-	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
 /* ---- recovery ---- */
@@ -237,12 +236,11 @@ void bounce_park(struct dsaio_client *client)
 
 	if (!bounce)
 		return;
-	(void)pthread_mutex_lock(&bounce->lock);
+	LOCKED(&bounce->lock);
 	bounce->must_park = true;
 	client_poke(client);
 	while (bounce->has_thread && !bounce->is_parked)
 		(void)pthread_cond_wait(&bounce->jobs_ended, &bounce->lock);
-	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
 void bounce_unpark(struct dsaio_client *client)
@@ -251,10 +249,9 @@ void bounce_unpark(struct dsaio_client *client)
 
 	if (!bounce)
 		return;
-	(void)pthread_mutex_lock(&bounce->lock);
+	LOCKED(&bounce->lock);
 	bounce->must_park = false;
 	(void)pthread_cond_broadcast(&bounce->jobs_ended);
-	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
 void bounce_take(struct dsaio_client *client, const struct op_list *list)

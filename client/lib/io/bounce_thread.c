@@ -62,10 +62,9 @@ static void job_free(struct client_bounce *bounce, struct bounce_job *job,
 	if (job->earlier)
 		handle_op_unref(job->earlier);
 	free(job);
-	(void)pthread_mutex_lock(&bounce->lock);
+	LOCKED(&bounce->lock);
 	if (--handle->n_jobs == 0) /* another thread may now close and free it */
 		(void)pthread_cond_broadcast(&bounce->jobs_ended);
-	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
 static void job_end(struct client_bounce *bounce, struct bounce_job *job)
@@ -125,10 +124,9 @@ static bool job_has_earlier(struct bounce_job *job)
 	if (!earlier)
 		return false;
 	job->earlier = earlier;
-	(void)pthread_mutex_lock(&earlier->handle->lock);
+	LOCKED(&earlier->handle->lock);
 	/* If it has ended already, the thread notices before it sleeps. */
 	earlier->is_awaited = true;
-	(void)pthread_mutex_unlock(&earlier->handle->lock);
 	return true;
 }
 

@@ -328,7 +328,7 @@ void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_li
 	if (channel->is_broken || atomic_load(&channel->is_dead))
 		return;
 	channel_consume(channel, list); /* may find that it is broken */
-	(void)pthread_mutex_lock(&channel->submit_lock);
+	LOCKED(&channel->submit_lock);
 	channel->is_broken = true;
 	atomic_fetch_add(&channel->n_turns, 1);
 	for (uint32_t i = 0; i < channel->ring.entries; i++) {
@@ -338,7 +338,6 @@ void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_li
 		if (op)
 			op->n_crashes = (uint8_t)(op->n_crashes + is_crash);
 	}
-	(void)pthread_mutex_unlock(&channel->submit_lock);
 }
 
 /* The op of that row ends.  why: NULL: the errno says it.  Under submit_lock. */

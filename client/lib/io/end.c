@@ -114,13 +114,12 @@ void end_ops(struct dsaio_handle *handle, struct dsaio_op *first, bool by_consum
 			op->node.next = &whole->node;
 		}
 	}
-	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: cannot fail */
+	LOCKED(&handle->lock);
 	for (op = first; op; op = next) {
 		next = op_next(op);
 		has_listed |= end_one(handle, op);
 	}
 	wake_after_ends(handle, has_listed, by_consumer);
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 void end_op(struct dsaio_op *op, int64_t result, uint64_t done)

@@ -210,12 +210,11 @@ void file_drop_ref(struct dsaio_file *file)
 			    &file->n_refs, &n, n - 1, memory_order_release, memory_order_relaxed))
 			return;
 	files = &file->client->files;
-	(void)pthread_mutex_lock(&files->lock);
+	LOCKED(&files->lock);
 	if (file_drop(file)) {
 		file->next_garbage = atomic_load_explicit(&files->garbage, memory_order_relaxed);
 		atomic_store_explicit(&files->garbage, file, memory_order_relaxed);
 	}
-	(void)pthread_mutex_unlock(&files->lock);
 }
 
 bool file_release(struct dsaio_file *file, bool may_wait)
@@ -425,7 +424,7 @@ void file_list(struct dsaio_file *file)
 			file_forget(other);
 		(void)file_release(other, false);
 	}
-	(void)pthread_mutex_lock(&client->files.lock);
+	LOCKED(&client->files.lock);
 	client->files.n++;
 	/*
 	 * Not kept are: what cannot be opened anew, since its description is the program's; and
@@ -433,5 +432,4 @@ void file_list(struct dsaio_file *file)
 	 */
 	if (!file->is_shared && !file->is_block_device)
 		(void)cache_add(&client->files.cache, &file->entry);
-	(void)pthread_mutex_unlock(&client->files.lock);
 }

@@ -104,13 +104,12 @@ int file_fd_take(struct dsaio_file *file)
 		r = refused(file);
 	if (r < 0)
 		return r;
-	(void)pthread_mutex_lock(&files->lock);
+	LOCKED(&files->lock);
 	if (file->fds.direct < 0) { /* else another thread was first */
 		file->fds.direct = TAKE_FD(got);
 		files->n_fds++;
 	}
 	fd = fd_take_kept(file);
-	(void)pthread_mutex_unlock(&files->lock);
 	return fd;
 }
 

@@ -158,7 +158,6 @@ static bool channel_show(struct dsaio_handle *handle, struct handle_channel *cha
 
 int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_channel **ret_channel)
 {
-	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	struct handle_channel *channel = find_channel(handle, store);
 	int r;
 
@@ -166,8 +165,7 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_ch
 		*ret_channel = channel;
 		return 0;
 	}
-	(void)pthread_mutex_lock(&handle->open_lock);
-	locked = &handle->open_lock;
+	LOCKED(&handle->open_lock);
 	channel = find_channel(handle, store);
 	while (!channel) {
 		r = channel_open(handle->client, handle->id, store, handle->settings.entries,
@@ -272,15 +270,13 @@ static struct dsaio_handle *handle_new(struct dsaio_client *client,
 int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion)
 {
 	_cleanup_(handle_freep) struct dsaio_handle *companion = NULL;
-	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	int r;
 
 	/* acquire: pairs with the store below */
 	*ret_companion = atomic_load_explicit(&handle->companion, memory_order_acquire);
 	if (*ret_companion)
 		return 0;
-	(void)pthread_mutex_lock(&handle->open_lock);
-	locked = &handle->open_lock;
+	LOCKED(&handle->open_lock);
 	*ret_companion = atomic_load_explicit(&handle->companion, memory_order_acquire);
 	if (*ret_companion)
 		return 0;

@@ -86,7 +86,7 @@ struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, 
 
 	if (op->is_clear)
 		return NULL;
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
 	if (!is_in_ring || inode->n_off_ring)
 		earlier = op_of(inode->ops.first);
 	for (; earlier && earlier != op && !found; earlier = op_of(earlier->inode_node.next))
@@ -96,7 +96,6 @@ struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, 
 			found = earlier;
 	if (found)
 		op_ref(found);
-	(void)pthread_mutex_unlock(&inode->lock);
 	return found;
 }
 
@@ -131,11 +130,10 @@ int inode_put(struct inode *inode, struct dsaio_op *op)
 	 * Under one lock: an op that finds it in the ring comes behind it there.  It cannot end, and
 	 * be freed, before this is done, since its end takes the lock.
 	 */
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
 	r = channel_put(op, false);
 	if (r == 0)
 		inode->n_off_ring--;
-	(void)pthread_mutex_unlock(&inode->lock);
 	return r;
 }
 

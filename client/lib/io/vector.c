@@ -24,10 +24,9 @@ void vector_add(struct dsaio_op *whole, struct dsaio_op *part)
 
 	part->vector = vector;
 	op_ref(part);
-	(void)pthread_mutex_lock(&whole->handle->lock); /* a plain mutex: cannot fail */
+	LOCKED(&whole->handle->lock);
 	vector->parts[vector->n_parts++] = part;
 	vector->n_open++;
-	(void)pthread_mutex_unlock(&whole->handle->lock);
 }
 
 /* The op's bytes end at off.  Takes the message.  Under the lock. */

@@ -130,7 +130,7 @@ static int conn_hello(struct dsaio_conn *conn)
 	Wire__Hello hello = WIRE__HELLO__INIT;
 	Wire__Request request = WIRE_REQUEST(HELLO, hello, &hello);
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int pidfd = conn_pidfd(conn->fd);
+	_cleanup_(closep) int pidfd = conn_pidfd(conn->fd);
 	_cleanup_(closep) int board_fd = -1; /* the mapping holds it */
 	int r;
 

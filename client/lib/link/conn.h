@@ -54,8 +54,6 @@
 /* The daemon's messages, which end with what to do, have at most 480. */
 #define CONN_TEXT_BYTES 512u
 
-struct conn_pending;
-
 /* Facts from HelloReply. */
 struct conn_facts {
 	uint64_t features;
@@ -96,10 +94,10 @@ struct dsaio_conn {
 	uint64_t seq;
 	struct frame_reader reader;
 	struct frame_writer writer;
-	struct conn_pending *pending; /* calls that wait for their replies */
-	unsigned n_polling;	      /* threads that poll the socket */
-	uint64_t n_unawaited;	      /* requests sent whose replies nobody waits for, ... */
-	uint64_t n_answered;	      /* ... and how many of these were answered */
+	struct list pending;  /* struct conn_pending: calls that wait for their replies */
+	unsigned n_polling;   /* threads that poll the socket */
+	uint64_t n_unawaited; /* requests sent whose replies nobody waits for, ... */
+	uint64_t n_answered;  /* ... and how many of these were answered */
 	/* Descriptors that keep places free for those that replies bring, as many as n_places_wanted. */
 	int *places;
 	unsigned n_places, n_places_wanted;
@@ -197,7 +195,7 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds);
 
 /*
- * The same, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no reply of any kind
+ * The same, and the descriptors stay the caller's, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no reply of any kind
  * came for CONN_SILENT_MSEC.  A daemon that answers is waited for without limit.
  * One that reads no further request, since as many as it reads from a client or a user hang, counts
  * as one that does not answer.

@@ -86,7 +86,7 @@ bool copiers_post(struct copiers *copiers, struct copy *copy)
 
 	if (!copiers->n_max)
 		return false;
-	(void)pthread_mutex_lock(&copiers->lock);
+	LOCKED(&copiers->lock);
 	if (copiers->n_queued >= copiers->n_idle)
 		start_one(copiers);
 	is_posted = copiers->n_threads;
@@ -96,7 +96,6 @@ bool copiers_post(struct copiers *copiers, struct copy *copy)
 		copiers->n_queued++;
 		(void)pthread_cond_signal(&copiers->posted);
 	}
-	(void)pthread_mutex_unlock(&copiers->lock);
 	return is_posted;
 }
 

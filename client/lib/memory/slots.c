@@ -111,12 +111,11 @@ void slots_share_drop(struct slots_share *share)
 	if (!share)
 		return;
 	slots = share->slots;
-	(void)pthread_mutex_lock(&slots->lock);
+	LOCKED(&slots->lock);
 	if (--share->n_refs == 0) {
 		list_remove(&slots->shares, &share->node);
 		free(share);
 	}
-	(void)pthread_mutex_unlock(&slots->lock);
 }
 
 /* See slots.h.  Under the lock. */
