@@ -60,7 +60,7 @@ TEST(as_many_threads_as_allowed_take_copies_and_no_signals)
 
 	(void)sem_init(&begun, 0, 0);
 	(void)sem_init(&go, 0, 0);
-	copiers_init(&copiers, COPIERS_MAX + 7);
+	copiers_init(&copiers, COPIERS_MAX);
 	ck_assert_uint_eq(count_threads(), 0);
 	for (unsigned i = 0; i < COPIERS_MAX; i++) {
 		tasks[i].begun = &begun;

@@ -137,6 +137,9 @@ int dsaio_connect(const struct dsaio_connect_options *options, struct dsaio_clie
 	if (r < 0)
 		return r;
 	buffers_init(&client->buffers, client->conn, trim_bounce);
+	client->bounce = bounce_new(client);
+	if (!client->bounce)
+		return error_fail_errno(-ENOMEM, "connect");
 	gpu_memory_init(&client->gpu, client->conn, o.flags & DSAIO_GPU_DIRECT);
 	client->spin_usec = conn_facts(client->conn).spin_usec;
 	if (client->spin_usec > SPIN_USEC_MAX)
@@ -216,8 +219,10 @@ int dsaio_disconnect(struct dsaio_client *client)
 	debug_log("disconnect: the session on %s ends", client->conn->path);
 	client_collect(client);
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++) {
-		if (kind == CLIENT_BOUNCE)
+		if (kind == CLIENT_FILE) { /* the bounce thread uses files and buffers */
 			recover_stop(client);
+			bounce_stop(client);
+		}
 		LIST_EACH(struct client_object, object, &client->objects[kind], node) {
 			int r = object->on_disconnect(object);
 

@@ -18,6 +18,13 @@
 
 #include "client/lib/io/job.h"
 
+/* The part of a new client; NULL: no memory. */
+struct client_bounce *bounce_new(struct dsaio_client *client);
+/* The client is closed, and has no handle any more: ends the threads, and unmaps the slots. */
+void bounce_stop(struct dsaio_client *client);
+/* NULL is fine. */
+void bounce_free(struct client_bounce *bounce);
+
 /* Makes sure that the thread runs.  Returns 0 or a negative errno, with a message. */
 int bounce_start(struct dsaio_client *client);
 
@@ -56,7 +63,7 @@ void bounce_park(struct dsaio_client *client);
 void bounce_unpark(struct dsaio_client *client);
 /* It is parked: pieces of its jobs have ended. */
 void bounce_take(struct dsaio_client *client, const struct op_list *list);
-/* slots_hand_over(), if there are slots. */
+/* slots_hand_over() */
 struct hand_over bounce_hand_over(struct dsaio_client *client, struct dsaio_conn *next);
 
 #endif

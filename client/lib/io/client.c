@@ -1,4 +1,4 @@
-#include "client/lib/io/client.h"
+#include "client/lib/io/bounce.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -23,13 +23,6 @@ int client_check(const struct dsaio_client *client, const char *function)
 int client_check_alive(const struct dsaio_client *client, const char *function)
 {
 	return conn_was_lost(client->conn) ? conn_fail_gone(client->conn, function) : 0;
-}
-
-void client_add(struct dsaio_client *client, struct client_object *object)
-{
-	LOCKED(&client->lock);
-
-	list_push_front(&client->objects[object->kind], &object->node);
 }
 
 bool client_add_of(struct dsaio_client *client, struct client_object *object, uint32_t session)
@@ -62,6 +55,7 @@ void client_free(struct dsaio_client *client)
 		return;
 	buffers_deinit(&client->buffers);
 	gpu_memory_deinit(&client->gpu);
+	bounce_free(client->bounce);
 	conn_close(client->conn);
 	closep(&client->state_fd);
 	closep(&client->state_event_fd);

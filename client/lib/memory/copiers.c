@@ -16,7 +16,7 @@ unsigned copiers_wanted(void)
 
 void copiers_init(struct copiers *copiers, unsigned n_max)
 {
-	*copiers = (struct copiers){ .n_max = n_max < COPIERS_MAX ? n_max : COPIERS_MAX };
+	*copiers = (struct copiers){ .n_max = n_max };
 	(void)pthread_mutex_init(&copiers->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_cond_init(&copiers->posted, NULL);
 	(void)pthread_cond_init(&copiers->done, NULL);
@@ -56,6 +56,8 @@ static void *copier_main(void *arg)
 /* The new thread waits for the lock. */
 static void start_one(struct copiers *copiers)
 {
+	if (copiers->n_max == COPIERS_ASK)
+		copiers->n_max = copiers_wanted();
 	if (copiers->n_threads >= copiers->n_max ||
 	    thread_start("dsaio-copy", copier_main, copiers,
 			 &copiers->threads[copiers->n_threads]) < 0)
@@ -83,10 +85,8 @@ void copiers_deinit(struct copiers *copiers)
 bool copiers_post(struct copiers *copiers, struct copy *copy)
 {
 	bool is_posted;
-
-	if (!copiers->n_max)
-		return false;
 	LOCKED(&copiers->lock);
+
 	if (copiers->n_queued >= copiers->n_idle)
 		start_one(copiers);
 	is_posted = copiers->n_threads;

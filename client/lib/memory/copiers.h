@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define COPIERS_ASK UINT32_MAX
 #define COPIERS_MAX 3u /* a fourth thread's copies gain little: the page faults share locks */
 
 /* Embedded in its owner, which run() finds by container_of(). */
@@ -37,13 +38,14 @@ struct copy {
 };
 
 struct copiers {
-	unsigned n_max; /* may be 0 */
 
 	pthread_mutex_t lock; /* of all below, and of copies that are posted */
 	pthread_cond_t posted, done;
 	struct list copies;
 	unsigned n_queued; /* in it */
-	unsigned n_idle;   /* threads that will look at the list before they sleep */
+	unsigned
+		n_max; /* threads, at most COPIERS_MAX; COPIERS_ASK: copiers_wanted(), at the first copy */
+	unsigned n_idle; /* threads that will look at the list before they sleep */
 	unsigned n_threads;
 	bool is_stopping;
 	pthread_t threads[COPIERS_MAX];
