@@ -344,20 +344,10 @@ void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_li
 static void row_end(struct channel_row *row, int result, const char *why, struct op_list *list)
 {
 	struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
-	struct error_op text = { .verb = op_verb(op),
-				 .file = op->file->name,
-				 .off = op->off,
-				 .len = op->len,
-				 .error = -result,
-				 .because = why,
-				 .file_size = -1 };
 
 	atomic_store_explicit(&row->op, NULL, memory_order_relaxed);
 	op_set_result(op, result, 0); /* how much was done is not known */
-	if (why && !op->text)
-		op->text = malloc(ERROR_TEXT_BYTES);
-	if (why && op->text) /* else the errno has to do */
-		error_op_text(&text, op->text, ERROR_TEXT_BYTES);
+	op->because = why;
 	op_list_add(list, op);
 }
 
@@ -486,8 +476,7 @@ static int row_check(const struct channel_row *row, uint64_t features, const str
 }
 
 /* Under submit_lock, with room for all rows. */
-static uint32_t rows_put(struct handle_channel *channel, uint64_t features, struct op_list *list,
-			 char **first_why)
+static uint32_t rows_put(struct handle_channel *channel, uint64_t features, struct op_list *list)
 {
 	uint32_t *open = channel->free_rows; /* until it is filled in anew, below */
 	struct ring_client *ring = &channel->ring;
@@ -506,8 +495,6 @@ static uint32_t rows_put(struct handle_channel *channel, uint64_t features, stru
 
 		if (r < 0) {
 			row_end(row, r, why, list);
-			if (why && first_why && !*first_why)
-				*first_why = op->text ? strdup(op->text) : NULL;
 			continue;
 		}
 		entry = channel_entry(op);
@@ -523,30 +510,24 @@ static uint32_t rows_put(struct handle_channel *channel, uint64_t features, stru
 	return n_put;
 }
 
-uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list,
-			   char **first_why)
+uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list)
 {
-	bool must_ring = false;
 	uint32_t n_put;
+	LOCKED(&channel->submit_lock);
 
-	(void)pthread_mutex_lock(&channel->submit_lock);
-	if (!is_away(channel) && !channel->is_broken) { /* just made, in this session */
-		(void)pthread_mutex_unlock(&channel->submit_lock);
+	if (!is_away(channel) && !channel->is_broken) /* just made, in this session */
 		return 0;
-	}
 	if (!is_away(channel) && !channel->error) /* its rings were broken before */
 		channel->error = -ECONNRESET;
-	n_put = rows_put(channel, features, list, first_why);
+	n_put = rows_put(channel, features, list);
 	if (channel->error) {
 		atomic_store(&channel->is_dead, true);
 	} else {
-		must_ring = ring_client_submit(&channel->ring);
 		channel->is_broken = false;
+		if (ring_client_submit(&channel->ring))
+			(void)eventfd_write(channel->doorbell_fd, 1);
 	}
 	if (is_away(channel))
 		atomic_fetch_add(&channel->n_turns, 1);
-	(void)pthread_mutex_unlock(&channel->submit_lock);
-	if (must_ring)
-		(void)eventfd_write(channel->doorbell_fd, 1);
 	return n_put;
 }

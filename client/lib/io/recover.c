@@ -182,9 +182,12 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 
 		for (struct handle_channel *c = handle_first_channel(handle); c;
 		     c = handle_next_channel(c))
-			report->n_ops += channel_come_back(c, features, &list, &report->why);
-		for (const struct dsaio_op *op = list.first; op; op = op_next(op))
-			report->n_failed++;
+			report->n_ops += channel_come_back(c, features, &list);
+		for (const struct dsaio_op *op = list.first; op;
+		     op = op_next(op), report->n_failed++)
+			if (op->because && !report->why &&
+			    asprintf(&report->why, "%s: %s", op->file->name, op->because) < 0)
+				report->why = NULL; /* only the number is logged */
 		end_taken(handle, &list);
 		doorbell_watch(handle, EPOLL_CTL_ADD); /* after conn_replace(): see make_fd() */
 	}

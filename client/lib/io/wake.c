@@ -41,14 +41,11 @@ void wake_waiters(struct dsaio_handle *handle)
 {
 	struct waiter *next_consumer = NULL;
 
-	for (struct list_node *node = handle->waiters.first; node; node = node->next) {
-		struct waiter *w = container_of(node, struct waiter, node);
-
+	LIST_EACH(struct waiter, w, &handle->waiters, node)
 		if (wait_is_done(handle, w->wait_for))
 			(void)pthread_cond_signal(&w->cond); /* cannot fail */
 		else if (!next_consumer && wait_may_consume(handle, w->wait_for))
 			next_consumer = w;
-	}
 	if (next_consumer && !handle->has_consumer)
 		(void)pthread_cond_signal(&next_consumer->cond);
 }

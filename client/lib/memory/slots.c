@@ -428,20 +428,18 @@ static int fill_mapped(const struct slot *slot, uint64_t off, const void *from, 
 	return 0;
 }
 
-int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
-	      uint64_t *ret_done)
+static int copy(const struct slot *slot, bool is_fill, uint64_t off, char *memory, uint64_t len,
+		uint64_t *ret_done)
 {
 	*ret_done = 0;
-	if (is_beyond_limit(slot_off(slot) + off + len))
-		return fill_mapped(slot, off, from, len, ret_done);
 	while (*ret_done < len) {
-		ssize_t n = pwrite(slot->slab->fd, (const char *)from + *ret_done, len - *ret_done,
-				   (off_t)(slot_off(slot) + off + *ret_done));
+		const off_t at = (off_t)(slot_off(slot) + off + *ret_done);
+		const uint64_t rest = len - *ret_done;
+		ssize_t n = is_fill ? pwrite(slot->slab->fd, memory + *ret_done, rest, at)
+				    : pread(slot->slab->fd, memory + *ret_done, rest, at);
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 && errno == EINVAL) /* hugetlbfs has no write(2) */
-			return fill_mapped(slot, off, from, len, ret_done);
 		if (n <= 0)
 			return n < 0 ? -errno : -EFAULT;
 		*ret_done += (uint64_t)n;
@@ -449,18 +447,19 @@ int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t 
 	return 0;
 }
 
+int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
+	      uint64_t *ret_done)
+{
+	int r = -EINVAL;
+
+	*ret_done = 0;
+	if (!is_beyond_limit(slot_off(slot) + off + len))
+		r = copy(slot, true, off, (char *)(uintptr_t)from, len, ret_done);
+	/* hugetlbfs has no write(2) */
+	return r == -EINVAL ? fill_mapped(slot, off, from, len, ret_done) : r;
+}
+
 int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, uint64_t *ret_done)
 {
-	*ret_done = 0;
-	while (*ret_done < len) {
-		ssize_t n = pread(slot->slab->fd, (char *)to + *ret_done, len - *ret_done,
-				  (off_t)(slot_off(slot) + off + *ret_done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EFAULT;
-		*ret_done += (uint64_t)n;
-	}
-	return 0;
+	return copy(slot, false, off, to, len, ret_done);
 }
