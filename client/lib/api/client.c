@@ -5,6 +5,7 @@
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
 #include "client/lib/io/bounce.h"
+#include "client/lib/io/bounce_thread.h"
 #include "client/lib/io/client.h"
 #include "client/lib/io/recover.h"
 #include "proto/util/cleanup.h"
@@ -55,7 +56,7 @@ static int guard_new(const _Atomic uint32_t **ret_guard)
 /* The pool is empty: bounce memory that is not in use goes back. */
 static bool trim_bounce(struct buffers *buffers)
 {
-	return bounce_trim(container_of(buffers, struct dsaio_client, buffers));
+	return slots_trim(&container_of(buffers, struct dsaio_client, buffers)->bounce->slots);
 }
 
 static void client_freep(struct dsaio_client **client)

@@ -173,15 +173,10 @@ void bounce_cancel(struct dsaio_client *client)
 {
 	struct client_bounce *bounce = client->bounce;
 
-	(void)pthread_mutex_lock(&bounce->lock);
-	bounce->must_look = true;
-	(void)pthread_mutex_unlock(&bounce->lock);
-	client_poke(client);
-}
+	LOCKED(&bounce->lock);
 
-bool bounce_trim(struct dsaio_client *client)
-{
-	return slots_trim(&client->bounce->slots);
+	bounce->must_look = true;
+	client_poke(client);
 }
 
 void bounce_end_handle(struct dsaio_handle *handle)
@@ -215,14 +210,4 @@ void bounce_unpark(struct dsaio_client *client)
 	LOCKED(&bounce->lock);
 	bounce->must_park = false;
 	(void)pthread_cond_broadcast(&bounce->jobs_ended);
-}
-
-void bounce_take(struct dsaio_client *client, const struct op_list *list)
-{
-	bounce_end_pieces(client->bounce, list);
-}
-
-struct hand_over bounce_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
-{
-	return slots_hand_over(&client->bounce->slots, next);
 }

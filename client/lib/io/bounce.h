@@ -49,9 +49,6 @@ int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline
 /* An op was cancelled: the thread takes care of it, if it has the op. */
 void bounce_cancel(struct dsaio_client *client);
 
-/* The pool is empty: releases slabs that no slot is in use of.  Returns whether it did. */
-bool bounce_trim(struct dsaio_client *client);
-
 /* The handle closes, and its ops were awaited, unless the daemon is silent: cancels jobs that have not
    started, waits for the others. */
 void bounce_end_handle(struct dsaio_handle *handle);
@@ -61,9 +58,5 @@ void bounce_end_handle(struct dsaio_handle *handle);
 /* Sleeps until the bounce thread, if there is one, is parked: it takes nothing from rings, and sends no request. */
 void bounce_park(struct dsaio_client *client);
 void bounce_unpark(struct dsaio_client *client);
-/* It is parked: pieces of its jobs have ended. */
-void bounce_take(struct dsaio_client *client, const struct op_list *list);
-/* slots_hand_over() */
-struct hand_over bounce_hand_over(struct dsaio_client *client, struct dsaio_conn *next);
 
 #endif

@@ -285,10 +285,9 @@ static bool collect(struct client_bounce *bounce)
 	for (struct dsaio_handle *companion = bounce->active; companion;
 	     companion = companion->next_active) {
 		wait_collect(companion, error, &list);
-		for (struct handle_channel *c = conn_is_away(conn) ? handle_first_channel(companion)
-								   : NULL;
-		     c; c = handle_next_channel(c))
-			channel_look_away(c, &list);
+		if (conn_is_away(conn))
+			CHANNEL_EACH(c, companion)
+				channel_look_away(c, &list);
 	}
 	if (!list.first)
 		return false;

@@ -8,8 +8,7 @@
 /* Is an op open whose memory is the caller's own, for the daemon to use in place? */
 static bool has_op_on_import(const struct dsaio_handle *handle)
 {
-	for (struct handle_channel *c = handle_first_channel(handle); c;
-	     c = handle_next_channel(c)) {
+	CHANNEL_EACH(c, handle) {
 		for (uint32_t i = 0; i < c->ring.entries; i++) {
 			/* acquire: pairs with channel_put() */
 			const struct dsaio_op *op = atomic_load_explicit(&c->rows[i].op,

@@ -161,10 +161,10 @@ void inode_saw_size(struct inode *inode, uint64_t size)
 
 void inode_opened(struct inode *inode, uint64_t size)
 {
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
+
 	if (inode->known_size > size) /* others cut it */
 		inode->known_size = size;
-	(void)pthread_mutex_unlock(&inode->lock);
 	inode_saw_size(inode, size);
 }
 

@@ -4,6 +4,7 @@
 #include "client/lib/base/debug.h"
 #include "client/lib/base/thread.h"
 #include "client/lib/io/bounce.h"
+#include "client/lib/io/bounce_thread.h"
 #include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
 #include "client/lib/io/wait.h"
@@ -66,7 +67,7 @@ static void end_taken(struct dsaio_handle *handle, const struct op_list *list)
 		return;
 	if (list->first->part_of &&
 	    list->first->part_of->job->via != list->first->part_of->job->op->handle)
-		bounce_take(handle->client, list);
+		bounce_end_pieces(handle->client->bounce, list);
 	else
 		end_ops(handle, list->first, true);
 }
@@ -96,8 +97,7 @@ static void go_away(struct dsaio_client *client, bool is_crash)
 		struct op_list list = { NULL, NULL };
 
 		wait_take_role(handle);
-		for (struct handle_channel *c = handle_first_channel(handle); c;
-		     c = handle_next_channel(c))
+		CHANNEL_EACH(c, handle)
 			channel_go_away(c, is_crash, &list);
 		doorbell_watch(handle, EPOLL_CTL_DEL);
 		handle->is_doorbell_at_end = true;
@@ -120,8 +120,7 @@ static void look_away(struct dsaio_client *client)
 
 		if (handle->object.on_disconnect) { /* it is no companion */
 			wait_take_role(handle);
-			for (struct handle_channel *c = handle_first_channel(handle); c;
-			     c = handle_next_channel(c))
+			CHANNEL_EACH(c, handle)
 				channel_look_away(c, &list);
 			end_taken(handle, &list);
 			wait_leave_role(handle);
@@ -147,7 +146,7 @@ static void note_refused(struct report *report, uint32_t n)
 static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
 		     const struct open_handles *handles, struct report *report)
 {
-	struct hand_over of_slots = bounce_hand_over(client, next);
+	struct hand_over of_slots = slots_hand_over(&client->bounce->slots, next);
 	uint32_t n_refused = 0;
 	int n, r = 0;
 
@@ -180,8 +179,7 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 		struct dsaio_handle *handle = handles->all[i];
 		struct op_list list = { NULL, NULL };
 
-		for (struct handle_channel *c = handle_first_channel(handle); c;
-		     c = handle_next_channel(c))
+		CHANNEL_EACH(c, handle)
 			report->n_ops += channel_come_back(c, features, &list);
 		for (const struct dsaio_op *op = list.first; op;
 		     op = op_next(op), report->n_failed++)

@@ -24,7 +24,7 @@ bool wait_arm(struct dsaio_handle *handle)
 {
 	bool is_empty = true;
 
-	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+	CHANNEL_EACH(c, handle)
 		if (!c->is_broken && !ring_client_arm(&c->ring, true))
 			is_empty = false;
 	return is_empty;
@@ -45,7 +45,7 @@ static void drain_doorbell(struct dsaio_handle *handle)
 
 void wait_disarm(struct dsaio_handle *handle)
 {
-	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+	CHANNEL_EACH(c, handle)
 		if (!c->is_broken)
 			ring_client_disarm(&c->ring);
 	drain_doorbell(handle);
@@ -73,8 +73,7 @@ int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n)
 
 void wait_collect(struct dsaio_handle *handle, int error, struct op_list *list)
 {
-	for (struct handle_channel *c = handle_first_channel(handle); c;
-	     c = handle_next_channel(c)) {
+	CHANNEL_EACH(c, handle) {
 		channel_consume(c, list);
 		if (error)
 			channel_end_ops(c, error, list);
@@ -104,8 +103,7 @@ static void end_all_ops(struct dsaio_handle *handle, int result)
 
 static bool is_any_ready(const struct dsaio_handle *handle)
 {
-	for (const struct handle_channel *c = handle_first_channel(handle); c;
-	     c = handle_next_channel(c))
+	CHANNEL_EACH(c, handle)
 		if (channel_is_ready(c))
 			return true;
 	return false;

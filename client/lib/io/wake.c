@@ -59,7 +59,7 @@ void wake_descriptor(struct dsaio_handle *handle)
 
 void wake_futexes(struct dsaio_handle *handle)
 {
-	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+	CHANNEL_EACH(c, handle)
 		(void)syscall(SYS_futex, &c->ring.shared->cq_bell, FUTEX_WAKE, INT32_MAX, NULL,
 			      NULL, 0);
 }

@@ -196,8 +196,7 @@ static int conn_try(const char *path, const char *name, const struct dsaio_conn 
 		    struct found *found, struct dsaio_conn **ret_conn)
 {
 	_cleanup_(conn_closep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
-	struct ucred peer;
-	socklen_t peer_bytes = sizeof(peer);
+	socklen_t peer_bytes = sizeof(conn->peer);
 	int r;
 
 	if (!conn)
@@ -214,15 +213,17 @@ static int conn_try(const char *path, const char *name, const struct dsaio_conn 
 	(void)strcpy(conn->path, found->path);
 	conn->is_own = found->is_own;
 	conn->fd = TAKE_FD(found->fd);
-	if (getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) < 0)
+	if (getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &conn->peer, &peer_bytes) < 0 ||
+	    fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return error_fail_errno(-errno, "connect: %s", found->path);
-	conn->peer = peer.uid;
-	if (again && again->peer != peer.uid)
+	if (found->is_own && conn->peer.uid != geteuid())
+		return error_fail(-EPERM, "connect: what listens on %s belongs to uid %u",
+				  found->path, conn->peer.uid);
+	/* No other user's process gets what is handed over. */
+	if (again && again->peer.uid != conn->peer.uid)
 		return error_fail(-EACCES,
 				  "what listens on %s belongs to user %u now, not to user %u",
-				  found->path, peer.uid, again->peer);
-	if (fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
-		return error_fail_errno(-errno, "connect: %s", found->path);
+				  found->path, conn->peer.uid, again->peer.uid);
 	r = conn_hello(conn);
 	if (r == -EPROTONOSUPPORT)
 		return versions_fail(found);
@@ -325,6 +326,7 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 	board_unmap(conn);
 	conn->file_board = TAKE_PTR(next->file_board);
 	conn->facts = next->facts;
+	conn->peer = next->peer;
 	conn->silence = (struct silence){ .limit_msec = conn->silence.limit_msec };
 	if (conn_attempt(conn) < after)
 		atomic_store(&conn->attempt, after);

@@ -41,6 +41,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #define CONN_VERSION_MIN 1u
@@ -77,8 +78,8 @@ struct conn_watch {
 struct dsaio_conn {
 	int fd; /* not blocking */
 	char path[SOCKET_PATH_BYTES];
-	bool is_own; /* the user's own, which the library starts (discover.h) */
-	uid_t peer;  /* whose process listens: no other user's gets what is handed over */
+	bool is_own;	   /* the user's own, which the library starts (discover.h) */
+	struct ucred peer; /* the process that listens; its pid is 0 in another pid namespace */
 	char name[CONN_NAME_BYTES];
 	/* Called once when the end of file was seen, by any thread, without conn->lock; NULL: the end is for good. */
 	void (*on_gone)(void *arg);

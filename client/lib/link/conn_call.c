@@ -490,18 +490,6 @@ static int conn_lost(struct dsaio_conn *conn, const char *what, const char *why)
 	return lost(conn, what, why);
 }
 
-/* " (pid N)" of the process that listens; "" if systemd does, or another pid namespace. */
-static void name_listener(const struct dsaio_conn *conn, char *text, size_t size)
-{
-	struct ucred who = { 0 };
-	socklen_t len = sizeof(who);
-
-	if (getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.pid > 1)
-		(void)snprintf(text, size, " (pid %ld)", (long)who.pid);
-	else
-		text[0] = '\0';
-}
-
 /* Is there a next session for what this thread wants? */
 static bool may_wait(const struct dsaio_conn *conn)
 {
@@ -552,7 +540,7 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 		     const int *fds, unsigned n_fds, struct conn_pending *call)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
-	char why[CONN_TEXT_BYTES], listener[32];
+	char why[CONN_TEXT_BYTES], listener[32] = ""; /* if systemd listens, or unknown */
 	const uint32_t wanted = call->session;
 	bool is_again, is_said;
 	int r;
@@ -606,7 +594,8 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 	if (r < 0 && !call->while_alive)
 		return error_fail(r, "%s: the daemon has not answered in time", what);
 	if (r < 0) {
-		name_listener(conn, listener, sizeof(listener));
+		if (conn->peer.pid > 1)
+			(void)snprintf(listener, sizeof(listener), " (pid %d)", conn->peer.pid);
 		return error_fail(r,
 				  "%s: what listens on %s%s has not answered for %u s: is the "
 				  "daemon stopped, do as many requests hang as it reads (dsaioctl "
