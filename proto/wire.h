@@ -18,6 +18,13 @@
 		new_;                               \
 	})
 
+/* A request with that body. */
+#define WIRE_REQUEST(CASE, field_, message)                                    \
+	((Wire__Request){ PROTOBUF_C_MESSAGE_INIT(&wire__request__descriptor), \
+			  0,                                                   \
+			  WIRE__REQUEST__BODY_##CASE,                          \
+			  { .field_ = (message) } })
+
 /* A whole profile. */
 static inline struct profile profile_from_wire(const Wire__Profile *wire)
 {

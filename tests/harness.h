@@ -28,10 +28,10 @@
 #define DSAIO_TESTS_HARNESS_H
 
 #include "client/lib/dsaio.h"
-#include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
+#include "proto/wire.h"
 #include "tests/calls.h"
 
 #include <inttypes.h>
@@ -339,11 +339,7 @@ void raw_call_ok(struct raw *raw, Wire__Request *request, const int *fds, unsign
 void raw_wait_closed(struct raw *raw);
 
 /* struct initializers for requests: RAW_REQUEST(SLAB_NEW, slab_new, &message). */
-#define RAW_REQUEST(CASE, field_, message)                                     \
-	((Wire__Request){ PROTOBUF_C_MESSAGE_INIT(&wire__request__descriptor), \
-			  0,                                                   \
-			  WIRE__REQUEST__BODY_##CASE,                          \
-			  { .field_ = (message) } })
+#define RAW_REQUEST WIRE_REQUEST
 
 void raw_slab(struct raw *raw, size_t bytes, struct raw_slab *ret_slab);
 void raw_slab_unmap(struct raw_slab *slab);

@@ -56,4 +56,14 @@ static inline void unlockp(pthread_mutex_t **m)
 		(void)pthread_mutex_unlock(*m); /* this thread has locked it: cannot fail */
 }
 
+static inline pthread_mutex_t *mutex_locked(pthread_mutex_t *m)
+{
+	(void)pthread_mutex_lock(m); /* a plain mutex: cannot fail */
+	return m;
+}
+
+/* From here up to the end of the scope the mutex is locked. */
+#define LOCKED(mutex) \
+	_cleanup_(unlockp) __attribute__((unused)) pthread_mutex_t *locked_ = mutex_locked(mutex)
+
 #endif

@@ -6,8 +6,7 @@
  *
  * Links of other kinds remain for stacks (free blocks and ops), for queues that are emptied whole (the
  * messages of a mailbox), for lists that other threads read without a lock (a handle's channels), for the
- * buckets of hash tables, for short lists that are searched from the first anyway (the library's calls in
- * progress), and for the scheduler's rings, which have no first member.
+ * buckets of hash tables, and for the scheduler's rings, which have no first member.
  */
 #ifndef DSAIO_PROTO_UTIL_LIST_H
 #define DSAIO_PROTO_UTIL_LIST_H

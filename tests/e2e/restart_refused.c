@@ -450,6 +450,54 @@ TEST(small_ring,
 	CHECK_CALL(dsaio_handle_close(handle, -1));
 }
 
+/* ---- the end on purpose ---- */
+
+static struct daemon *asked; /* any of that socket */
+
+/* An administrator ends all clients of this process, as soon as one of them is with the next daemon. */
+static void kill_now(void)
+{
+	_cleanup_(raw_close) struct raw raw = RAW_NONE;
+	_cleanup_(answer_free) struct answer status = ANSWER_NONE;
+	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
+	Wire__Request request = RAW_REQUEST(CLIENT_KILL, client_kill, &kill);
+
+	if (!is_recovery())
+		return;
+	atomic_store(&on_map, NULL);
+	raw = raw_new(asked);
+	daemon_status(asked, &status);
+	kill.reason = (char *)(uintptr_t) "wrong disk"; /* only read */
+	for (size_t i = 0; i < status.reply->status->n_clients; i++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+		kill.client = status.reply->status->clients[i]->client;
+		raw_call(&raw, &request, NULL, 0, &answer); /* refused for this connection */
+	}
+}
+
+TEST(killed, "a client that an administrator ends during its hand-over does not come back")
+{
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	struct dsaio_file *file;
+	struct dsaio_op *op;
+	uint8_t *memory;
+
+	reconnecting(&rig);
+	file = file_used(&rig, &memory);
+	asked = rig.daemon;
+	process_stop(rig.daemon->pid);
+	CHECK_CALL(dsaio_pread_async(rig.handle, file, memory, PIECE, 0, &op));
+	lose_daemon(&rig);
+	atomic_store(&on_map, kill_now);
+	rig.daemon = daemon_start(NULL);
+	CHECK_EQ(op_wait(op, OP_USEC), -ECONNRESET);
+	CHECK(strstr(dsaio_op_error(op), "has ended this session: wrong disk"));
+	dsaio_op_free(op);
+	CHECK(!atomic_load(&on_map));
+	CHECK_EQ(dsaio_client_state(rig.client), DSAIO_LOST);
+}
+
 /* ---- another user ---- */
 
 static void become_stranger(void)

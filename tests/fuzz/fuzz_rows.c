@@ -132,7 +132,6 @@ static void come_back(uint8_t which)
 {
 	struct op_list list = { NULL, NULL };
 	uint64_t number = 0;
-	char *why = NULL;
 	uint32_t n;
 
 	if (!is_away)
@@ -147,8 +146,7 @@ static void come_back(uint8_t which)
 		channel.ring.wait_count = channel.ring.nsec = 0;
 		atomic_store(&channel.ring.head, 0);
 	}
-	n = channel_come_back(&channel, which & 1 ? RING_FEATURE_DSYNC : 0, &list, &why);
-	free(why);
+	n = channel_come_back(&channel, which & 1 ? RING_FEATURE_DSYNC : 0, &list);
 	end_ops(&list);
 	for (uint32_t k = 0; k < n; k++) {
 		const uint32_t i = next_open(&number);

@@ -5,6 +5,7 @@
 #ifndef DSAIO_TESTS_UNIT_CLIENT_HANDLE_H
 #define DSAIO_TESTS_UNIT_CLIENT_HANDLE_H
 
+#include "client/lib/io/bounce.h"
 #include "client/lib/io/file.h"
 #include "client/lib/io/handle.h"
 #include "client/lib/io/inode.h"
@@ -32,6 +33,8 @@ static inline void handle_setup(void)
 	client.n_cpus = 1;
 	(void)strcpy(conn.path, "test");
 	buffers_init(&client.buffers, &conn, NULL);
+	client.bounce = bounce_new(&client);
+	ck_assert_ptr_nonnull(client.bounce);
 	ck_assert_int_eq(buffers_import(&client.buffers, memory, sizeof(memory),
 					&(struct slab_name){ .id = SLAB }, -1, 0),
 			 0);
@@ -65,6 +68,8 @@ static inline void handle_teardown(void)
 	ck_assert_uint_eq(atomic_load(&file.n_refs), 1);
 	op_pool_deinit(&handle.pool);
 	inode_drop(&client, file.inode);
+	bounce_stop(&client);
+	bounce_free(client.bounce);
 	buffers_deinit(&client.buffers);
 	(void)close(file.fds.direct);
 	channel_teardown();

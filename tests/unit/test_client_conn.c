@@ -32,7 +32,7 @@ static void conn_setup(void)
 static void conn_teardown(void)
 {
 	ck_assert_uint_eq(conn.n_places, 0);
-	ck_assert_ptr_null(conn.pending);
+	ck_assert_ptr_null(conn.pending.first);
 	conn_calls_deinit(&conn);
 	free(conn.watches);
 	frame_reader_deinit(&reader);

@@ -32,7 +32,7 @@ static void file_setup(void)
 	ck_assert_int_ge(file.fds.direct, 0);
 	ck_assert_int_eq(ftruncate(file.fds.direct, 5000), 0);
 	ck_assert_int_eq(inode_hold(&client, 1, 2, &file.inode), 0);
-	client_add(&client, &file.object);
+	list_push(&client.objects[CLIENT_FILE], &file.object.node);
 }
 
 static void file_teardown(void)

@@ -11,7 +11,7 @@ static void objects_setup(void)
 	(void)pthread_mutex_init(&client.lock, NULL);
 	for (int i = 0; i < 3; i++) {
 		files[i] = (struct client_object){ .kind = CLIENT_FILE };
-		client_add(&client, &files[i]);
+		list_push_front(&client.objects[CLIENT_FILE], &files[i].node);
 	}
 }
 

@@ -217,15 +217,12 @@ TEST(private_memory_needs_the_daemon_for_more_than_its_ring)
 {
 	static char private_memory[512];
 	struct op_request q = request(RING_OP_READ, 512, 0);
-	struct client_object *object;
 
 	atomic_store(&conn.is_broken, true);
 	q.buf = private_memory;
 	q.is_async = false; /* it is run here, and finds no slab */
 	ck_assert_int_eq(submit_op(&q, NULL), 0);
 	ck_assert_int_eq(ring_lane_ready(&lane), 0);
-	object = list_entry(client.objects[CLIENT_BOUNCE].first, struct client_object, node);
-	object->on_disconnect(object);
 }
 
 FIXTURE(handle_setup, handle_teardown)

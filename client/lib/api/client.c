@@ -5,6 +5,7 @@
 #include "client/lib/base/debug.h"
 #include "client/lib/base/fd.h"
 #include "client/lib/io/bounce.h"
+#include "client/lib/io/bounce_thread.h"
 #include "client/lib/io/client.h"
 #include "client/lib/io/recover.h"
 #include "proto/util/cleanup.h"
@@ -55,7 +56,7 @@ static int guard_new(const _Atomic uint32_t **ret_guard)
 /* The pool is empty: bounce memory that is not in use goes back. */
 static bool trim_bounce(struct buffers *buffers)
 {
-	return bounce_trim(container_of(buffers, struct dsaio_client, buffers));
+	return slots_trim(&container_of(buffers, struct dsaio_client, buffers)->bounce->slots);
 }
 
 static void client_freep(struct dsaio_client **client)
@@ -137,6 +138,9 @@ int dsaio_connect(const struct dsaio_connect_options *options, struct dsaio_clie
 	if (r < 0)
 		return r;
 	buffers_init(&client->buffers, client->conn, trim_bounce);
+	client->bounce = bounce_new(client);
+	if (!client->bounce)
+		return error_fail_errno(-ENOMEM, "connect");
 	gpu_memory_init(&client->gpu, client->conn, o.flags & DSAIO_GPU_DIRECT);
 	client->spin_usec = conn_facts(client->conn).spin_usec;
 	if (client->spin_usec > SPIN_USEC_MAX)
@@ -177,12 +181,11 @@ int dsaio_client_fd(struct dsaio_client *client)
 
 	if (r < 0)
 		return r;
-	(void)pthread_mutex_lock(&client->lock);
+	LOCKED(&client->lock);
 	if (client->state_fd < 0)
 		r = make_state_fd(client);
 	if (r == 0)
 		r = client->state_fd;
-	(void)pthread_mutex_unlock(&client->lock);
 	return r;
 }
 
@@ -217,8 +220,10 @@ int dsaio_disconnect(struct dsaio_client *client)
 	debug_log("disconnect: the session on %s ends", client->conn->path);
 	client_collect(client);
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++) {
-		if (kind == CLIENT_BOUNCE)
+		if (kind == CLIENT_FILE) { /* the bounce thread uses files and buffers */
 			recover_stop(client);
+			bounce_stop(client);
+		}
 		LIST_EACH(struct client_object, object, &client->objects[kind], node) {
 			int r = object->on_disconnect(object);
 

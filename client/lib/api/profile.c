@@ -81,11 +81,10 @@ static int profile_on(struct dsaio_handle *handle, const struct dsaio_file *file
 		r = handle_channel(handle, file->session.store, &channel);
 	if (r < 0)
 		return r;
-	(void)pthread_mutex_lock(&channel->submit_lock); /* recovery changes it */
+	LOCKED(&channel->submit_lock);
 	*ret_profile = (struct partial_profile){ channel->profile, PROFILE_ALL };
 	ret_granted->block_size = channel->block_size;
 	ret_granted->queue_depth = channel->queue_depth;
-	(void)pthread_mutex_unlock(&channel->submit_lock);
 	return 0;
 }
 

@@ -12,36 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void bounce_free(struct client_bounce *bounce)
-{
-	copiers_deinit(&bounce->copiers);
-	slots_deinit(&bounce->slots);
-	gpus_deinit(&bounce->gpus);
-	closep(&bounce->wake_fd);
-	(void)pthread_cond_destroy(&bounce->jobs_ended);
-	(void)pthread_mutex_destroy(&bounce->lock);
-	free(bounce);
-}
-
-/* All handles are closed, so there is no job. */
-static int bounce_on_disconnect(struct client_object *object)
-{
-	struct client_bounce *bounce = container_of(object, struct client_bounce, object);
-
-	(void)pthread_mutex_lock(&bounce->lock);
-	bounce->is_stopping = true;
-	(void)pthread_mutex_unlock(&bounce->lock);
-	if (bounce->has_thread) {
-		client_poke(bounce->client);
-		(void)pthread_join(bounce->thread, NULL); /* it is ours: cannot fail */
-	}
-	atomic_store(&bounce->client->poke_fd, 0);
-	atomic_store(&bounce->client->bounce, NULL);
-	client_remove(bounce->client, object);
-	bounce_free(bounce);
-	return 0;
-}
-
 static void wake_for_room(struct slots *slots)
 {
 	client_poke(container_of(slots, struct client_bounce, slots)->client);
@@ -52,48 +22,55 @@ static void forget_map(struct slots *slots, void *map)
 	gpus_forget(&container_of(slots, struct client_bounce, slots)->gpus, map);
 }
 
-/* The client's, if there is one. */
-static struct client_bounce *bounce_seen(const struct dsaio_client *client)
+struct client_bounce *bounce_new(struct dsaio_client *client)
 {
-	return atomic_load_explicit(&client->bounce, memory_order_acquire); /* bounce_get() */
+	struct client_bounce *bounce = calloc(1, sizeof(*bounce));
+
+	if (!bounce)
+		return NULL;
+	bounce->client = client;
+	bounce->wake_fd = -1;
+	slots_init(&bounce->slots, &client->buffers, wake_for_room);
+	bounce->slots.on_unmap = forget_map;
+	gpus_init(&bounce->gpus);
+	copiers_init(&bounce->copiers, COPIERS_ASK);
+	(void)pthread_mutex_init(&bounce->lock, NULL); /* default attributes: cannot fail */
+	(void)pthread_cond_init(&bounce->jobs_ended, NULL);
+	return bounce;
 }
 
-/* The same, made at the first use; NULL: no memory. */
-static struct client_bounce *bounce_get(struct dsaio_client *client)
+void bounce_stop(struct dsaio_client *client)
 {
-	struct client_bounce *fresh, *seen = NULL;
-	struct client_bounce *bounce = bounce_seen(client);
+	struct client_bounce *bounce = client->bounce;
 
-	if (bounce)
-		return bounce;
-	fresh = calloc(1, sizeof(*fresh));
-	if (!fresh)
-		return NULL;
-	fresh->client = client;
-	fresh->wake_fd = -1;
-	fresh->object.kind = CLIENT_BOUNCE;
-	fresh->object.on_disconnect = bounce_on_disconnect;
-	slots_init(&fresh->slots, &client->buffers, wake_for_room);
-	fresh->slots.on_unmap = forget_map;
-	gpus_init(&fresh->gpus);
-	copiers_init(&fresh->copiers, copiers_wanted(), COPIERS_IDLE_NSEC);
-	(void)pthread_mutex_init(&fresh->lock, NULL); /* default attributes: cannot fail */
-	(void)pthread_cond_init(&fresh->jobs_ended, NULL);
-	if (!atomic_compare_exchange_strong(&client->bounce, &seen, fresh)) {
-		bounce_free(fresh);
-		return seen;
+	(void)pthread_mutex_lock(&bounce->lock);
+	bounce->is_stopping = true;
+	(void)pthread_mutex_unlock(&bounce->lock);
+	if (bounce->has_thread) {
+		client_poke(client);
+		(void)pthread_join(bounce->thread, NULL); /* it is ours: cannot fail */
 	}
-	client_add(client, &fresh->object);
-	return fresh;
+	atomic_store(&client->poke_fd, 0);
+	copiers_deinit(&bounce->copiers);
+	slots_deinit(&bounce->slots);
+	gpus_deinit(&bounce->gpus);
+	closep(&bounce->wake_fd);
+}
+
+void bounce_free(struct client_bounce *bounce)
+{
+	if (!bounce)
+		return;
+	(void)pthread_cond_destroy(&bounce->jobs_ended);
+	(void)pthread_mutex_destroy(&bounce->lock);
+	free(bounce);
 }
 
 int bounce_start(struct dsaio_client *client)
 {
-	struct client_bounce *bounce = bounce_get(client);
+	struct client_bounce *bounce = client->bounce;
 	int r = 0;
 
-	if (!bounce)
-		return error_fail_errno(-ENOMEM, "an op on private memory");
 	(void)pthread_mutex_lock(&bounce->lock);
 	if (!bounce->has_thread) {
 		if (bounce->wake_fd < 0)
@@ -113,7 +90,7 @@ int bounce_start(struct dsaio_client *client)
 
 static void job_post(struct dsaio_client *client, struct bounce_job *job)
 {
-	struct client_bounce *bounce = bounce_get(client); /* it is there */
+	struct client_bounce *bounce = client->bounce;
 	bool must_wake;
 
 	(void)pthread_mutex_lock(&bounce->lock);
@@ -129,7 +106,7 @@ void bounce_submit(struct dsaio_op *op, struct dsaio_handle *companion,
 		   struct handle_channel *channel, const struct job_memory *memory)
 {
 	struct dsaio_client *client = op->handle->client;
-	struct client_bounce *bounce = bounce_get(client); /* it is there */
+	struct client_bounce *bounce = client->bounce;
 	struct bounce_job *job = calloc(1, sizeof(*job));
 
 	if (job)
@@ -182,12 +159,11 @@ int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline
 void bounce_run(struct dsaio_op *op, struct handle_channel *channel,
 		const struct job_memory *memory)
 {
-	struct client_bounce *bounce = bounce_get(op->handle->client);
+	struct client_bounce *bounce = op->handle->client->bounce;
 	struct bounce_job job = { .n = 0 };
 
-	job_init(&job, op, op->handle, channel, memory, bounce ? &bounce->copiers : NULL, NULL);
-	if (bounce)
-		job.share = slots_share_get(&bounce->slots, op->file->session.store);
+	job_init(&job, op, op->handle, channel, memory, &bounce->copiers, NULL);
+	job.share = slots_share_get(&bounce->slots, op->file->session.store);
 	/* Its pieces go by the handle's ring, after the ops that are in it. */
 	job.stop = job.share ? bounce_await_earlier(op, true, job.deadline_nsec) : -ENOMEM;
 	job_run(&job);
@@ -195,30 +171,18 @@ void bounce_run(struct dsaio_op *op, struct handle_channel *channel,
 
 void bounce_cancel(struct dsaio_client *client)
 {
-	struct client_bounce *bounce = bounce_seen(client);
+	struct client_bounce *bounce = client->bounce;
 
-	if (!bounce)
-		return;
-	(void)pthread_mutex_lock(&bounce->lock);
+	LOCKED(&bounce->lock);
+
 	bounce->must_look = true;
-	(void)pthread_mutex_unlock(&bounce->lock);
 	client_poke(client);
-}
-
-bool bounce_trim(struct dsaio_client *client)
-{
-	struct client_bounce *bounce = bounce_seen(client);
-
-	return bounce && slots_trim(&bounce->slots);
 }
 
 void bounce_end_handle(struct dsaio_handle *handle)
 {
-	struct client_bounce *bounce = bounce_seen(handle->client);
-
-	if (!bounce)
-		return;
-	(void)pthread_mutex_lock(&bounce->lock);
+	struct client_bounce *bounce = handle->client->bounce;
+	LOCKED(&bounce->lock);
 	if (handle->n_jobs) {
 		handle->is_ending = true;
 		bounce->must_look = true;
@@ -226,45 +190,24 @@ void bounce_end_handle(struct dsaio_handle *handle)
 		while (handle->n_jobs)
 			(void)pthread_cond_wait(&bounce->jobs_ended, &bounce->lock);
 	}
-	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
 /* ---- recovery ---- */
 
 void bounce_park(struct dsaio_client *client)
 {
-	struct client_bounce *bounce = bounce_seen(client);
-
-	if (!bounce)
-		return;
-	(void)pthread_mutex_lock(&bounce->lock);
+	struct client_bounce *bounce = client->bounce;
+	LOCKED(&bounce->lock);
 	bounce->must_park = true;
 	client_poke(client);
 	while (bounce->has_thread && !bounce->is_parked)
 		(void)pthread_cond_wait(&bounce->jobs_ended, &bounce->lock);
-	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
 void bounce_unpark(struct dsaio_client *client)
 {
-	struct client_bounce *bounce = bounce_seen(client);
-
-	if (!bounce)
-		return;
-	(void)pthread_mutex_lock(&bounce->lock);
+	struct client_bounce *bounce = client->bounce;
+	LOCKED(&bounce->lock);
 	bounce->must_park = false;
 	(void)pthread_cond_broadcast(&bounce->jobs_ended);
-	(void)pthread_mutex_unlock(&bounce->lock);
-}
-
-void bounce_take(struct dsaio_client *client, const struct op_list *list)
-{
-	bounce_end_pieces(bounce_get(client), list); /* it is there */
-}
-
-struct hand_over bounce_hand_over(struct dsaio_client *client, struct dsaio_conn *next)
-{
-	struct client_bounce *bounce = bounce_seen(client);
-
-	return bounce ? slots_hand_over(&bounce->slots, next) : (struct hand_over){ 0 };
 }

@@ -18,6 +18,13 @@
 
 #include "client/lib/io/job.h"
 
+/* The part of a new client; NULL: no memory. */
+struct client_bounce *bounce_new(struct dsaio_client *client);
+/* The client is closed, and has no handle any more: ends the threads, and unmaps the slots. */
+void bounce_stop(struct dsaio_client *client);
+/* NULL is fine. */
+void bounce_free(struct client_bounce *bounce);
+
 /* Makes sure that the thread runs.  Returns 0 or a negative errno, with a message. */
 int bounce_start(struct dsaio_client *client);
 
@@ -42,9 +49,6 @@ int bounce_await_earlier(struct dsaio_op *op, bool is_in_ring, uint64_t deadline
 /* An op was cancelled: the thread takes care of it, if it has the op. */
 void bounce_cancel(struct dsaio_client *client);
 
-/* The pool is empty: releases slabs that no slot is in use of.  Returns whether it did. */
-bool bounce_trim(struct dsaio_client *client);
-
 /* The handle closes, and its ops were awaited, unless the daemon is silent: cancels jobs that have not
    started, waits for the others. */
 void bounce_end_handle(struct dsaio_handle *handle);
@@ -54,9 +58,5 @@ void bounce_end_handle(struct dsaio_handle *handle);
 /* Sleeps until the bounce thread, if there is one, is parked: it takes nothing from rings, and sends no request. */
 void bounce_park(struct dsaio_client *client);
 void bounce_unpark(struct dsaio_client *client);
-/* It is parked: pieces of its jobs have ended. */
-void bounce_take(struct dsaio_client *client, const struct op_list *list);
-/* slots_hand_over(), if there are slots. */
-struct hand_over bounce_hand_over(struct dsaio_client *client, struct dsaio_conn *next);
 
 #endif

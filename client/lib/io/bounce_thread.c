@@ -62,10 +62,9 @@ static void job_free(struct client_bounce *bounce, struct bounce_job *job,
 	if (job->earlier)
 		handle_op_unref(job->earlier);
 	free(job);
-	(void)pthread_mutex_lock(&bounce->lock);
+	LOCKED(&bounce->lock);
 	if (--handle->n_jobs == 0) /* another thread may now close and free it */
 		(void)pthread_cond_broadcast(&bounce->jobs_ended);
-	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
 static void job_end(struct client_bounce *bounce, struct bounce_job *job)
@@ -125,10 +124,9 @@ static bool job_has_earlier(struct bounce_job *job)
 	if (!earlier)
 		return false;
 	job->earlier = earlier;
-	(void)pthread_mutex_lock(&earlier->handle->lock);
+	LOCKED(&earlier->handle->lock);
 	/* If it has ended already, the thread notices before it sleeps. */
 	earlier->is_awaited = true;
-	(void)pthread_mutex_unlock(&earlier->handle->lock);
 	return true;
 }
 
@@ -287,10 +285,9 @@ static bool collect(struct client_bounce *bounce)
 	for (struct dsaio_handle *companion = bounce->active; companion;
 	     companion = companion->next_active) {
 		wait_collect(companion, error, &list);
-		for (struct handle_channel *c = conn_is_away(conn) ? handle_first_channel(companion)
-								   : NULL;
-		     c; c = handle_next_channel(c))
-			channel_look_away(c, &list);
+		if (conn_is_away(conn))
+			CHANNEL_EACH(c, companion)
+				channel_look_away(c, &list);
 	}
 	if (!list.first)
 		return false;
@@ -521,14 +518,14 @@ bool bounce_round(struct client_bounce *bounce)
 /* Rests while recovery wants that. */
 static void park(struct client_bounce *bounce)
 {
-	(void)pthread_mutex_lock(&bounce->lock);
+	LOCKED(&bounce->lock);
+
 	while (bounce->must_park) {
 		bounce->is_parked = true;
 		(void)pthread_cond_broadcast(&bounce->jobs_ended);
 		(void)pthread_cond_wait(&bounce->jobs_ended, &bounce->lock);
 	}
 	bounce->is_parked = false;
-	(void)pthread_mutex_unlock(&bounce->lock);
 }
 
 void *bounce_main(void *arg)

@@ -28,7 +28,6 @@
 #include "client/lib/io/job.h"
 
 struct client_bounce {
-	struct client_object object;
 	struct dsaio_client *client;
 	struct slots slots;
 	struct copiers copiers;

@@ -82,31 +82,39 @@ static int channel_make_table(struct handle_channel *channel)
 	return 0;
 }
 
+/* wanted: its number, or 0.  ret_fds: rings, doorbell, board.  As conn_call_for(). */
+static int daemon_ask(const struct handle_channel *channel, struct dsaio_conn *conn,
+		      uint32_t handle, uint32_t entries, uint32_t wanted, uint64_t deadline_nsec,
+		      Wire__Reply **ret_reply, int ret_fds[3])
+{
+	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
+
+	body.handle = handle;
+	body.store = channel->store;
+	body.entries = entries;
+	body.channel = wanted;
+	return conn_call_for(conn, "channel", &WIRE_REQUEST(CHANNEL_OPEN, channel_open, &body),
+			     NULL, 0, deadline_nsec, ret_reply, ret_fds);
+}
+
 int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, uint32_t entries,
 		 struct handle_channel **ret_channel)
 {
 	_cleanup_(channel_closep) struct handle_channel *channel = calloc(1, sizeof(*channel));
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
-	int fds[3]; /* rings, doorbell, board */
+	int fds[3];
 	int r;
 
 	if (!channel)
 		return error_fail_errno(-ENOMEM, "channel");
 	channel->client = client;
+	channel->store = store;
 	channel->doorbell_fd = -1;
 	(void)pthread_mutex_init(&channel->submit_lock, NULL); /* cannot fail by default */
-	body.handle = handle;
-	body.store = store;
-	body.entries = entries;
-	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
-	request.channel_open = &body;
-	r = conn_call(client->conn, "channel", &request, NULL, 0, &reply, fds);
+	r = daemon_ask(channel, client->conn, handle, entries, 0, DEADLINE_NEVER, &reply, fds);
 	if (r < 0)
 		return r;
 	channel->id = reply->channel_open->channel;
-	channel->store = store;
 	r = channel_map(channel, reply->channel_open, fds, &channel->ring);
 	if (r == 0)
 		r = channel_make_table(channel);
@@ -207,12 +215,9 @@ void channel_publish(struct handle_channel *channel)
 
 uint32_t channel_room(struct handle_channel *channel)
 {
-	uint32_t n;
+	LOCKED(&channel->submit_lock);
 
-	(void)pthread_mutex_lock(&channel->submit_lock);
-	n = is_away(channel) ? 0 : ring_client_room(&channel->ring);
-	(void)pthread_mutex_unlock(&channel->submit_lock);
-	return n;
+	return is_away(channel) ? 0 : ring_client_room(&channel->ring);
 }
 
 /*
@@ -225,12 +230,10 @@ static bool cancel_request(const struct dsaio_op *op, Wire__Request *request, Wi
 	(void)pthread_mutex_lock(&op->channel->submit_lock);
 	*ret_session = conn_session(op->channel->client->conn);
 	(void)pthread_mutex_unlock(&op->channel->submit_lock);
-	wire__request__init(request);
+	*request = WIRE_REQUEST(CANCEL, cancel, body);
 	wire__cancel__init(body);
 	body->channel = op->channel->id;
 	body->id = atomic_load(&op->ring_id);
-	request->body_case = WIRE__REQUEST__BODY_CANCEL;
-	request->cancel = body;
 	return body->id;
 }
 
@@ -325,7 +328,7 @@ void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_li
 	if (channel->is_broken || atomic_load(&channel->is_dead))
 		return;
 	channel_consume(channel, list); /* may find that it is broken */
-	(void)pthread_mutex_lock(&channel->submit_lock);
+	LOCKED(&channel->submit_lock);
 	channel->is_broken = true;
 	atomic_fetch_add(&channel->n_turns, 1);
 	for (uint32_t i = 0; i < channel->ring.entries; i++) {
@@ -335,27 +338,16 @@ void channel_go_away(struct handle_channel *channel, bool is_crash, struct op_li
 		if (op)
 			op->n_crashes = (uint8_t)(op->n_crashes + is_crash);
 	}
-	(void)pthread_mutex_unlock(&channel->submit_lock);
 }
 
 /* The op of that row ends.  why: NULL: the errno says it.  Under submit_lock. */
 static void row_end(struct channel_row *row, int result, const char *why, struct op_list *list)
 {
 	struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
-	struct error_op text = { .verb = op_verb(op),
-				 .file = op->file->name,
-				 .off = op->off,
-				 .len = op->len,
-				 .error = -result,
-				 .because = why,
-				 .file_size = -1 };
 
 	atomic_store_explicit(&row->op, NULL, memory_order_relaxed);
 	op_set_result(op, result, 0); /* how much was done is not known */
-	if (why && !op->text)
-		op->text = malloc(ERROR_TEXT_BYTES);
-	if (why && op->text) /* else the errno has to do */
-		error_op_text(&text, op->text, ERROR_TEXT_BYTES);
+	op->because = why;
 	op_list_add(list, op);
 }
 
@@ -374,7 +366,8 @@ static int row_look(const struct channel_row *row, const struct dsaio_op *op)
 
 void channel_look_away(struct handle_channel *channel, struct op_list *list)
 {
-	(void)pthread_mutex_lock(&channel->submit_lock);
+	LOCKED(&channel->submit_lock);
+
 	for (uint32_t i = 0; is_away(channel) && i < channel->ring.entries; i++) {
 		struct channel_row *row = &channel->rows[i];
 		const struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
@@ -383,29 +376,20 @@ void channel_look_away(struct handle_channel *channel, struct op_list *list)
 		if (r < 0)
 			row_end(row, r, NULL, list);
 	}
-	(void)pthread_mutex_unlock(&channel->submit_lock);
 }
 
 int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint32_t handle)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
-	Wire__ChannelOpen body = WIRE__CHANNEL_OPEN__INIT;
 	void *const map = channel->map, *const board = channel->board;
 	const size_t map_bytes = channel->map_bytes;
 	struct ring_client ring;
 	int fds[3];
 	int r;
 
-	body.handle = handle;
-	body.store = channel->store;
-	body.entries = channel->ring.entries;
-	body.channel = channel->id;
-	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
-	request.channel_open = &body;
 	channel->error = 0;
-	r = conn_call_for(next, "channel", &request, NULL, 0, deadline_in_msec(CHANNEL_REOPEN_MSEC),
-			  &reply, fds);
+	r = daemon_ask(channel, next, handle, channel->ring.entries, channel->id,
+		       deadline_in_msec(CHANNEL_REOPEN_MSEC), &reply, fds);
 	if (r == 0) {
 		channel->map = channel->board = NULL;
 		r = channel_map(channel, reply->channel_open, fds, &ring);
@@ -492,8 +476,7 @@ static int row_check(const struct channel_row *row, uint64_t features, const str
 }
 
 /* Under submit_lock, with room for all rows. */
-static uint32_t rows_put(struct handle_channel *channel, uint64_t features, struct op_list *list,
-			 char **first_why)
+static uint32_t rows_put(struct handle_channel *channel, uint64_t features, struct op_list *list)
 {
 	uint32_t *open = channel->free_rows; /* until it is filled in anew, below */
 	struct ring_client *ring = &channel->ring;
@@ -512,8 +495,6 @@ static uint32_t rows_put(struct handle_channel *channel, uint64_t features, stru
 
 		if (r < 0) {
 			row_end(row, r, why, list);
-			if (why && first_why && !*first_why)
-				*first_why = op->text ? strdup(op->text) : NULL;
 			continue;
 		}
 		entry = channel_entry(op);
@@ -529,30 +510,24 @@ static uint32_t rows_put(struct handle_channel *channel, uint64_t features, stru
 	return n_put;
 }
 
-uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list,
-			   char **first_why)
+uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list)
 {
-	bool must_ring = false;
 	uint32_t n_put;
+	LOCKED(&channel->submit_lock);
 
-	(void)pthread_mutex_lock(&channel->submit_lock);
-	if (!is_away(channel) && !channel->is_broken) { /* just made, in this session */
-		(void)pthread_mutex_unlock(&channel->submit_lock);
+	if (!is_away(channel) && !channel->is_broken) /* just made, in this session */
 		return 0;
-	}
 	if (!is_away(channel) && !channel->error) /* its rings were broken before */
 		channel->error = -ECONNRESET;
-	n_put = rows_put(channel, features, list, first_why);
+	n_put = rows_put(channel, features, list);
 	if (channel->error) {
 		atomic_store(&channel->is_dead, true);
 	} else {
-		must_ring = ring_client_submit(&channel->ring);
 		channel->is_broken = false;
+		if (ring_client_submit(&channel->ring))
+			(void)eventfd_write(channel->doorbell_fd, 1);
 	}
 	if (is_away(channel))
 		atomic_fetch_add(&channel->n_turns, 1);
-	(void)pthread_mutex_unlock(&channel->submit_lock);
-	if (must_ring)
-		(void)eventfd_write(channel->doorbell_fd, 1);
 	return n_put;
 }

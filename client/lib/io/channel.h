@@ -134,10 +134,8 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 
 /*
  * It is not away any more.  Puts the ops of its table into the ring and shows them to the lane; those that cannot be
- * go to the list.  Returns how many were put.  features: of the next daemon.  first_why: set to the message of the
- * first that was not, or left alone; the caller's.
+ * go to the list, with the reason.  Returns how many were put.  features: of the next daemon.
  */
-uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list,
-			   char **first_why);
+uint32_t channel_come_back(struct handle_channel *channel, uint64_t features, struct op_list *list);
 
 #endif

@@ -1,4 +1,4 @@
-#include "client/lib/io/client.h"
+#include "client/lib/io/bounce.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -25,30 +25,22 @@ int client_check_alive(const struct dsaio_client *client, const char *function)
 	return conn_was_lost(client->conn) ? conn_fail_gone(client->conn, function) : 0;
 }
 
-void client_add(struct dsaio_client *client, struct client_object *object)
-{
-	(void)pthread_mutex_lock(&client->lock); /* a plain mutex: cannot fail */
-	list_push_front(&client->objects[object->kind], &object->node);
-	(void)pthread_mutex_unlock(&client->lock);
-}
-
 bool client_add_of(struct dsaio_client *client, struct client_object *object, uint32_t session)
 {
 	bool is_of;
+	LOCKED(&client->lock);
 
-	(void)pthread_mutex_lock(&client->lock);
 	is_of = conn_is_of(client->conn, session);
 	if (is_of)
 		list_push_front(&client->objects[object->kind], &object->node);
-	(void)pthread_mutex_unlock(&client->lock);
 	return is_of;
 }
 
 void client_remove(struct dsaio_client *client, struct client_object *object)
 {
-	(void)pthread_mutex_lock(&client->lock);
+	LOCKED(&client->lock);
+
 	list_remove(&client->objects[object->kind], &object->node);
-	(void)pthread_mutex_unlock(&client->lock);
 }
 
 /* ---- the end ---- */
@@ -63,6 +55,7 @@ void client_free(struct dsaio_client *client)
 		return;
 	buffers_deinit(&client->buffers);
 	gpu_memory_deinit(&client->gpu);
+	bounce_free(client->bounce);
 	conn_close(client->conn);
 	closep(&client->state_fd);
 	closep(&client->state_event_fd);
@@ -81,7 +74,7 @@ void client_leave(struct dsaio_client *client)
 	uint32_t n = 1; /* ours, below */
 
 	for (int kind = 0; kind < N_CLIENT_OBJECT_KINDS; kind++)
-		for (struct list_node *o = client->objects[kind].first; o; o = o->next)
+		LIST_EACH(struct client_object, object, &client->objects[kind], node)
 			n++;
 	n += buffers_leave(&client->buffers);
 	n += gpu_memory_leave(&client->gpu);

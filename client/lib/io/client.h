@@ -46,14 +46,9 @@
 #include <sys/eventfd.h>
 
 /* In the order in which dsaio_disconnect() closes them. */
-enum client_object_kind {
-	CLIENT_HANDLE,
-	CLIENT_BOUNCE, /* before files and buffers: its thread uses them */
-	CLIENT_FILE,
-	N_CLIENT_OBJECT_KINDS
-};
+enum client_object_kind { CLIENT_HANDLE, CLIENT_FILE, N_CLIENT_OBJECT_KINDS };
 
-/* The part of a handle, a file or the bounce thread that its client knows. */
+/* The part of a handle or a file that its client knows. */
 struct client_object {
 	enum client_object_kind kind;
 	/* The client is closed: ends what the object does.  Frees and removes it, unless the program
@@ -96,8 +91,8 @@ struct dsaio_client {
 	struct recovery recovery;
 	struct buffers buffers;
 	struct gpu_memory gpu;
-	struct client_bounce *_Atomic bounce; /* bounce.c; NULL before the first use */
-	_Atomic int poke_fd; /* an eventfd that wakes bounce.c's thread; 0: no thread */
+	struct client_bounce *bounce; /* bounce.c */
+	_Atomic int poke_fd;	      /* an eventfd that wakes bounce.c's thread; 0: no thread */
 	struct client_files files;
 	/* Set by dsaio_disconnect(), when no other call runs. */
 	bool is_disconnected;
@@ -166,8 +161,7 @@ void client_left(struct dsaio_client *client);
 /* Frees it. NULL is fine. */
 void client_free(struct dsaio_client *client);
 
-void client_add(struct dsaio_client *client, struct client_object *object);
-/* The same of one that the daemon made in that session.  False: the session is over, and so is the object. */
+/* Adds one that the daemon made in that session.  False: the session is over, and so is the object. */
 bool client_add_of(struct dsaio_client *client, struct client_object *object, uint32_t session);
 void client_remove(struct dsaio_client *client, struct client_object *object);
 

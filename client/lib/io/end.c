@@ -26,6 +26,8 @@ static const char *because(const struct dsaio_op *op, char text[ERROR_TEXT_BYTES
 	char gone[CONN_TEXT_BYTES];
 	const char *why;
 
+	if (op->because)
+		return op->because;
 	if (!conn_was_lost(conn) && op_refused(op, conn_session(conn), &why) == op->result)
 		return why;
 	if (op->result != -ECONNRESET)
@@ -82,7 +84,7 @@ void op_settle(struct dsaio_op *op)
 		inode_note_failed(op->file->inode, op->handle->client);
 	if (op->is_in_inode)
 		inode_remove(op->file->inode, op);
-	if (op->result < 0 && !op->text && (!op->vector || op->is_vector))
+	if (op->result < 0 && !op->text && (!op->vector || op->is_vector || op->because))
 		make_text(op);
 	if (op->buffer.piece && !op->handle->is_abandoned) /* else a device may still write to it */
 		buffer_unref(op->buffer.piece);
@@ -114,13 +116,12 @@ void end_ops(struct dsaio_handle *handle, struct dsaio_op *first, bool by_consum
 			op->node.next = &whole->node;
 		}
 	}
-	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: cannot fail */
+	LOCKED(&handle->lock);
 	for (op = first; op; op = next) {
 		next = op_next(op);
 		has_listed |= end_one(handle, op);
 	}
 	wake_after_ends(handle, has_listed, by_consumer);
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 void end_op(struct dsaio_op *op, int64_t result, uint64_t done)

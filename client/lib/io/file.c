@@ -46,14 +46,12 @@ void file_freep(struct dsaio_file **file)
 static int daemon_remove(const struct dsaio_file *file, uint64_t deadline_nsec)
 {
 	struct dsaio_conn *conn = file->client->conn;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileRemove body = WIRE__FILE_REMOVE__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_REMOVE, file_remove, &body);
 
 	if (atomic_load(&file->session.error)) /* the daemon does not have it */
 		return 0;
 	body.file = file->session.id;
-	request.body_case = WIRE__REQUEST__BODY_FILE_REMOVE;
-	request.file_remove = &body;
 	if (deadline_nsec)
 		return conn_call_in(conn, "file close", &request, file->session.number, false,
 				    deadline_nsec);
@@ -212,12 +210,11 @@ void file_drop_ref(struct dsaio_file *file)
 			    &file->n_refs, &n, n - 1, memory_order_release, memory_order_relaxed))
 			return;
 	files = &file->client->files;
-	(void)pthread_mutex_lock(&files->lock);
+	LOCKED(&files->lock);
 	if (file_drop(file)) {
 		file->next_garbage = atomic_load_explicit(&files->garbage, memory_order_relaxed);
 		atomic_store_explicit(&files->garbage, file, memory_order_relaxed);
 	}
-	(void)pthread_mutex_unlock(&files->lock);
 }
 
 bool file_release(struct dsaio_file *file, bool may_wait)
@@ -301,9 +298,9 @@ static struct dsaio_file *file_find(struct dsaio_client *client, const struct ca
 /* Its key names another file now.  No open finds it any more, and its last user frees it. */
 static void file_forget(struct dsaio_file *file)
 {
-	(void)pthread_mutex_lock(&file->client->files.lock);
+	LOCKED(&file->client->files.lock);
+
 	cache_remove(&file->client->files.cache, &file->entry);
-	(void)pthread_mutex_unlock(&file->client->files.lock);
 }
 
 /*
@@ -352,9 +349,7 @@ static bool idle_take(struct dsaio_client *client, const char *name, struct list
 	*ret_is_busy = false;
 	(void)pthread_mutex_lock(&client->files.lock);
 	(void)pthread_mutex_lock(&client->lock);
-	for (struct list_node *o = client->objects[CLIENT_FILE].first; o; o = o->next) {
-		struct dsaio_file *file = container_of(o, struct dsaio_file, object.node);
-
+	LIST_EACH(struct dsaio_file, file, &client->objects[CLIENT_FILE], object.node) {
 		if (name && strcmp(file->name, name) != 0)
 			continue;
 		if (file->entry.is_idle) {
@@ -377,12 +372,8 @@ void files_forget_idle(struct dsaio_client *client)
 	bool is_busy;
 
 	(void)idle_take(client, NULL, &taken, &is_busy);
-	while (taken.first) {
-		struct dsaio_file *file = container_of(taken.first, struct dsaio_file, entry.node);
-
-		list_remove(&taken, &file->entry.node);
+	LIST_EACH(struct dsaio_file, file, &taken, entry.node)
 		(void)file_close(file, true, 0); /* only frees it */
-	}
 }
 
 int files_uncache(struct dsaio_client *client, const char *name)
@@ -396,13 +387,11 @@ int files_uncache(struct dsaio_client *client, const char *name)
 		(void)sched_yield(); /* the other thread does not sleep before it has settled the file */
 		client_collect(client);
 	}
-	while (taken.first) {
-		struct dsaio_file *file = container_of(taken.first, struct dsaio_file, entry.node);
+	LIST_EACH(struct dsaio_file, file, &taken, entry.node) {
 		bool is_removed = !conn_file_use(client->conn, file->session.id);
 		uint64_t deadline_nsec = r == 0 ? deadline_in_msec(UNCACHE_MSEC) : 0;
 		int result;
 
-		list_remove(&taken, &file->entry.node);
 		debug_log("file %s: leaves the cache", file->name);
 		result = file_close(file, is_removed, deadline_nsec);
 		if (result < 0)
@@ -435,7 +424,7 @@ void file_list(struct dsaio_file *file)
 			file_forget(other);
 		(void)file_release(other, false);
 	}
-	(void)pthread_mutex_lock(&client->files.lock);
+	LOCKED(&client->files.lock);
 	client->files.n++;
 	/*
 	 * Not kept are: what cannot be opened anew, since its description is the program's; and
@@ -443,5 +432,4 @@ void file_list(struct dsaio_file *file)
 	 */
 	if (!file->is_shared && !file->is_block_device)
 		(void)cache_add(&client->files.cache, &file->entry);
-	(void)pthread_mutex_unlock(&client->files.lock);
 }

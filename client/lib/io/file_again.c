@@ -29,14 +29,12 @@ static int files_take(struct dsaio_client *client, struct dsaio_file ***ret_file
 
 	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: cannot fail */
 	(void)pthread_mutex_lock(&client->lock);
-	for (struct list_node *o = client->objects[CLIENT_FILE].first; o; o = o->next)
+	LIST_EACH(struct client_object, object, &client->objects[CLIENT_FILE], node)
 		n++;
 	files = calloc((size_t)n + 1, sizeof(*files));
 	n = 0;
-	for (struct list_node *o = client->objects[CLIENT_FILE].first; o && files; o = o->next) {
-		struct dsaio_file *file = container_of(o, struct dsaio_file, object.node);
-
-		if (!atomic_load(&file->n_refs))
+	LIST_EACH(struct dsaio_file, file, &client->objects[CLIENT_FILE], object.node) {
+		if (!files || !atomic_load(&file->n_refs))
 			continue;
 		file_add_ref(file);
 		file->session.number = conn_attempt(client->conn);
@@ -51,14 +49,12 @@ static int files_take(struct dsaio_client *client, struct dsaio_file ***ret_file
 static int hand_over_direct(struct dsaio_file *file, struct dsaio_conn *next, int fd)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileAdd body = WIRE__FILE_ADD__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_ADD, file_add, &body);
 	int r;
 
 	body.name = file->name;
 	body.file = file->session.id;
-	request.body_case = WIRE__REQUEST__BODY_FILE_ADD;
-	request.file_add = &body;
 	r = conn_call_for(next, "open", &request, &fd, 1, deadline_in_msec(FILE_MSEC), &reply,
 			  NULL);
 	if (r == 0 && reply->file_add->store != file->session.store)
@@ -70,15 +66,13 @@ static int hand_over_direct(struct dsaio_file *file, struct dsaio_conn *next, in
 
 static int hand_over_buffered(struct dsaio_file *file, struct dsaio_conn *next, int fd)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileBuffered body = WIRE__FILE_BUFFERED__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_BUFFERED, file_buffered, &body);
 	_cleanup_(closep) int buffered = file_open_buffered(file, fd);
 
 	if (buffered < 0)
 		return buffered;
 	body.file = file->session.id;
-	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
-	request.file_buffered = &body;
 	return conn_call_for(next, "open", &request, &buffered, 1, deadline_in_msec(FILE_MSEC),
 			     NULL, NULL);
 }

@@ -39,15 +39,11 @@ static bool files_spare_fds(struct dsaio_client *client)
 
 	(void)pthread_mutex_lock(&client->files.lock); /* plain mutexes: cannot fail */
 	(void)pthread_mutex_lock(&client->lock);
-	for (struct list_node *node = client->objects[CLIENT_FILE].first; node && n < SPARED_MAX;
-	     node = node->next) {
-		struct dsaio_file *file = container_of(node, struct dsaio_file, object.node);
-
+	LIST_EACH(struct dsaio_file, file, &client->objects[CLIENT_FILE], object.node)
 		/* Those with open ops may have to be handed over to the next daemon. */
-		if (file->fds.direct >= 0 && !file->n_fd_users &&
+		if (n < SPARED_MAX && file->fds.direct >= 0 && !file->n_fd_users &&
 		    atomic_load(&file->n_refs) <= file->n_opens)
 			fds[n++] = file_fd_give_up(file);
-	}
 	(void)pthread_mutex_unlock(&client->lock);
 	(void)pthread_mutex_unlock(&client->files.lock);
 	for (int i = 0; i < n; i++)
@@ -63,13 +59,11 @@ bool file_fd_may_retry(struct dsaio_client *client, int fd)
 
 static int daemon_get(struct dsaio_file *file, int *ret_fd)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileGet body = WIRE__FILE_GET__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_GET, file_get, &body);
 	int r;
 
 	body.file = file->session.id;
-	request.body_case = WIRE__REQUEST__BODY_FILE_GET;
-	request.file_get = &body;
 	do
 		r = conn_call(file->client->conn, "file", &request, NULL, 0, NULL, ret_fd);
 	while (r == -EMFILE && files_spare_fds(file->client));
@@ -89,12 +83,9 @@ static int refused(const struct dsaio_file *file)
 
 int file_fd_take_kept(struct dsaio_file *file)
 {
-	int fd;
+	LOCKED(&file->client->files.lock);
 
-	(void)pthread_mutex_lock(&file->client->files.lock);
-	fd = fd_take_kept(file);
-	(void)pthread_mutex_unlock(&file->client->files.lock);
-	return fd;
+	return fd_take_kept(file);
 }
 
 int file_fd_take(struct dsaio_file *file)
@@ -113,13 +104,12 @@ int file_fd_take(struct dsaio_file *file)
 		r = refused(file);
 	if (r < 0)
 		return r;
-	(void)pthread_mutex_lock(&files->lock);
+	LOCKED(&files->lock);
 	if (file->fds.direct < 0) { /* else another thread was first */
 		file->fds.direct = TAKE_FD(got);
 		files->n_fds++;
 	}
 	fd = fd_take_kept(file);
-	(void)pthread_mutex_unlock(&files->lock);
 	return fd;
 }
 
@@ -127,11 +117,10 @@ void file_fd_release(struct dsaio_file *file)
 {
 	struct client_files *files = &file->client->files;
 	_cleanup_(file_fds_closep) struct file_fds unwanted = { -1, -1 };
+	LOCKED(&files->lock);
 
-	(void)pthread_mutex_lock(&files->lock);
 	if (!--file->n_fd_users && (!file->n_opens || files->n_fds > files->n_fds_wanted))
 		unwanted = file_fd_give_up(file);
-	(void)pthread_mutex_unlock(&files->lock);
 }
 
 void file_fd_need_second(struct dsaio_file *file)

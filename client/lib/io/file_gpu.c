@@ -9,14 +9,12 @@
 /* Returns 0 or a negative errno, with a message. */
 static int ask(const struct dsaio_file *file, const CUuuid *uuid)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileGpu body = WIRE__FILE_GPU__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_GPU, file_gpu, &body);
 
 	body.file = file->session.id;
 	body.uuid = (ProtobufCBinaryData){ sizeof(uuid->bytes), /* only read */
 					   (uint8_t *)(uintptr_t)uuid->bytes };
-	request.body_case = WIRE__REQUEST__BODY_FILE_GPU;
-	request.file_gpu = &body;
 	return conn_call(file->client->conn, "GPU memory", &request, NULL, 0, NULL, NULL);
 }
 
@@ -68,8 +66,8 @@ int file_gpu_register_slow(struct dsaio_file *file, const CUuuid *uuid, char **r
 	struct gpu_memory *gpu = &file->client->gpu;
 	const struct file_session *session = &file->session;
 	int r = 0;
+	LOCKED(&gpu->lock);
 
-	(void)pthread_mutex_lock(&gpu->lock); /* a plain mutex: cannot fail */
 	while (session->gpu == FILE_GPU_ASKED && gpu->must_import)
 		(void)pthread_cond_wait(&gpu->changed, &gpu->lock);
 	if (session->gpu == FILE_GPU_ASKED) {
@@ -82,7 +80,6 @@ int file_gpu_register_slow(struct dsaio_file *file, const CUuuid *uuid, char **r
 		r = session->gpu_error;
 		*ret_why = session->gpu_why ? strdup(session->gpu_why) : NULL;
 	}
-	(void)pthread_mutex_unlock(&gpu->lock);
 	return r;
 }
 

@@ -72,13 +72,11 @@ static int open_direct(struct dsaio_client *client, const char *name, const char
 static int daemon_add(struct dsaio_file *file, int fd)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileAdd body = WIRE__FILE_ADD__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_ADD, file_add, &body);
 	int r;
 
 	body.name = file->name;
-	request.body_case = WIRE__REQUEST__BODY_FILE_ADD;
-	request.file_add = &body;
 	r = conn_call(file->client->conn, "open", &request, &fd, 1, &reply, NULL);
 	if (r < 0)
 		return r;
@@ -87,10 +85,8 @@ static int daemon_add(struct dsaio_file *file, int fd)
 	file->session.store = reply->file_add->store;
 	file->session.offset_align = reply->file_add->offset_align;
 	file->session.memory_align = reply->file_add->memory_align;
-	if (!file->session.offset_align ||
-	    (file->session.offset_align & (file->session.offset_align - 1)) ||
-	    !file->session.memory_align ||
-	    (file->session.memory_align & (file->session.memory_align - 1))) {
+	if (__builtin_popcount(file->session.offset_align) != 1 ||
+	    __builtin_popcount(file->session.memory_align) != 1) {
 		conn_break(file->client->conn);
 		return error_fail(-ENOTCONN,
 				  "open %s: the daemon tells alignments of %u and %u, which are no "
@@ -395,12 +391,10 @@ int file_open_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_fi
 
 static int daemon_give_buffered(struct dsaio_file *file, int fd)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__FileBuffered body = WIRE__FILE_BUFFERED__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_BUFFERED, file_buffered, &body);
 
 	body.file = file->session.id;
-	request.body_case = WIRE__REQUEST__BODY_FILE_BUFFERED;
-	request.file_buffered = &body;
 	return conn_call(file->client->conn, "open", &request, &fd, 1, NULL, NULL);
 }
 
@@ -465,14 +459,13 @@ static bool note_buffered(struct dsaio_file *file)
 {
 	struct client_files *files = &file->client->files;
 	bool is_of;
+	LOCKED(&files->lock);
 
-	(void)pthread_mutex_lock(&files->lock);
 	is_of = conn_is_of(file->client->conn, conn_answered_in());
 	files->n += is_of;
 	/* release: who sees it sends its ops after the daemon had the description */
 	if (is_of)
 		atomic_store_explicit(&file->session.has_buffered, true, memory_order_release);
-	(void)pthread_mutex_unlock(&files->lock);
 	return is_of;
 }
 

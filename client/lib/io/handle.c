@@ -25,8 +25,8 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 			       struct handle_channel *channel)
 {
 	struct dsaio_op *op;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock); /* a plain mutex: cannot fail */
 	op = op_pool_take(&handle->pool);
 	if (op) {
 		op_init(op, handle, channel, is_async, is_callers);
@@ -36,7 +36,6 @@ struct dsaio_op *handle_op_new(struct dsaio_handle *handle, bool is_async, bool 
 		    handle->waiters.first) /* a wait for all ops now has a ring to look at */
 			wake_waiters(handle);
 	}
-	(void)pthread_mutex_unlock(&handle->lock);
 	return op;
 }
 
@@ -57,12 +56,11 @@ int64_t handle_take_ended(struct dsaio_handle *handle, const char *function, boo
 struct dsaio_op *handle_next_op(struct dsaio_handle *handle, uint64_t *at)
 {
 	struct dsaio_op *op;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	op = op_pool_next(&handle->pool, at);
 	if (op)
 		op_ref(op);
-	(void)pthread_mutex_unlock(&handle->lock);
 	return op;
 }
 
@@ -122,12 +120,9 @@ void handle_op_unref(struct dsaio_op *op)
 
 bool handle_has_open(struct dsaio_handle *handle)
 {
-	bool has_open;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
-	has_open = handle->n_open_async;
-	(void)pthread_mutex_unlock(&handle->lock);
-	return has_open;
+	return handle->n_open_async;
 }
 
 /* ---- channels ---- */
@@ -163,7 +158,6 @@ static bool channel_show(struct dsaio_handle *handle, struct handle_channel *cha
 
 int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_channel **ret_channel)
 {
-	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	struct handle_channel *channel = find_channel(handle, store);
 	int r;
 
@@ -171,8 +165,7 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_ch
 		*ret_channel = channel;
 		return 0;
 	}
-	(void)pthread_mutex_lock(&handle->open_lock);
-	locked = &handle->open_lock;
+	LOCKED(&handle->open_lock);
 	channel = find_channel(handle, store);
 	while (!channel) {
 		r = channel_open(handle->client, handle->id, store, handle->settings.entries,
@@ -193,39 +186,32 @@ int handle_channel(struct dsaio_handle *handle, uint32_t store, struct handle_ch
 
 /* ---- open ---- */
 
-/* Fills in the request for it.  wanted: its number, or 0. */
-static void open_request(const struct dsaio_handle *handle, uint32_t wanted, Wire__Request *request,
-			 Wire__HandleOpen *body, Wire__Profile *profile)
+/* wanted: its number, or 0.  As conn_call_for(). */
+static int daemon_ask(const struct dsaio_handle *handle, struct dsaio_conn *conn, uint32_t wanted,
+		      uint64_t deadline_nsec, Wire__Reply **ret_reply, int *ret_fd)
 {
 	const struct partial_profile *asked = &handle->settings.profile;
+	Wire__Profile profile = WIRE__PROFILE__INIT;
+	Wire__HandleOpen body = WIRE__HANDLE_OPEN__INIT;
 
-	wire__request__init(request);
-	wire__handle_open__init(body);
-	wire__profile__init(profile);
-	if (asked->given) {
-		partial_to_wire(asked, profile);
-		body->profile = profile;
-	}
-	body->io_class = (Wire__Class)handle->settings.io_class; /* the same numbers */
-	body->weight = handle->settings.weight;
-	body->handle = wanted;
-	request->body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
-	request->handle_open = body;
+	partial_to_wire(asked, &profile);
+	body.profile = asked->given ? &profile : NULL;
+	body.io_class = (Wire__Class)handle->settings.io_class; /* the same numbers */
+	body.weight = handle->settings.weight;
+	body.handle = wanted;
+	return conn_call_for(conn, "handle_open", &WIRE_REQUEST(HANDLE_OPEN, handle_open, &body),
+			     NULL, 0, deadline_nsec, ret_reply, ret_fd);
 }
 
 static int daemon_open(struct dsaio_handle *handle)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request;
-	Wire__HandleOpen body;
-	Wire__Profile profile;
 	int r;
 
 	closep(&handle->doorbell_fd);
 	handle->doorbell_fd = -1;
-	open_request(handle, 0, &request, &body, &profile);
-	r = conn_call(handle->client->conn, "handle_open", &request, NULL, 0, &reply,
-		      &handle->doorbell_fd);
+	r = daemon_ask(handle, handle->client->conn, 0, DEADLINE_NEVER, &reply,
+		       &handle->doorbell_fd);
 	if (r < 0)
 		return r;
 	handle->id = reply->handle_open->handle;
@@ -236,15 +222,10 @@ static int daemon_open(struct dsaio_handle *handle)
 int handle_hand_over(struct dsaio_handle *handle, struct dsaio_conn *next, uint32_t *n)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request;
-	Wire__HandleOpen body;
-	Wire__Profile profile;
 	int fd = -1, r;
 
 	handle->session = conn_attempt(handle->client->conn);
-	open_request(handle, handle->id, &request, &body, &profile);
-	r = conn_call_for(next, "handle_open", &request, NULL, 0, deadline_in_msec(REOPEN_MSEC),
-			  &reply, &fd);
+	r = daemon_ask(handle, next, handle->id, deadline_in_msec(REOPEN_MSEC), &reply, &fd);
 	if (r == -ETIMEDOUT) /* it hangs: another try */
 		r = -ENOTCONN;
 	if (r == 0) {
@@ -289,15 +270,13 @@ static struct dsaio_handle *handle_new(struct dsaio_client *client,
 int handle_companion(struct dsaio_handle *handle, struct dsaio_handle **ret_companion)
 {
 	_cleanup_(handle_freep) struct dsaio_handle *companion = NULL;
-	_cleanup_(unlockp) pthread_mutex_t *locked = NULL;
 	int r;
 
 	/* acquire: pairs with the store below */
 	*ret_companion = atomic_load_explicit(&handle->companion, memory_order_acquire);
 	if (*ret_companion)
 		return 0;
-	(void)pthread_mutex_lock(&handle->open_lock);
-	locked = &handle->open_lock;
+	LOCKED(&handle->open_lock);
 	*ret_companion = atomic_load_explicit(&handle->companion, memory_order_acquire);
 	if (*ret_companion)
 		return 0;
@@ -374,12 +353,11 @@ static int make_fd(struct dsaio_handle *handle)
 int handle_fd(struct dsaio_handle *handle)
 {
 	int r = 0;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	if (handle->epoll_fd < 0)
 		r = make_fd(handle);
 	if (r == 0)
 		r = handle->epoll_fd;
-	(void)pthread_mutex_unlock(&handle->lock);
 	return r;
 }

@@ -134,10 +134,13 @@ static inline struct handle_channel *handle_next_channel(const struct handle_cha
 	return atomic_load_explicit(&channel->next, memory_order_relaxed); /* set before shown */
 }
 
+#define CHANNEL_EACH(c, handle) \
+	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+
 /* Shows the lanes what a batch has added to their rings so far.  No lock. */
 static inline void handle_publish(const struct dsaio_handle *handle)
 {
-	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+	CHANNEL_EACH(c, handle)
 		channel_publish(c);
 }
 

@@ -8,8 +8,7 @@
 /* Is an op open whose memory is the caller's own, for the daemon to use in place? */
 static bool has_op_on_import(const struct dsaio_handle *handle)
 {
-	for (struct handle_channel *c = handle_first_channel(handle); c;
-	     c = handle_next_channel(c)) {
+	CHANNEL_EACH(c, handle) {
 		for (uint32_t i = 0; i < c->ring.entries; i++) {
 			/* acquire: pairs with channel_put() */
 			const struct dsaio_op *op = atomic_load_explicit(&c->rows[i].op,
@@ -69,8 +68,8 @@ static bool await_ops(struct dsaio_handle *handle, uint64_t deadline_nsec)
 static int handle_shut(struct dsaio_handle *handle)
 {
 	struct dsaio_handle *companion;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleClose body = WIRE__HANDLE_CLOSE__INIT;
+	Wire__Request request = WIRE_REQUEST(HANDLE_CLOSE, handle_close, &body);
 	int result = -ECANCELED; /* of entries that the daemon has not taken: it was silent */
 	struct recovery *recovery = &handle->client->recovery;
 	uint32_t session;
@@ -88,8 +87,6 @@ static int handle_shut(struct dsaio_handle *handle)
 	session = handle->session;
 	(void)pthread_mutex_unlock(&recovery->objects);
 	body.handle = handle->id;
-	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
-	request.handle_close = &body;
 	/* Not before the daemon says so, or is at its end, may an op be called ended. */
 	r = conn_call_in(handle->client->conn, "handle_close", &request, session, true, 0);
 	if (r < 0 && r != -EBADF) {

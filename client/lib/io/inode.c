@@ -67,7 +67,8 @@ static struct dsaio_op *op_of(struct list_node *node)
 
 void inode_add(struct inode *inode, struct dsaio_op *op)
 {
-	(void)pthread_mutex_lock(&inode->lock); /* a plain mutex: cannot fail */
+	LOCKED(&inode->lock);
+
 	if (!inode->ops.first)
 		inode->n_pages = 0;
 	op->is_in_inode = true;
@@ -77,7 +78,6 @@ void inode_add(struct inode *inode, struct dsaio_op *op)
 	inode->n_writing += op->opcode == RING_OP_WRITE;
 	inode->n_off_ring += op_is_off_ring(op);
 	list_push(&inode->ops, &op->inode_node);
-	(void)pthread_mutex_unlock(&inode->lock);
 }
 
 struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, bool is_in_ring)
@@ -86,7 +86,7 @@ struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, 
 
 	if (op->is_clear)
 		return NULL;
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
 	if (!is_in_ring || inode->n_off_ring)
 		earlier = op_of(inode->ops.first);
 	for (; earlier && earlier != op && !found; earlier = op_of(earlier->inode_node.next))
@@ -96,7 +96,6 @@ struct dsaio_op *inode_conflict(struct inode *inode, const struct dsaio_op *op, 
 			found = earlier;
 	if (found)
 		op_ref(found);
-	(void)pthread_mutex_unlock(&inode->lock);
 	return found;
 }
 
@@ -104,24 +103,23 @@ uint64_t inode_end_to_be(struct inode *inode, const struct dsaio_handle *handle,
 			 uint64_t len)
 {
 	uint64_t end = 0;
+	LOCKED(&inode->lock);
 
-	(void)pthread_mutex_lock(&inode->lock);
 	for (const struct dsaio_op *op = op_of(inode->ops.first); op;
 	     op = op_of(op->inode_node.next))
 		if (op->handle == handle && op->opcode == RING_OP_WRITE &&
 		    op->off + op->len > end &&
 		    ring_ops_conflict(op->opcode, op->off, op->len, RING_OP_READ, off, len))
 			end = op->off + op->len;
-	(void)pthread_mutex_unlock(&inode->lock);
 	return end;
 }
 
 void inode_leave_ring(struct inode *inode, struct dsaio_op *op)
 {
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
+
 	op_change_state(op, OP_WAITING);
 	inode->n_off_ring++;
-	(void)pthread_mutex_unlock(&inode->lock);
 }
 
 int inode_put(struct inode *inode, struct dsaio_op *op)
@@ -132,11 +130,10 @@ int inode_put(struct inode *inode, struct dsaio_op *op)
 	 * Under one lock: an op that finds it in the ring comes behind it there.  It cannot end, and
 	 * be freed, before this is done, since its end takes the lock.
 	 */
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
 	r = channel_put(op, false);
 	if (r == 0)
 		inode->n_off_ring--;
-	(void)pthread_mutex_unlock(&inode->lock);
 	return r;
 }
 
@@ -164,58 +161,52 @@ void inode_saw_size(struct inode *inode, uint64_t size)
 
 void inode_opened(struct inode *inode, uint64_t size)
 {
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
+
 	if (inode->known_size > size) /* others cut it */
 		inode->known_size = size;
-	(void)pthread_mutex_unlock(&inode->lock);
 	inode_saw_size(inode, size);
 }
 
 bool inode_is_long(struct inode *inode, uint64_t size)
 {
-	bool is_long;
+	LOCKED(&inode->lock);
 
-	(void)pthread_mutex_lock(&inode->lock);
-	is_long = size <= inode->known_size;
-	(void)pthread_mutex_unlock(&inode->lock);
-	return is_long;
+	return size <= inode->known_size;
 }
 
 void inode_know_size(struct inode *inode, uint64_t size)
 {
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
+
 	if (inode->known_size < size)
 		inode->known_size = size;
-	(void)pthread_mutex_unlock(&inode->lock);
 }
 
 void inode_remove(struct inode *inode, struct dsaio_op *op)
 {
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
+
 	list_remove(&inode->ops, &op->inode_node);
 	inode->n_off_ring -= op_is_off_ring(op);
 	inode->n_writing -= op->opcode == RING_OP_WRITE;
 	if (op->grow_end && op->result >= 0 && inode->known_size < op->grow_end)
 		inode->known_size = op->grow_end;
 	op->is_in_inode = false;
-	(void)pthread_mutex_unlock(&inode->lock);
 }
 
 void inode_note_failed(struct inode *inode, struct dsaio_client *client)
 {
-	(void)pthread_mutex_lock(&inode->lock);
+	LOCKED(&inode->lock);
+
 	inode->failed = client_count_failed(client);
-	(void)pthread_mutex_unlock(&inode->lock);
 }
 
 bool inode_has_failed(struct inode *inode, uint64_t n_failed)
 {
-	bool has_failed;
+	LOCKED(&inode->lock);
 
-	(void)pthread_mutex_lock(&inode->lock);
-	has_failed = inode->failed > n_failed;
-	(void)pthread_mutex_unlock(&inode->lock);
-	return has_failed;
+	return inode->failed > n_failed;
 }
 
 int inode_truncate(struct inode *inode, int fd, uint64_t size)

@@ -64,12 +64,12 @@ void job_init(struct bounce_job *job, struct dsaio_op *op, struct dsaio_handle *
 static void job_has_no_slot(struct bounce_job *job, int r)
 {
 	job->stop = r == -ENOTCONN ? -ECONNRESET : r; /* the op is open, and the daemon lost */
-	if (r == -ENOMEM && asprintf(&job->why,
-				     "%s of %" PRIu64 " bytes at %" PRIu64
-				     ": memory that is not from dsaio_alloc() "
-				     "is copied through the pool, which has none left: %s",
-				     job->op->opcode == RING_OP_READ ? "pread" : "pwrite",
-				     job->op->len, job->op->off, dsaio_error()) < 0)
+	if (r == -ENOMEM &&
+	    asprintf(&job->why,
+		     "%s of %" PRIu64 " bytes at %" PRIu64
+		     ": memory that is not from dsaio_alloc() "
+		     "is copied through the pool, which has none left: %s",
+		     op_verb(job->op), job->op->len, job->op->off, dsaio_error()) < 0)
 		job->why = NULL; /* the errno has to do */
 	job->why_error = r;
 }
@@ -82,8 +82,8 @@ static int job_has_no_copy(struct bounce_job *job, int r, const char *memory, ui
 	    asprintf(&job->why,
 		     "%s of %" PRIu64 " bytes at %" PRIu64 ": %" PRIu64
 		     " bytes of GPU memory at %p: %s%s",
-		     job->op->opcode == RING_OP_READ ? "pread" : "pwrite", job->op->len,
-		     job->op->off, len, (const void *)memory, why ? why : strerrordesc_np(-r),
+		     op_verb(job->op), job->op->len, job->op->off, len, (const void *)memory,
+		     why ? why : strerrordesc_np(-r),
 		     r == -EFAULT
 			     ? ": the range must lie within one allocation, which is not freed "
 			       "before the op ends"
@@ -379,11 +379,8 @@ void job_finish_piece(struct bounce_job *job)
 			job->error = -EIO; /* a write is whole, or fails */
 		job->is_over |= job->error || job->is_at_end;
 	}
-	if (piece->op && piece->op->text && job->error == piece->op->result && !job->why) {
-		/* A restart ended the piece, for this reason. */
-		job->why = TAKE_PTR(piece->op->text);
-		job->why_error = job->error;
-	}
+	if (piece->op && job->error == piece->op->result && !job->op->because)
+		job->op->because = piece->op->because;
 	slots_release(&piece->slot);
 	if (piece->op)
 		handle_op_unref(TAKE_PTR(piece->op));

@@ -82,8 +82,9 @@ struct dsaio_op {
 	void *data;		     /* for its completion */
 	uint64_t n_failed;	     /* of one that is linked */
 	char *text;		     /* message of one that failed; NULL: none */
-	char *why;		     /* of one on GPU memory that was copied; NULL: none */
-	uint64_t began_nsec;	     /* 0: its time is not measured */
+	const char *because; /* for it: a restart of the daemon ended it so; NULL: it did not */
+	char *why;	     /* of one on GPU memory that was copied; NULL: none */
+	uint64_t began_nsec; /* 0: its time is not measured */
 };
 
 static inline enum op_state op_state(const struct dsaio_op *op)

@@ -4,6 +4,7 @@
 #include "client/lib/base/debug.h"
 #include "client/lib/base/thread.h"
 #include "client/lib/io/bounce.h"
+#include "client/lib/io/bounce_thread.h"
 #include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
 #include "client/lib/io/wait.h"
@@ -26,22 +27,19 @@ struct open_handles {
 	size_t n;
 };
 
-static int handles_get(struct dsaio_client *client, struct open_handles *ret)
+/* Without memory there are none: all is NULL. */
+static struct open_handles handles_get(struct dsaio_client *client)
 {
 	struct open_handles handles = { NULL, 0 };
 	size_t n = 0;
 
 	(void)pthread_mutex_lock(&client->lock); /* a plain mutex: cannot fail */
-	for (struct list_node *o = client->objects[CLIENT_HANDLE].first; o; o = o->next)
+	LIST_EACH(struct client_object, object, &client->objects[CLIENT_HANDLE], node)
 		n += 2;
 	handles.all = calloc(n + 1, sizeof(*handles.all));
-	for (struct list_node *o = client->objects[CLIENT_HANDLE].first; o && handles.all;
-	     o = o->next) {
-		struct dsaio_handle *handle = container_of(o, struct dsaio_handle, object.node);
-
-		if (!handle->is_shut && !atomic_load(&handle->is_leaving))
+	LIST_EACH(struct dsaio_handle, handle, &client->objects[CLIENT_HANDLE], object.node)
+		if (handles.all && !handle->is_shut && !atomic_load(&handle->is_leaving))
 			handles.all[handles.n++] = handle;
-	}
 	(void)pthread_mutex_unlock(&client->lock);
 	n = handles.n;
 	for (size_t i = 0; i < n; i++) {
@@ -54,8 +52,12 @@ static int handles_get(struct dsaio_client *client, struct open_handles *ret)
 		if (companion && !atomic_load(&companion->is_leaving))
 			handles.all[handles.n++] = companion;
 	}
-	*ret = handles;
-	return handles.all ? 0 : -ENOMEM;
+	return handles;
+}
+
+static void handles_deinit(struct open_handles *handles)
+{
+	free(handles->all);
 }
 
 /* Ops that recovery took from a handle end. */
@@ -65,7 +67,7 @@ static void end_taken(struct dsaio_handle *handle, const struct op_list *list)
 		return;
 	if (list->first->part_of &&
 	    list->first->part_of->job->via != list->first->part_of->job->op->handle)
-		bounce_take(handle->client, list);
+		bounce_end_pieces(handle->client->bounce, list);
 	else
 		end_ops(handle, list->first, true);
 }
@@ -74,37 +76,34 @@ static void end_taken(struct dsaio_handle *handle, const struct op_list *list)
 static void doorbell_watch(struct dsaio_handle *handle, int op)
 {
 	struct epoll_event event = { .events = EPOLLIN };
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	if (handle->epoll_fd >= 0)
 		(void)epoll_ctl(handle->epoll_fd, op, handle->doorbell_fd, &event);
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 /* ---- the steps ---- */
 
 static void go_away(struct dsaio_client *client, bool is_crash)
 {
-	struct open_handles handles;
+	_cleanup_(handles_deinit) struct open_handles handles;
 
 	files_forget_idle(client);
 	bounce_park(client);
 	(void)pthread_mutex_lock(&client->recovery.objects);
-	(void)handles_get(client, &handles); /* no memory: its channels are lost */
+	handles = handles_get(client); /* no memory: its channels are lost */
 	for (size_t i = 0; i < handles.n; i++) {
 		struct dsaio_handle *handle = handles.all[i];
 		struct op_list list = { NULL, NULL };
 
 		wait_take_role(handle);
-		for (struct handle_channel *c = handle_first_channel(handle); c;
-		     c = handle_next_channel(c))
+		CHANNEL_EACH(c, handle)
 			channel_go_away(c, is_crash, &list);
 		doorbell_watch(handle, EPOLL_CTL_DEL);
 		handle->is_doorbell_at_end = true;
 		end_taken(handle, &list);
 		wait_leave_role(handle);
 	}
-	free(handles.all);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	bounce_unpark(client);
 }
@@ -112,25 +111,21 @@ static void go_away(struct dsaio_client *client, bool is_crash)
 /* Ops whose end does not need the daemon end.  The bounce thread does the same for its own. */
 static void look_away(struct dsaio_client *client)
 {
-	struct open_handles handles;
+	LOCKED(&client->recovery.objects);
+	_cleanup_(handles_deinit) struct open_handles handles = handles_get(client);
 
-	(void)pthread_mutex_lock(&client->recovery.objects);
-	(void)handles_get(client, &handles);
 	for (size_t i = 0; i < handles.n; i++) {
 		struct dsaio_handle *handle = handles.all[i];
 		struct op_list list = { NULL, NULL };
 
 		if (handle->object.on_disconnect) { /* it is no companion */
 			wait_take_role(handle);
-			for (struct handle_channel *c = handle_first_channel(handle); c;
-			     c = handle_next_channel(c))
+			CHANNEL_EACH(c, handle)
 				channel_look_away(c, &list);
 			end_taken(handle, &list);
 			wait_leave_role(handle);
 		}
 	}
-	free(handles.all);
-	(void)pthread_mutex_unlock(&client->recovery.objects);
 }
 
 struct report {
@@ -151,7 +146,7 @@ static void note_refused(struct report *report, uint32_t n)
 static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
 		     const struct open_handles *handles, struct report *report)
 {
-	struct hand_over of_slots = bounce_hand_over(client, next);
+	struct hand_over of_slots = slots_hand_over(&client->bounce->slots, next);
 	uint32_t n_refused = 0;
 	int n, r = 0;
 
@@ -184,11 +179,13 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 		struct dsaio_handle *handle = handles->all[i];
 		struct op_list list = { NULL, NULL };
 
-		for (struct handle_channel *c = handle_first_channel(handle); c;
-		     c = handle_next_channel(c))
-			report->n_ops += channel_come_back(c, features, &list, &report->why);
-		for (const struct dsaio_op *op = list.first; op; op = op_next(op))
-			report->n_failed++;
+		CHANNEL_EACH(c, handle)
+			report->n_ops += channel_come_back(c, features, &list);
+		for (const struct dsaio_op *op = list.first; op;
+		     op = op_next(op), report->n_failed++)
+			if (op->because && !report->why &&
+			    asprintf(&report->why, "%s: %s", op->file->name, op->because) < 0)
+				report->why = NULL; /* only the number is logged */
 		end_taken(handle, &list);
 		doorbell_watch(handle, EPOLL_CTL_ADD); /* after conn_replace(): see make_fd() */
 	}
@@ -197,8 +194,8 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 static void post_report(struct dsaio_client *client, const struct report *report,
 			uint64_t since_nsec)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Recovered body = WIRE__RECOVERED__INIT;
+	Wire__Request request = WIRE_REQUEST(RECOVERED, recovered, &body);
 
 	body.slabs = report->slabs.n;
 	body.slab_bytes = report->slabs.bytes;
@@ -208,46 +205,57 @@ static void post_report(struct dsaio_client *client, const struct report *report
 	body.failed = report->n_failed;
 	body.text = report->why ? report->why : (char *)(uintptr_t) ""; /* only read */
 	body.usec = (clock_nsec() - since_nsec) / 1000;
-	request.body_case = WIRE__REQUEST__BODY_RECOVERED;
-	request.recovered = &body;
 	conn_post(client->conn, &request);
 	debug_log("session: goes on with the next daemon after %" PRIu64
 		  " ms: %u slabs, %u files, %u channels, %u ops; %u could not be",
 		  body.usec / 1000, body.slabs, body.files, body.channels, body.ops, body.failed);
 }
 
-/* Steps 3 and 4.  Takes next.  Returns 0, or -ENOTCONN. */
+/*
+ * The hand-over to `next` has failed.  Takes it.  Returns -EAGAIN, or -ECANCELED with a message: the daemon has ended
+ * that session for good.  One that is silent may only have been too busy.
+ */
+static int give_up(struct dsaio_conn *next, int r)
+{
+	char why[CONN_TEXT_BYTES];
+
+	/* A daemon that stops frees what it has adopted, and punches it if we are gone by then. */
+	if (r == -ENOTCONN) {
+		r = conn_end_read(next) == CONN_END_ON_PURPOSE && !next->silence.is_silent
+			    ? -ECANCELED
+			    : -EAGAIN;
+		conn_why_gone(next, why);
+		conn_break(next);
+		(void)conn_await_end(next, true); /* after that it has hung */
+	}
+	conn_close(next);
+	return r == -ECANCELED ? error_fail(r, "%s", why) : -EAGAIN;
+}
+
+/* Steps 3 and 4.  Takes next.  Returns 0, or as give_up(). */
 static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint64_t since_nsec)
 {
 	struct report report = { .why = NULL };
-	struct open_handles handles;
+	_cleanup_(handles_deinit) struct open_handles handles;
 	int r;
 
 	bounce_park(client);
 	(void)pthread_mutex_lock(&client->recovery.objects);
-	r = handles_get(client, &handles);
+	handles = handles_get(client);
 	for (size_t i = 0; i < handles.n; i++)
 		wait_take_role(handles.all[i]);
 	conn_attempt_begin(client->conn);
-	if (r == 0)
-		r = hand_over(client, next, &handles, &report);
+	r = handles.all ? hand_over(client, next, &handles, &report) : -ENOMEM;
 	if (r == 0)
 		come_back(client, next, &handles, &report);
 	for (size_t i = 0; i < handles.n; i++)
 		wait_leave_role(handles.all[i]);
-	free(handles.all);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	bounce_unpark(client);
-	if (r == 0) {
+	if (r == 0)
 		post_report(client, &report, since_nsec);
-	} else {
-		/* A daemon that stops frees what it has adopted, and punches it if we are gone by then. */
-		if (r == -ENOTCONN) {
-			conn_break(next);
-			(void)conn_await_end(next, true); /* after that it has hung */
-		}
-		conn_close(next);
-	}
+	else
+		r = give_up(next, r);
 	free(report.why);
 	return r;
 }
@@ -256,21 +264,20 @@ static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint6
 
 static void tell(struct dsaio_client *client)
 {
-	(void)pthread_mutex_lock(&client->lock);
+	LOCKED(&client->lock);
+
 	if (client->state_event_fd >= 0)
 		(void)eventfd_write(client->state_event_fd, 1); /* full: it is readable */
-	(void)pthread_mutex_unlock(&client->lock);
 }
 
 /* Open ops end with -ECONNRESET, by the threads that wait for them. */
 static void lose(struct dsaio_client *client, const char *why)
 {
-	struct open_handles handles;
+	LOCKED(&client->recovery.objects);
+	_cleanup_(handles_deinit) struct open_handles handles = handles_get(client);
 
 	debug_log("session: lost: %s", why);
 	conn_lose(client->conn, why);
-	(void)pthread_mutex_lock(&client->recovery.objects);
-	(void)handles_get(client, &handles);
 	for (size_t i = 0; i < handles.n; i++) {
 		struct dsaio_handle *handle = handles.all[i];
 
@@ -280,8 +287,6 @@ static void lose(struct dsaio_client *client, const char *why)
 		wake_waiters(handle);
 		(void)pthread_mutex_unlock(&handle->lock);
 	}
-	free(handles.all);
-	(void)pthread_mutex_unlock(&client->recovery.objects);
 	client_poke(client);
 	tell(client);
 }
@@ -290,15 +295,12 @@ static void lose(struct dsaio_client *client, const char *why)
 static bool pause_for(struct recovery *recovery, uint64_t nsec)
 {
 	const struct timespec until = timespec_of(clock_nsec() + nsec);
-	bool goes_on;
+	LOCKED(&recovery->lock);
 
-	(void)pthread_mutex_lock(&recovery->lock);
 	if (!recovery->is_stopping)
 		(void)pthread_cond_clockwait(&recovery->stopping, &recovery->lock, CLOCK_MONOTONIC,
 					     &until);
-	goes_on = !recovery->is_stopping;
-	(void)pthread_mutex_unlock(&recovery->lock);
-	return goes_on;
+	return !recovery->is_stopping;
 }
 
 /* Finds the next daemon and goes on with it.  Returns 0, -EAGAIN: later, -EBUSY: much later; or what will not change;
@@ -324,7 +326,7 @@ static int reconnect(struct dsaio_client *client, uint64_t since_nsec)
 		conn_close(next);
 		return error_fail(-ECANCELED, "the daemon lives, and has ended this session");
 	}
-	return take_over(client, next, since_nsec) < 0 ? -EAGAIN : 0;
+	return take_over(client, next, since_nsec);
 }
 
 static void recover(struct dsaio_client *client)

@@ -150,15 +150,6 @@ static int resolve(struct op_plan *plan)
 	if (q->iov)
 		return IN_PARTS;
 	if (buffers_ref(&q->handle->client->buffers, q->buf, q->len, &plan->place)) {
-		r = atomic_load(&plan->place.slab->error);
-		if (r < 0)
-			buffer_unref(plan->place.piece);
-		if (r < 0)
-			return error_fail_errno(
-				r,
-				"%s: the memory at %p could not be handed over after a restart of the daemon: "
-				"allocate or register it again",
-				q->function, q->buf);
 		if (!is_incongruent(q, &plan->place) || q->len <= short_max)
 			return BY_RING;
 	} else {

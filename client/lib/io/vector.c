@@ -24,10 +24,9 @@ void vector_add(struct dsaio_op *whole, struct dsaio_op *part)
 
 	part->vector = vector;
 	op_ref(part);
-	(void)pthread_mutex_lock(&whole->handle->lock); /* a plain mutex: cannot fail */
+	LOCKED(&whole->handle->lock);
 	vector->parts[vector->n_parts++] = part;
 	vector->n_open++;
-	(void)pthread_mutex_unlock(&whole->handle->lock);
 }
 
 /* The op's bytes end at off.  Takes the message.  Under the lock. */
@@ -45,9 +44,9 @@ static void stop_at(struct vector *vector, uint64_t off, int error, char *text)
 
 void vector_fail(struct dsaio_op *whole, uint64_t off, int error, char *text)
 {
-	(void)pthread_mutex_lock(&whole->handle->lock);
+	LOCKED(&whole->handle->lock);
+
 	stop_at(whole->vector, off, error, text);
-	(void)pthread_mutex_unlock(&whole->handle->lock);
 }
 
 /*
@@ -69,12 +68,9 @@ static bool finish_one(struct vector *vector)
 
 bool vector_close(struct dsaio_op *whole)
 {
-	bool is_last;
+	LOCKED(&whole->handle->lock);
 
-	(void)pthread_mutex_lock(&whole->handle->lock);
-	is_last = finish_one(whole->vector);
-	(void)pthread_mutex_unlock(&whole->handle->lock);
-	return is_last;
+	return finish_one(whole->vector);
 }
 
 struct dsaio_op *vector_end_part(struct dsaio_op *part)
@@ -82,13 +78,12 @@ struct dsaio_op *vector_end_part(struct dsaio_op *part)
 	struct dsaio_op *whole = part->vector->whole;
 	uint64_t done = part->result < 0 ? part->done : (uint64_t)part->result;
 	bool is_last;
+	LOCKED(&whole->handle->lock);
 
-	(void)pthread_mutex_lock(&whole->handle->lock);
 	if (part->result < 0 || done < part->len)
 		stop_at(whole->vector, part->off + done, part->result < 0 ? (int)part->result : 0,
 			TAKE_PTR(part->text));
 	is_last = finish_one(whole->vector);
-	(void)pthread_mutex_unlock(&whole->handle->lock);
 	return is_last ? whole : NULL;
 }
 
@@ -96,12 +91,11 @@ struct dsaio_op *vector_part(struct dsaio_op *whole, uint32_t i)
 {
 	struct vector *vector = whole->vector;
 	struct dsaio_op *part = NULL;
+	LOCKED(&whole->handle->lock);
 
-	(void)pthread_mutex_lock(&whole->handle->lock);
 	if (i < vector->n_parts) {
 		part = vector->parts[i];
 		op_ref(part);
 	}
-	(void)pthread_mutex_unlock(&whole->handle->lock);
 	return part;
 }

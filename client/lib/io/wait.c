@@ -24,7 +24,7 @@ bool wait_arm(struct dsaio_handle *handle)
 {
 	bool is_empty = true;
 
-	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+	CHANNEL_EACH(c, handle)
 		if (!c->is_broken && !ring_client_arm(&c->ring, true))
 			is_empty = false;
 	return is_empty;
@@ -45,7 +45,7 @@ static void drain_doorbell(struct dsaio_handle *handle)
 
 void wait_disarm(struct dsaio_handle *handle)
 {
-	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+	CHANNEL_EACH(c, handle)
 		if (!c->is_broken)
 			ring_client_disarm(&c->ring);
 	drain_doorbell(handle);
@@ -54,8 +54,8 @@ void wait_disarm(struct dsaio_handle *handle)
 int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n)
 {
 	int got;
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	if (handle->is_own_rung) {
 		eventfd_t count;
 
@@ -66,7 +66,6 @@ int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n)
 	/* Some ops are left, so the descriptor stays readable. */
 	if (handle->ended.ops.first && handle->epoll_fd >= 0 && !handle->is_own_rung)
 		wake_descriptor(handle);
-	(void)pthread_mutex_unlock(&handle->lock);
 	return got;
 }
 
@@ -74,8 +73,7 @@ int wait_reap(struct dsaio_handle *handle, struct dsaio_completion *ret, int n)
 
 void wait_collect(struct dsaio_handle *handle, int error, struct op_list *list)
 {
-	for (struct handle_channel *c = handle_first_channel(handle); c;
-	     c = handle_next_channel(c)) {
+	CHANNEL_EACH(c, handle) {
 		channel_consume(c, list);
 		if (error)
 			channel_end_ops(c, error, list);
@@ -105,8 +103,7 @@ static void end_all_ops(struct dsaio_handle *handle, int result)
 
 static bool is_any_ready(const struct dsaio_handle *handle)
 {
-	for (const struct handle_channel *c = handle_first_channel(handle); c;
-	     c = handle_next_channel(c))
+	CHANNEL_EACH(c, handle)
 		if (channel_is_ready(c))
 			return true;
 	return false;
@@ -243,19 +240,11 @@ static void leave_role(struct dsaio_handle *handle)
 static void follow(struct dsaio_handle *handle, const struct wait_for *wait_for,
 		   uint64_t deadline_nsec)
 {
-	struct waiter waiter = { .wait_for = wait_for };
+	struct waiter waiter = { .wait_for = wait_for, .cond = PTHREAD_COND_INITIALIZER };
 	struct timespec ts = timespec_of(deadline_nsec);
-	pthread_condattr_t attr;
 
-	(void)pthread_condattr_init(&attr); /* none of these can fail on Linux */
-	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	(void)pthread_cond_init(&waiter.cond, &attr);
-	(void)pthread_condattr_destroy(&attr);
 	list_push_front(&handle->waiters, &waiter.node);
-	if (deadline_nsec == UINT64_MAX)
-		(void)pthread_cond_wait(&waiter.cond, &handle->lock);
-	else
-		(void)pthread_cond_timedwait(&waiter.cond, &handle->lock, &ts);
+	(void)pthread_cond_clockwait(&waiter.cond, &handle->lock, CLOCK_MONOTONIC, &ts);
 	list_remove(&handle->waiters, &waiter.node);
 	(void)pthread_cond_destroy(&waiter.cond);
 }
@@ -354,32 +343,31 @@ bool wait_poll(struct dsaio_handle *handle, bool must_arm)
 
 void wait_channel_added(struct dsaio_handle *handle)
 {
-	(void)pthread_mutex_lock(&handle->lock);
+	LOCKED(&handle->lock);
+
 	if (!handle->has_consumer && handle->is_fd_armed && !wait_arm(handle))
 		wake_descriptor(handle);
 	if (handle->has_consumer) /* it may sleep on the futex of another ring */
 		wake_futexes(handle);
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 void wait_take_role(struct dsaio_handle *handle)
 {
 	struct wait_for role = { .what = WAIT_ROLE };
+	LOCKED(&handle->lock);
 
-	(void)pthread_mutex_lock(&handle->lock);
 	while (handle->has_consumer) {
 		wake_futexes(handle);
 		follow(handle, &role, clock_nsec() + LOOK_NSEC);
 	}
 	handle->has_consumer = true;
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 void wait_leave_role(struct dsaio_handle *handle)
 {
-	(void)pthread_mutex_lock(&handle->lock);
+	LOCKED(&handle->lock);
+
 	leave_role(handle);
-	(void)pthread_mutex_unlock(&handle->lock);
 }
 
 void wait_finish(struct dsaio_handle *handle, int result)

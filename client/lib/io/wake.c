@@ -41,14 +41,11 @@ void wake_waiters(struct dsaio_handle *handle)
 {
 	struct waiter *next_consumer = NULL;
 
-	for (struct list_node *node = handle->waiters.first; node; node = node->next) {
-		struct waiter *w = container_of(node, struct waiter, node);
-
+	LIST_EACH(struct waiter, w, &handle->waiters, node)
 		if (wait_is_done(handle, w->wait_for))
 			(void)pthread_cond_signal(&w->cond); /* cannot fail */
 		else if (!next_consumer && wait_may_consume(handle, w->wait_for))
 			next_consumer = w;
-	}
 	if (next_consumer && !handle->has_consumer)
 		(void)pthread_cond_signal(&next_consumer->cond);
 }
@@ -62,7 +59,7 @@ void wake_descriptor(struct dsaio_handle *handle)
 
 void wake_futexes(struct dsaio_handle *handle)
 {
-	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+	CHANNEL_EACH(c, handle)
 		(void)syscall(SYS_futex, &c->ring.shared->cq_bell, FUTEX_WAKE, INT32_MAX, NULL,
 			      NULL, 0);
 }

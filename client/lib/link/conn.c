@@ -127,10 +127,10 @@ static int conn_map_board(struct dsaio_conn *conn, uint32_t max_files, int fd)
 
 static int conn_hello(struct dsaio_conn *conn)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Hello hello = WIRE__HELLO__INIT;
+	Wire__Request request = WIRE_REQUEST(HELLO, hello, &hello);
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int pidfd = conn_pidfd(conn->fd);
+	_cleanup_(closep) int pidfd = conn_pidfd(conn->fd);
 	_cleanup_(closep) int board_fd = -1; /* the mapping holds it */
 	int r;
 
@@ -140,8 +140,6 @@ static int conn_hello(struct dsaio_conn *conn)
 	hello.name = conn->name;
 	hello.pid = (uint32_t)getpid();
 	hello.library = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
-	request.body_case = WIRE__REQUEST__BODY_HELLO;
-	request.hello = &hello;
 	/* A silent peer is an error, not a hang.  A daemon under systemd may be starting. */
 	r = conn_call_while_alive(conn, "connect", &request, &pidfd, pidfd >= 0, &reply, &board_fd);
 	if (r < 0)
@@ -198,8 +196,7 @@ static int conn_try(const char *path, const char *name, const struct dsaio_conn 
 		    struct found *found, struct dsaio_conn **ret_conn)
 {
 	_cleanup_(conn_closep) struct dsaio_conn *conn = calloc(1, sizeof(*conn));
-	struct ucred peer;
-	socklen_t peer_bytes = sizeof(peer);
+	socklen_t peer_bytes = sizeof(conn->peer);
 	int r;
 
 	if (!conn)
@@ -216,15 +213,17 @@ static int conn_try(const char *path, const char *name, const struct dsaio_conn 
 	(void)strcpy(conn->path, found->path);
 	conn->is_own = found->is_own;
 	conn->fd = TAKE_FD(found->fd);
-	if (getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) < 0)
+	if (getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &conn->peer, &peer_bytes) < 0 ||
+	    fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
 		return error_fail_errno(-errno, "connect: %s", found->path);
-	conn->peer = peer.uid;
-	if (again && again->peer != peer.uid)
+	if (found->is_own && conn->peer.uid != geteuid())
+		return error_fail(-EPERM, "connect: what listens on %s belongs to uid %u",
+				  found->path, conn->peer.uid);
+	/* No other user's process gets what is handed over. */
+	if (again && again->peer.uid != conn->peer.uid)
 		return error_fail(-EACCES,
 				  "what listens on %s belongs to user %u now, not to user %u",
-				  found->path, peer.uid, again->peer);
-	if (fcntl(conn->fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0)
-		return error_fail_errno(-errno, "connect: %s", found->path);
+				  found->path, conn->peer.uid, again->peer.uid);
 	r = conn_hello(conn);
 	if (r == -EPROTONOSUPPORT)
 		return versions_fail(found);
@@ -282,26 +281,25 @@ static void watch_all(struct dsaio_conn *conn, int op)
 enum conn_end conn_end_read(struct dsaio_conn *conn)
 {
 	enum conn_end end;
+	LOCKED(&conn->lock);
 
-	(void)pthread_mutex_lock(&conn->lock);
 	conn_calls_receive(conn);
 	end = conn->is_on_purpose ? CONN_END_ON_PURPOSE
 	      : conn->is_stop	  ? CONN_END_STOP
 				  : CONN_END_CRASH;
 	if (end != CONN_END_ON_PURPOSE) /* else they would be readable all the time */
 		watch_all(conn, EPOLL_CTL_DEL);
-	(void)pthread_mutex_unlock(&conn->lock);
 	return end;
 }
 
 void conn_attempt_begin(struct dsaio_conn *conn)
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	(void)atomic_fetch_add(&conn->attempt, 1);
 	frame_writer_deinit(&conn->deferred);
 	conn->deferred = (struct frame_writer){ 0 };
 	conn->n_deferred = 0;
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
@@ -328,6 +326,7 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 	board_unmap(conn);
 	conn->file_board = TAKE_PTR(next->file_board);
 	conn->facts = next->facts;
+	conn->peer = next->peer;
 	conn->silence = (struct silence){ .limit_msec = conn->silence.limit_msec };
 	if (conn_attempt(conn) < after)
 		atomic_store(&conn->attempt, after);
@@ -343,22 +342,21 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 
 void conn_lose(struct dsaio_conn *conn, const char *why)
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	if (!conn->is_on_purpose)
 		(void)snprintf(conn->end_text, sizeof(conn->end_text), "%s", why); /* cut is fine */
 	atomic_store_explicit(&conn->is_lost, true, memory_order_release);
 	watch_all(conn, EPOLL_CTL_ADD); /* readable from now on; fine where they are */
 	(void)pthread_cond_broadcast(&conn->changed);
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 struct conn_facts conn_facts(struct dsaio_conn *conn)
 {
 	struct conn_facts facts;
+	LOCKED(&conn->lock);
 
-	(void)pthread_mutex_lock(&conn->lock);
 	facts = conn->facts;
-	(void)pthread_mutex_unlock(&conn->lock);
 	return facts;
 }
 
@@ -376,11 +374,10 @@ int conn_sleep(struct dsaio_conn *conn, struct pollfd *fds, nfds_t n, const stru
 
 int conn_watch(struct dsaio_conn *conn, int epoll_fd, uint32_t events)
 {
-	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
 	struct epoll_event event = { .events = events };
 	struct conn_watch *watches;
+	LOCKED(&conn->lock);
 
-	(void)pthread_mutex_lock(locked);
 	watches = reallocarray(conn->watches, conn->n_watches + 1, sizeof(*watches));
 	if (!watches)
 		return -ENOMEM;
@@ -393,11 +390,11 @@ int conn_watch(struct dsaio_conn *conn, int epoll_fd, uint32_t events)
 
 void conn_unwatch(struct dsaio_conn *conn, int epoll_fd)
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	for (unsigned i = 0; i < conn->n_watches; i++)
 		if (conn->watches[i].epoll_fd == epoll_fd)
 			conn->watches[i--] = conn->watches[--conn->n_watches];
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 /* ---- the file board ---- */
@@ -410,9 +407,8 @@ static bool has_word(const struct dsaio_conn *conn, uint32_t file)
 
 bool conn_file_idle(struct dsaio_conn *conn, uint32_t file)
 {
-	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
+	LOCKED(&conn->lock);
 
-	(void)pthread_mutex_lock(locked);
 	if (!has_word(conn, file))
 		return false;
 	file_board_set_idle(conn->file_board, file);
@@ -421,8 +417,7 @@ bool conn_file_idle(struct dsaio_conn *conn, uint32_t file)
 
 bool conn_file_use(struct dsaio_conn *conn, uint32_t file)
 {
-	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
+	LOCKED(&conn->lock);
 
-	(void)pthread_mutex_lock(locked);
 	return !has_word(conn, file) || file_board_take(conn->file_board, file, FILE_BOARD_USED);
 }

@@ -31,16 +31,17 @@
 #define DSAIO_CLIENT_LIB_LINK_CONN_H
 
 #include "client/lib/link/silence.h"
-#include "proto/dsaio.pb-c.h"
 #include "proto/frame.h"
 #include "proto/ring.h"
 #include "proto/util/socket.h"
+#include "proto/wire.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #define CONN_VERSION_MIN 1u
@@ -53,8 +54,6 @@
 
 /* The daemon's messages, which end with what to do, have at most 480. */
 #define CONN_TEXT_BYTES 512u
-
-struct conn_pending;
 
 /* Facts from HelloReply. */
 struct conn_facts {
@@ -79,8 +78,8 @@ struct conn_watch {
 struct dsaio_conn {
 	int fd; /* not blocking */
 	char path[SOCKET_PATH_BYTES];
-	bool is_own; /* the user's own, which the library starts (discover.h) */
-	uid_t peer;  /* whose process listens: no other user's gets what is handed over */
+	bool is_own;	   /* the user's own, which the library starts (discover.h) */
+	struct ucred peer; /* the process that listens; its pid is 0 in another pid namespace */
 	char name[CONN_NAME_BYTES];
 	/* Called once when the end of file was seen, by any thread, without conn->lock; NULL: the end is for good. */
 	void (*on_gone)(void *arg);
@@ -96,10 +95,10 @@ struct dsaio_conn {
 	uint64_t seq;
 	struct frame_reader reader;
 	struct frame_writer writer;
-	struct conn_pending *pending; /* calls that wait for their replies */
-	unsigned n_polling;	      /* threads that poll the socket */
-	uint64_t n_unawaited;	      /* requests sent whose replies nobody waits for, ... */
-	uint64_t n_answered;	      /* ... and how many of these were answered */
+	struct list pending;  /* struct conn_pending: calls that wait for their replies */
+	unsigned n_polling;   /* threads that poll the socket */
+	uint64_t n_unawaited; /* requests sent whose replies nobody waits for, ... */
+	uint64_t n_answered;  /* ... and how many of these were answered */
 	/* Descriptors that keep places free for those that replies bring, as many as n_places_wanted. */
 	int *places;
 	unsigned n_places, n_places_wanted;
@@ -197,7 +196,7 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds);
 
 /*
- * The same, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no reply of any kind
+ * The same, and the descriptors stay the caller's, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no reply of any kind
  * came for CONN_SILENT_MSEC.  A daemon that answers is waited for without limit.
  * One that reads no further request, since as many as it reads from a client or a user hang, counts
  * as one that does not answer.

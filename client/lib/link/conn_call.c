@@ -37,7 +37,7 @@
 
 /* A call in progress, on its thread's stack. */
 struct conn_pending {
-	struct conn_pending *next;
+	struct list_node node;
 	uint64_t seq; /* 0: waits in conn_await_post() */
 	bool while_alive;
 	uint64_t nsec; /* while_alive: the begin of the call; else its end */
@@ -161,10 +161,10 @@ static void hang_up(struct dsaio_conn *conn)
 
 void conn_break(struct dsaio_conn *conn)
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	conn->is_on_purpose = true;
 	hang_up(conn);
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 /* ---- places for descriptors ---- */
@@ -220,19 +220,9 @@ static void places_make_room(struct dsaio_conn *conn)
 
 /* ---- the calls in progress ---- */
 
-static void pending_add(struct dsaio_conn *conn, struct conn_pending *call)
-{
-	call->next = conn->pending;
-	conn->pending = call;
-}
-
 static void pending_remove(struct dsaio_conn *conn, struct conn_pending *call)
 {
-	struct conn_pending **at = &conn->pending;
-
-	while (*at != call)
-		at = &(*at)->next;
-	*at = call->next;
+	list_remove(&conn->pending, &call->node);
 	places_return(conn, call->n_places);
 }
 
@@ -250,9 +240,9 @@ static void calls_end(struct dsaio_conn *conn, int error, const char *why)
 	conn->is_ended = true;
 	(void)snprintf(conn->end_text, sizeof(conn->end_text), "%s", why); /* cut is fine */
 	frame_writer_deinit(&conn->writer);
-	while (conn->pending) {
-		conn->pending->error = error;
-		pending_complete(conn, conn->pending);
+	LIST_EACH(struct conn_pending, call, &conn->pending, node) {
+		call->error = error;
+		pending_complete(conn, call);
 	}
 }
 
@@ -266,26 +256,22 @@ static void calls_fail(struct dsaio_conn *conn, const char *why)
 /* A reply that no call waits for. */
 static void unawaited_take(struct dsaio_conn *conn)
 {
-	struct conn_pending *call, *next;
-
 	if (!conn->n_unawaited) {
 		calls_fail(conn, "the answer belongs to no request");
 		return;
 	}
 	conn->n_unawaited--;
 	conn->n_answered++;
-	for (call = conn->pending; call; call = next) {
-		next = call->next;
+	LIST_EACH(struct conn_pending, call, &conn->pending, node)
 		if (!call->seq)
 			pending_complete(conn, call);
-	}
 }
 
 static void reply_take(struct dsaio_conn *conn, struct frame *frame)
 {
 	_cleanup_(wire_replyp)
 		Wire__Reply *reply = wire__reply__unpack(NULL, frame->len, frame->body);
-	struct conn_pending *call = conn->pending;
+	struct conn_pending *call = NULL;
 
 	silence_heard(&conn->silence, clock_nsec());
 	if (!reply) {
@@ -302,8 +288,9 @@ static void reply_take(struct dsaio_conn *conn, struct frame *frame)
 		calls_end(conn, reply->error, reply->text);
 		return;
 	}
-	while (call && (!reply->seq || call->seq != reply->seq))
-		call = call->next;
+	LIST_EACH(struct conn_pending, other, &conn->pending, node)
+		if (reply->seq && other->seq == reply->seq)
+			call = other;
 	if (!call) {
 		unawaited_take(conn);
 		return;
@@ -438,8 +425,9 @@ static int pending_await(struct dsaio_conn *conn, struct conn_pending *call)
 		pending_remove(conn, call);
 		conn->n_unawaited++; /* its reply may still come */
 	}
-	if (!conn->n_polling && conn->pending)
-		(void)pthread_cond_signal(&conn->pending->cond);
+	if (!conn->n_polling && conn->pending.last)
+		(void)pthread_cond_signal(
+			&list_entry(conn->pending.last, struct conn_pending, node)->cond);
 	return call->is_done ? 0 : -ETIMEDOUT;
 }
 
@@ -447,7 +435,8 @@ static int pending_await(struct dsaio_conn *conn, struct conn_pending *call)
 
 void conn_why_gone(struct dsaio_conn *conn, char text[CONN_TEXT_BYTES])
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	if (!conn->is_ended && conn_was_gone(conn)) { /* the last words may not have been read */
 		conn_calls_receive(conn);
 		if (!conn->is_on_purpose) /* that it hung up is no reason */
@@ -457,7 +446,6 @@ void conn_why_gone(struct dsaio_conn *conn, char text[CONN_TEXT_BYTES])
 		(void)strcpy(text, conn->end_text);
 	else
 		(void)strcpy(text, "the daemon has gone away");
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 bool conn_is_ended_on_purpose(struct dsaio_conn *conn)
@@ -500,18 +488,6 @@ static int conn_lost(struct dsaio_conn *conn, const char *what, const char *why)
 {
 	conn_break(conn);
 	return lost(conn, what, why);
-}
-
-/* " (pid N)" of the process that listens; "" if systemd does, or another pid namespace. */
-static void name_listener(const struct dsaio_conn *conn, char *text, size_t size)
-{
-	struct ucred who = { 0 };
-	socklen_t len = sizeof(who);
-
-	if (getsockopt(conn->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.pid > 1)
-		(void)snprintf(text, size, " (pid %ld)", (long)who.pid);
-	else
-		text[0] = '\0';
 }
 
 /* Is there a next session for what this thread wants? */
@@ -564,7 +540,7 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 		     const int *fds, unsigned n_fds, struct conn_pending *call)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
-	char why[CONN_TEXT_BYTES], listener[32];
+	char why[CONN_TEXT_BYTES], listener[32] = ""; /* if systemd listens, or unknown */
 	const uint32_t wanted = call->session;
 	bool is_again, is_said;
 	int r;
@@ -593,7 +569,7 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 			return error_fail_errno(r, "%s: request", what);
 		}
 		call->seq = request->seq;
-		pending_add(conn, call);
+		list_push(&conn->pending, &call->node);
 		conn_calls_send(conn);
 		r = pending_await(conn, call);
 	}
@@ -618,7 +594,8 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 	if (r < 0 && !call->while_alive)
 		return error_fail(r, "%s: the daemon has not answered in time", what);
 	if (r < 0) {
-		name_listener(conn, listener, sizeof(listener));
+		if (conn->peer.pid > 1)
+			(void)snprintf(listener, sizeof(listener), " (pid %d)", conn->peer.pid);
 		return error_fail(r,
 				  "%s: what listens on %s%s has not answered for %u s: is the "
 				  "daemon stopped, do as many requests hang as it reads (dsaioctl "
@@ -695,28 +672,22 @@ static int call_with(struct dsaio_conn *conn, const char *what, Wire__Request *r
 	return 0;
 }
 
-/* Without the lock, because close(2) may wait for the server of the file's mount. */
-static int then_close(const int *fds, unsigned n_fds, int r)
+int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
+	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
+	int r = conn_call_for(conn, what, request, fds, n_fds, DEADLINE_NEVER, ret_reply, ret_fds);
+
+	/* Without the lock, because close(2) may wait for the server of the file's mount. */
 	for (unsigned i = 0; i < n_fds; i++)
 		(void)close(fds[i]); /* nothing was written to it */
 	return r;
 }
 
-int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
-	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
-{
-	return then_close(fds, n_fds,
-			  call_with(conn, what, request, fds, n_fds, false, DEADLINE_NEVER,
-				    CALL_ANY, ret_reply, ret_fds));
-}
-
 int conn_call_while_alive(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 			  const int *fds, unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds)
 {
-	return then_close(fds, n_fds,
-			  call_with(conn, what, request, fds, n_fds, true, clock_nsec(), CALL_ANY,
-				    ret_reply, ret_fds));
+	return call_with(conn, what, request, fds, n_fds, true, clock_nsec(), CALL_ANY, ret_reply,
+			 ret_fds);
 }
 
 int conn_call_in(struct dsaio_conn *conn, const char *what, Wire__Request *request,
@@ -735,12 +706,10 @@ int conn_call_for(struct dsaio_conn *conn, const char *what, Wire__Request *requ
 
 bool conn_answers(struct dsaio_conn *conn)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__Status body = WIRE__STATUS__INIT;
+	Wire__Request request = WIRE_REQUEST(STATUS, status, &body);
 	int r;
 
-	request.body_case = WIRE__REQUEST__BODY_STATUS;
-	request.status = &body;
 	r = conn_call_while_alive(conn, "handle_close", &request, NULL, 0, NULL, NULL);
 
 	return r != -ETIMEDOUT && r != -ENOTCONN;
@@ -757,46 +726,40 @@ static void post(struct dsaio_conn *conn, Wire__Request *request)
 
 void conn_post(struct dsaio_conn *conn, Wire__Request *request)
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	if (!atomic_load(&conn->is_broken))
 		post(conn, request);
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 void conn_post_in(struct dsaio_conn *conn, Wire__Request *request, uint32_t session)
 {
-	(void)pthread_mutex_lock(&conn->lock);
+	LOCKED(&conn->lock);
+
 	if (session == conn_session(conn) && !atomic_load(&conn->is_broken))
 		post(conn, request);
 	else
 		defer_post(conn, request, session);
-	(void)pthread_mutex_unlock(&conn->lock);
 }
 
 uint64_t conn_posts_answered(struct dsaio_conn *conn)
 {
-	uint64_t n;
+	LOCKED(&conn->lock);
 
-	(void)pthread_mutex_lock(&conn->lock);
-	n = conn->n_answered;
-	(void)pthread_mutex_unlock(&conn->lock);
-	return n;
+	return conn->n_answered;
 }
 
 bool conn_await_post(struct dsaio_conn *conn, uint64_t n_answered)
 {
 	_cleanup_(pending_deinit) struct conn_pending call = { .nsec = DEADLINE_NEVER,
 							       .cond = PTHREAD_COND_INITIALIZER };
-	bool is_answered;
+	LOCKED(&conn->lock);
 
-	(void)pthread_mutex_lock(&conn->lock);
 	if (conn->n_answered == n_answered && conn->n_unawaited && !conn->is_ended) {
-		pending_add(conn, &call);
+		list_push(&conn->pending, &call.node);
 		(void)pending_await(conn, &call); /* cannot time out */
 	}
-	is_answered = conn->n_answered != n_answered;
-	(void)pthread_mutex_unlock(&conn->lock);
-	return is_answered;
+	return conn->n_answered != n_answered;
 }
 
 void conn_calls_stop(struct dsaio_conn *conn)
@@ -806,7 +769,7 @@ void conn_calls_stop(struct dsaio_conn *conn)
 	calls_end(conn, -ENOTCONN, "another session has begun");
 	/* Wakes the polling threads; fails if it is at its end. */
 	(void)shutdown(conn->fd, SHUT_RDWR);
-	pending_add(conn, &last);
+	list_push(&conn->pending, &last.node);
 	while (conn->n_polling) /* the last of them signals */
 		(void)pthread_cond_wait(&last.cond, &conn->lock);
 	pending_remove(conn, &last);

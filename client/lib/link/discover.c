@@ -244,19 +244,6 @@ static int daemon_start(const struct socket_dir *dir, struct found *found)
 
 /* ---- the user's own ---- */
 
-static int peer_check(const char *path, int fd)
-{
-	struct ucred peer;
-	socklen_t len = sizeof(peer);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
-		return error_fail_errno(-errno, "connect: %s: whose it is", path);
-	if (peer.uid != geteuid())
-		return error_fail(-EPERM, "connect: what listens on %s belongs to uid %u", path,
-				  peer.uid);
-	return 0;
-}
-
 /* To close it is not enough: a child that another thread has just forked holds it, too. */
 static void lock_dropp(int *lock_fd)
 {
@@ -269,14 +256,12 @@ static int own_connect(const struct socket_dir *dir, struct found *found)
 {
 	int r = socket_connect(dir->path, &found->fd);
 
-	if (r == 0)
-		return peer_check(dir->path, found->fd);
-	if (r == -ENOENT || r == -ECONNREFUSED) {
+	if (r == -ENOENT || r == -ECONNREFUSED)
 		debug_log("connect: %s: %s", dir->path,
 			  r == -ENOENT ? "not there" : "nobody listens");
-		return r;
-	}
-	return socket_fail(dir->path, r);
+	else if (r < 0)
+		r = socket_fail(dir->path, r);
+	return r;
 }
 
 /* Connects, starting a daemon if nobody listens. */

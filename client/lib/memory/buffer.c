@@ -79,15 +79,6 @@ static void slab_free(struct mapped_slab *slab)
 	free(slab);
 }
 
-static struct mapped_slab *mapped_slab_new(void)
-{
-	struct mapped_slab *slab = calloc(1, sizeof(*slab));
-
-	if (slab)
-		slab->fd = -1;
-	return slab;
-}
-
 static void slab_freep(struct mapped_slab **slab)
 {
 	slab_free(*slab);
@@ -124,11 +115,12 @@ static int slab_map(struct mapped_slab *slab)
 static int slab_new(struct dsaio_conn *conn, size_t bytes, const struct slab_placement *place,
 		    struct mapped_slab **ret_slab)
 {
-	_cleanup_(slab_freep) struct mapped_slab *slab = mapped_slab_new();
+	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
 	int r;
 
 	if (!slab)
 		return error_fail_errno(-ENOMEM, "alloc");
+	slab->fd = -1;
 	r = slab_ask(conn, "alloc", bytes, place, &slab->slab, &slab->fd);
 	if (r < 0)
 		return r;
@@ -497,13 +489,14 @@ struct hand_over buffers_hand_over(struct buffers *buffers, struct dsaio_conn *n
 int buffers_import(struct buffers *buffers, void *memory, size_t bytes,
 		   const struct slab_name *name, int fd, uint64_t off)
 {
-	_cleanup_(slab_freep) struct mapped_slab *slab = mapped_slab_new();
+	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
 	const uintptr_t start = (uintptr_t)memory;
 	struct cut_piece *piece;
 	int r;
 
 	if (!slab)
 		return -ENOMEM;
+	slab->fd = -1;
 	slab->slab = *name;
 	slab->slab.is_imported = true;
 	slab->off = off;

@@ -7,8 +7,8 @@
  * A copy belongs to its owner.  The owner posts it, and makes it itself if no copier has begun with it.
  * So no copy depends on a thread that may not run.
  *
- * The threads are started when copies are posted and none is idle, at most n_max; they end when
- * idle for a while.  If one cannot be started, the owner copies alone and tries again after a second.
+ * The threads are started when copies are posted and none is idle, at most n_max, and stay.  If none can be
+ * started, the owner copies alone.
  * A forked child has no copiers, and no call of the library gets there (client_check()).
  *
  * Any thread.
@@ -22,8 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define COPIERS_ASK UINT32_MAX
 #define COPIERS_MAX 3u /* a fourth thread's copies gain little: the page faults share locks */
-#define COPIERS_IDLE_NSEC UINT64_C(3000000000) /* a guess: between two tensors, not two phases */
 
 /* Embedded in its owner, which run() finds by container_of(). */
 struct copy {
@@ -37,35 +37,24 @@ struct copy {
 	struct list_node node; /* of the queued ones */
 };
 
-struct copier {
-	struct copiers *copiers;
-	pthread_t thread;
-	enum copier_state {
-		COPIER_NONE,
-		COPIER_LIVES,
-		COPIER_ENDED, /* to be joined, which does not sleep */
-	} state;
-};
-
 struct copiers {
-	unsigned n_max;	    /* may be 0 */
-	uint64_t idle_nsec; /* after so long a thread ends */
 
 	pthread_mutex_t lock; /* of all below, and of copies that are posted */
 	pthread_cond_t posted, done;
 	struct list copies;
 	unsigned n_queued; /* in it */
-	unsigned n_idle;   /* threads that will look at the list before they sleep or end */
+	unsigned
+		n_max; /* threads, at most COPIERS_MAX; COPIERS_ASK: copiers_wanted(), at the first copy */
+	unsigned n_idle; /* threads that will look at the list before they sleep */
 	unsigned n_threads;
 	bool is_stopping;
-	uint64_t refused_nsec; /* when no thread could be started; 0: not lately */
-	struct copier threads[COPIERS_MAX];
+	pthread_t threads[COPIERS_MAX];
 };
 
 /* How many may help on this host: two CPUs are left, for the owner and for the daemon. */
 unsigned copiers_wanted(void);
 
-void copiers_init(struct copiers *copiers, unsigned n_max, uint64_t idle_nsec);
+void copiers_init(struct copiers *copiers, unsigned n_max);
 /* No copy is posted.  The threads end. */
 void copiers_deinit(struct copiers *copiers);
 

@@ -72,12 +72,11 @@ static int gpu_open(int number, struct gpu **ret_gpu, char **ret_why)
 static int gpu_get(struct gpus *gpus, int number, struct gpu **ret_gpu, char **ret_why)
 {
 	int r = 0;
+	LOCKED(&gpus->lock);
 
-	(void)pthread_mutex_lock(&gpus->lock);
 	if (!gpus->all[number])
 		r = gpu_open(number, &gpus->all[number], ret_why);
 	*ret_gpu = gpus->all[number];
-	(void)pthread_mutex_unlock(&gpus->lock);
 	return r;
 }
 
@@ -234,7 +233,8 @@ void gpus_deinit(struct gpus *gpus)
 
 void gpus_forget(struct gpus *gpus, void *map)
 {
-	(void)pthread_mutex_lock(&gpus->lock);
+	LOCKED(&gpus->lock);
+
 	for (int i = 0; i < GPUS_MAX; i++) {
 		const struct gpu *gpu = gpus->all[i];
 
@@ -245,5 +245,4 @@ void gpus_forget(struct gpus *gpus, void *map)
 		(void)cuda_get()->cuCtxPopCurrent_v2(&(CUcontext){ NULL });
 		break; /* it is registered for all GPUs */
 	}
-	(void)pthread_mutex_unlock(&gpus->lock);
 }

@@ -487,9 +487,8 @@ char *gpu_memory_why(struct gpu_memory *gpu, const void *memory)
 {
 	const struct gpu_region *region;
 	const char *why = gpu->why;
-	char *copy;
+	LOCKED(&gpu->lock);
 
-	(void)pthread_mutex_lock(&gpu->lock);
 	region = region_at(gpu, memory);
 	if (region)
 		why = region->state == REGION_REFUSED
@@ -497,9 +496,7 @@ char *gpu_memory_why(struct gpu_memory *gpu, const void *memory)
 			      : "the range does not lie within one allocation";
 	else if (gpu->can_import)
 		why = "libcuda says too little about it, or too many allocations are in use";
-	copy = strdup(why);
-	(void)pthread_mutex_unlock(&gpu->lock);
-	return copy;
+	return strdup(why);
 }
 
 /* ---- registered memory ---- */
@@ -611,40 +608,35 @@ static void region_unregister(struct gpu_memory *gpu, const struct allocation *a
 int gpu_memory_unregister(struct gpu_memory *gpu, const void *start, bool *ret_is_last)
 {
 	_cleanup_(freep) struct gpu_range *range = NULL;
+	LOCKED(&gpu->lock);
 
-	(void)pthread_mutex_lock(&gpu->lock);
 	range = range_take(gpu, start);
 	if (range) {
 		*ret_is_last = gpu->is_left && !gpu->ranges.first;
 		if (!gpu->is_left)
 			region_unregister(gpu, &range->allocation);
 	}
-	(void)pthread_mutex_unlock(&gpu->lock);
 	return range ? 0 : -EINVAL;
 }
 
 bool gpu_memory_has(struct gpu_memory *gpu, const void *memory, size_t bytes)
 {
 	bool has = false;
+	LOCKED(&gpu->lock);
 
-	(void)pthread_mutex_lock(&gpu->lock);
 	LIST_EACH(const struct gpu_range, range, &gpu->ranges, node) {
 		uintptr_t off = (uintptr_t)memory - range->start;
 
 		has |= off < range->bytes && bytes <= range->bytes - off &&
 		       allocation_is_current(&range->allocation, (const void *)range->start);
 	}
-	(void)pthread_mutex_unlock(&gpu->lock);
 	return has;
 }
 
 bool gpu_memory_leave(struct gpu_memory *gpu)
 {
-	bool has;
+	LOCKED(&gpu->lock);
 
-	(void)pthread_mutex_lock(&gpu->lock);
 	gpu->is_left = true;
-	has = gpu->ranges.first;
-	(void)pthread_mutex_unlock(&gpu->lock);
-	return has;
+	return gpu->ranges.first;
 }

@@ -14,16 +14,14 @@ int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
 	     const struct slab_placement *place, struct slab_name *slab, int *ret_fd)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabNew body = WIRE__SLAB_NEW__INIT;
+	Wire__Request request = WIRE_REQUEST(SLAB_NEW, slab_new, &body);
 	int r;
 
 	body.size_bytes = bytes;
 	body.pages = place->pages;
 	body.has_node = place->has_node;
 	body.node = place->node;
-	request.body_case = WIRE__REQUEST__BODY_SLAB_NEW;
-	request.slab_new = &body;
 	r = conn_call(conn, what, &request, NULL, 0, &reply, ret_fd);
 	if (r < 0)
 		return r;
@@ -38,14 +36,12 @@ int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes
 		   struct slab_name *slab)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabImport body = WIRE__SLAB_IMPORT__INIT;
+	Wire__Request request = WIRE_REQUEST(SLAB_IMPORT, slab_import, &body);
 	int r;
 
 	body.off = off;
 	body.size_bytes = bytes;
-	request.body_case = WIRE__REQUEST__BODY_SLAB_IMPORT;
-	request.slab_import = &body;
 	r = conn_call(conn, "memory_register", &request, &fd, 1, &reply, NULL);
 	if (r < 0)
 		return r;
@@ -58,8 +54,8 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 		    bool must_import, struct slab_name *slab)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__DeviceImport body = WIRE__DEVICE_IMPORT__INIT;
+	Wire__Request request = WIRE_REQUEST(DEVICE_IMPORT, device_import, &body);
 	bool has_fd = handle->fd >= 0;
 	int r;
 
@@ -73,8 +69,6 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 	body.size_bytes = bytes;
 	body.buffer_id = handle->buffer_id;
 	body.must_import = must_import;
-	request.body_case = WIRE__REQUEST__BODY_DEVICE_IMPORT;
-	request.device_import = &body;
 	r = conn_call(conn, "the daemon", &request, &handle->fd, has_fd, &reply, NULL);
 	if (r < 0)
 		return r;
@@ -85,14 +79,12 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 
 void slab_release(struct dsaio_conn *conn, const struct slab_name *slab, bool waits)
 {
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
+	Wire__Request request = WIRE_REQUEST(SLAB_FREE, slab_free, &body);
 
 	if (atomic_load(&slab->error)) /* the daemon does not have it */
 		return;
 	body.slab = slab->id;
-	request.body_case = WIRE__REQUEST__BODY_SLAB_FREE;
-	request.slab_free = &body;
 	if (!waits)
 		conn_post_in(conn, &request, slab->session);
 	else /* fails only if the daemon is gone, and its pool with it */
@@ -104,23 +96,15 @@ int slab_hand_over(struct dsaio_conn *next, const struct slab_name *slab, int fd
 {
 	_cleanup_(closep) int fd = fd_in;
 	const uint64_t deadline = deadline_in_msec(SLAB_HAND_OVER_MSEC);
-	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__SlabImport import = WIRE__SLAB_IMPORT__INIT;
 	Wire__SlabAdopt adopt = WIRE__SLAB_ADOPT__INIT;
+	Wire__Request request = slab->is_imported ? WIRE_REQUEST(SLAB_IMPORT, slab_import, &import)
+						  : WIRE_REQUEST(SLAB_ADOPT, slab_adopt, &adopt);
 	int r;
 
-	if (slab->is_imported) {
-		import.off = off;
-		import.size_bytes = bytes;
-		import.slab = slab->id;
-		request.body_case = WIRE__REQUEST__BODY_SLAB_IMPORT;
-		request.slab_import = &import;
-	} else {
-		adopt.slab = slab->id;
-		adopt.size_bytes = bytes;
-		request.body_case = WIRE__REQUEST__BODY_SLAB_ADOPT;
-		request.slab_adopt = &adopt;
-	}
+	import.off = off;
+	import.size_bytes = adopt.size_bytes = bytes;
+	import.slab = adopt.slab = slab->id;
 	r = conn_call_for(next, "memory", &request, &fd, 1, deadline, NULL, NULL);
 	return r == -ETIMEDOUT ? -ENOTCONN : r; /* it hangs: another try */
 }

@@ -86,8 +86,8 @@ static unsigned units_for(uint64_t bytes)
 struct slots_share *slots_share_get(struct slots *slots, uint32_t store)
 {
 	struct slots_share *share = NULL;
+	LOCKED(&slots->lock);
 
-	(void)pthread_mutex_lock(&slots->lock); /* a plain mutex: cannot fail */
 	LIST_EACH(struct slots_share, other, &slots->shares, node)
 		if (other->store == store)
 			share = other;
@@ -101,7 +101,6 @@ struct slots_share *slots_share_get(struct slots *slots, uint32_t store)
 	}
 	if (share)
 		share->n_refs++;
-	(void)pthread_mutex_unlock(&slots->lock);
 	return share;
 }
 
@@ -112,12 +111,11 @@ void slots_share_drop(struct slots_share *share)
 	if (!share)
 		return;
 	slots = share->slots;
-	(void)pthread_mutex_lock(&slots->lock);
+	LOCKED(&slots->lock);
 	if (--share->n_refs == 0) {
 		list_remove(&slots->shares, &share->node);
 		free(share);
 	}
-	(void)pthread_mutex_unlock(&slots->lock);
 }
 
 /* See slots.h.  Under the lock. */
@@ -253,12 +251,11 @@ int slots_take(struct slots_share *share, uint64_t bytes, bool is_further, struc
 {
 	struct slots *slots = share->slots;
 	int r;
+	LOCKED(&slots->lock);
 
-	(void)pthread_mutex_lock(&slots->lock);
 	r = is_further && share->waiters.first ? -EAGAIN : take(share, bytes, is_further, ret_slot);
 	if (r == -EAGAIN && !is_further)
 		slots->is_thread_short = true;
-	(void)pthread_mutex_unlock(&slots->lock);
 	return r;
 }
 
@@ -268,8 +265,8 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 	struct slots *slots = share->slots;
 	struct slots_waiter waiter = { .cond = PTHREAD_COND_INITIALIZER };
 	int r = -EAGAIN;
+	LOCKED(&slots->lock);
 
-	(void)pthread_mutex_lock(&slots->lock);
 	if (!share->waiters.first)
 		r = take(share, bytes, false, ret_slot);
 	if (r == -EAGAIN) {
@@ -293,7 +290,6 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 		(void)pthread_cond_destroy(&waiter.cond);
 		wake_next(slots);
 	}
-	(void)pthread_mutex_unlock(&slots->lock);
 	return r;
 }
 
@@ -392,8 +388,8 @@ char *slot_map(const struct slot *slot)
 	struct slots *slots = slot->share->slots;
 	struct slots_slab *slab = slot->slab;
 	char *map;
+	LOCKED(&slots->lock);
 
-	(void)pthread_mutex_lock(&slots->lock);
 	if (!slab->map) {
 		map = mmap(NULL, slot_map_bytes(slot), PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
 			   0);
@@ -401,7 +397,6 @@ char *slot_map(const struct slot *slot)
 			slab->map = map;
 	}
 	map = slab->map;
-	(void)pthread_mutex_unlock(&slots->lock);
 	return map;
 }
 
@@ -433,20 +428,18 @@ static int fill_mapped(const struct slot *slot, uint64_t off, const void *from, 
 	return 0;
 }
 
-int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
-	      uint64_t *ret_done)
+static int copy(const struct slot *slot, bool is_fill, uint64_t off, char *memory, uint64_t len,
+		uint64_t *ret_done)
 {
 	*ret_done = 0;
-	if (is_beyond_limit(slot_off(slot) + off + len))
-		return fill_mapped(slot, off, from, len, ret_done);
 	while (*ret_done < len) {
-		ssize_t n = pwrite(slot->slab->fd, (const char *)from + *ret_done, len - *ret_done,
-				   (off_t)(slot_off(slot) + off + *ret_done));
+		const off_t at = (off_t)(slot_off(slot) + off + *ret_done);
+		const uint64_t rest = len - *ret_done;
+		ssize_t n = is_fill ? pwrite(slot->slab->fd, memory + *ret_done, rest, at)
+				    : pread(slot->slab->fd, memory + *ret_done, rest, at);
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 && errno == EINVAL) /* hugetlbfs has no write(2) */
-			return fill_mapped(slot, off, from, len, ret_done);
 		if (n <= 0)
 			return n < 0 ? -errno : -EFAULT;
 		*ret_done += (uint64_t)n;
@@ -454,18 +447,19 @@ int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t 
 	return 0;
 }
 
+int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
+	      uint64_t *ret_done)
+{
+	int r = -EINVAL;
+
+	*ret_done = 0;
+	if (!is_beyond_limit(slot_off(slot) + off + len))
+		r = copy(slot, true, off, (char *)(uintptr_t)from, len, ret_done);
+	/* hugetlbfs has no write(2) */
+	return r == -EINVAL ? fill_mapped(slot, off, from, len, ret_done) : r;
+}
+
 int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, uint64_t *ret_done)
 {
-	*ret_done = 0;
-	while (*ret_done < len) {
-		ssize_t n = pread(slot->slab->fd, (char *)to + *ret_done, len - *ret_done,
-				  (off_t)(slot_off(slot) + off + *ret_done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EFAULT;
-		*ret_done += (uint64_t)n;
-	}
-	return 0;
+	return copy(slot, false, off, to, len, ret_done);
 }
