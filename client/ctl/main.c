@@ -24,7 +24,6 @@ static const struct command *const commands[] = {
 	&command_top,
 	&command_stores,
 	&command_clients,
-	&command_pool,
 	&command_wear,
 	&command_metrics,
 	&command_profile,

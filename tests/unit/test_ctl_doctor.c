@@ -241,10 +241,10 @@ TEST(gpus_are_reported)
 	gpus.call = "";
 	gpus.cuda_version = 13020;
 	gpus.cufile = "P2PDMA";
-	gpus.why = "gpu = auto";
+	gpus.why = "nvidia-fs";
 	doctor.findings = (json_object_put(doctor.findings), json_object_new_array());
 	doctor_gpus(&doctor);
-	found("OK", "GPUs", "0, CUDA 13020, P2PDMA; gpu = auto", "");
+	found("OK", "GPUs", "0, CUDA 13.2, P2PDMA; gpu = auto: nvidia-fs", "");
 }
 
 /* ---- disks ---- */

@@ -22,7 +22,6 @@ extern const struct command command_status;
 extern const struct command command_top;
 extern const struct command command_stores;
 extern const struct command command_clients;
-extern const struct command command_pool;
 extern const struct command command_wear;
 extern const struct command command_metrics;
 extern const struct command command_profile;

@@ -153,7 +153,6 @@ static int check_usage(struct ctl *ctl, bool is_set)
 
 static int limit_run(struct ctl *ctl)
 {
-	static const char *const names[] = { "stores", "users", "clients", NULL };
 	const bool has_bandwidth = bandwidth_arg < UINT64_MAX, has_iops = iops_arg < UINT32_MAX;
 	const bool is_set = has_bandwidth || has_iops || weight_arg;
 	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
@@ -166,7 +165,7 @@ static int limit_run(struct ctl *ctl)
 		set.limit = &limit;
 	if (r == CTL_OK && is_set)
 		r = send_limit(ctl, &set);
-	return r == CTL_OK ? show_status(ctl, print_limits, names) : r;
+	return r == CTL_OK ? show_status(ctl, print_limits) : r;
 }
 
 const struct command command_limit = {

@@ -70,9 +70,7 @@ static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 
 static int wear_run(struct ctl *ctl)
 {
-	static const char *const names[] = { "wear_since_sec", "stores", "users", "clients", NULL };
-
-	return show_status(ctl, print_table, names);
+	return show_status(ctl, print_table);
 }
 
 const struct command command_wear = {
