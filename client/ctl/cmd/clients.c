@@ -23,12 +23,7 @@ static const char help[] =
 	"block in flight, and on the way between program and daemon.  ENTRIES is the size of its\n"
 	"ring; 0 rings: its ops come as messages.  Clients of other users are shown to\n"
 	"administrators; to others they are one line.\n"
-	"\n"
-	"    --json         all numbers, in bytes and nanoseconds\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 static void add_client(struct table *table, const Wire__Client *client)
 {

@@ -7,6 +7,12 @@
 #include "client/ctl/ui/ctl.h"
 #include "client/ctl/ui/flags.h"
 
+/* The ends of help texts. */
+#define HELP_JSON "    --json         as JSON: all numbers, in bytes and nanoseconds\n"
+#define HELP_SOCKET "    --socket PATH  the daemon's socket\n"
+#define HELP_PRIVATE "    --private      a daemon for this command alone\n"
+#define HELP_EXIT "\nexit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n"
+
 struct command {
 	const char *name;
 	int (*run)(struct ctl *ctl);

@@ -35,11 +35,8 @@ static const char help[] =
 	"    --client N         a client: its number in dsaioctl clients\n"
 	"    --bandwidth N      bytes per second, with K, M, G, T (powers of 1024); 0: no limit\n"
 	"    --iops N           ops per second: reads, writes and syncs; 0: no limit\n"
-	"    --weight N         of a client: that of all its handles, 1 to 16\n"
-	"    --json             stores, users and clients, as in status\n"
-	"    --socket PATH      the daemon's socket\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"    --weight N         of a client: that of all its handles, 1 to 16\n" HELP_JSON
+		HELP_SOCKET HELP_EXIT;
 
 static const char *store_arg, *user_arg;
 static uint64_t bandwidth_arg = UINT64_MAX; /* it is not given; also the next */

@@ -34,12 +34,7 @@ static const char help[] =
 	"    single_submit=yes|no    hand over requests one by one\n"
 	"    overlap_events=yes|no   refill the queue as requests end; no: fill, wait for all\n"
 	"    intra_op_parallelism=N  multiplies queue_depth: 1 to 64\n"
-	"\n"
-	"    --json         the profile as JSON\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 static int print_table(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
 {

@@ -36,12 +36,7 @@ static const char help[] =
 	"A '-' is not known.  Clients of other users are shown to administrators.\n"
 	"\n"
 	"    --interval N   milliseconds between the two looks that rates come from: 500; 0: one\n"
-	"                   look, and no rates\n"
-	"    --json         all numbers, in bytes and nanoseconds\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone, with a store on this directory\n"
-	"\n"
-	"exit status: 0 done (healthy or not), 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"                   look, and no rates\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 static uint32_t interval_msec = 500;
 static const struct flag flags[] = {

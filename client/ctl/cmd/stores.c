@@ -32,12 +32,7 @@ static const char help[] =
 	"DEVICE shares of that time: waiting for their turn, and with a block in flight.\n"
 	"A PATH that is on no store yet gets an automatic one, where the daemon makes such.  After\n"
 	"one that belongs to none the others are still shown.\n"
-	"\n"
-	"    --json         all numbers, in bytes and nanoseconds\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 /* args: the path that was asked for, for each store; NULL: all stores were. */
 static int print_tables(const struct ctl *ctl, Wire__Store *const *stores, size_t n, char **args)

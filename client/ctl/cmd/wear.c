@@ -21,12 +21,7 @@ static const char help[] =
 	"restarts (if the daemon is killed, at most a minute is lost); those of a client since it\n"
 	"connected.  Only writes through the daemon count.  Users are shown to administrators; others\n"
 	"see themselves.\n"
-	"\n"
-	"    --json         all numbers, in bytes, with the counters of status\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 static void add_row(struct table *table, const char *kind, const char *which, uint64_t bytes)
 {
