@@ -35,14 +35,14 @@ struct ctl {
 	const struct command *const *commands; /* all, up to NULL */
 	const struct flag_table *flags;	       /* of all commands */
 	bool is_json, is_private;
-	bool is_silent;		  /* messages go to errors alone */
 	bool only_looks;	  /* does not let the library start a daemon */
 	bool is_through_restarts; /* goes on with the next daemon */
 	bool wants_histograms;	  /* in the status */
 	bool is_of_all;		  /* about other clients: --private would be of no use */
 	char *message; /* borrowed, of CTL_MESSAGE_BYTES: the last message goes there; NULL: is printed */
-	uint64_t timeout_nsec; /* for the answer to a request; 0: none */
-	char **args;	       /* after the command's name, without options */
+	uint64_t
+		timeout_nsec; /* for a connection, and for the answer to a request: whole seconds; 0: the library's */
+	char **args; /* after the command's name, without options */
 	int n_args;
 	struct json_object
 		*errors; /* borrowed; an array that messages are added to.  NULL: print them */
