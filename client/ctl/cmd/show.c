@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -298,16 +299,6 @@ struct json_object *show_json(const ProtobufCMessage *message)
 			 message);
 }
 
-struct json_object *show_stores_json(Wire__Store **stores, size_t n)
-{
-	struct json_object *object = json_object_new_object(), *array = json_object_new_array();
-
-	for (size_t i = 0; i < n; i++)
-		(void)json_object_array_add(array, show_json(&stores[i]->base));
-	json_object_object_add(object, "stores", array);
-	return object;
-}
-
 /* ---- commands ---- */
 
 int show_for_daemon(struct ctl *ctl)
@@ -339,4 +330,69 @@ int show_status(struct ctl *ctl, show_status_fn *print_tables)
 		return r;
 	return ctl->is_json ? ctl_print_json(ctl, show_json(&reply->status->base))
 			    : print_tables(ctl, reply->status);
+}
+
+/* ---- stores ---- */
+
+static int print_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
+{
+	static const struct table_column about_columns[] = {
+		{ "STORE", false },   { "PATH", false },      { "TYPE", false },
+		{ "ENGINE", false },  { "LANE DEPTH", true }, { "BLOCK SIZE", true },
+		{ "PROFILE", false }, { "FROM", false },      { "AUTO", false },
+		{ "DRAINED", false }, { "CLIENTS", true },    { "USERS", false },
+	};
+	static const struct table_column counter_columns[] = { { "STORE", false },
+							       { "IN FLIGHT", true },
+							       { "BLOCKS", true },
+							       { "WINDOW", true },
+							       SHOW_COUNTER_COLUMNS };
+	_cleanup_(table_deinit) struct table about, counters;
+	char text[UNITS_TEXT_BYTES];
+	int r;
+
+	table_init(&about, about_columns, sizeof(about_columns) / sizeof(about_columns[0]));
+	table_init(&counters, counter_columns, 4 + SHOW_N_COUNTER_COLUMNS);
+	for (size_t i = 0; i < n; i++) {
+		const Wire__Store *store = stores[i];
+		const Wire__Counters *c = store->counters;
+
+		table_add(&about, "%s", store->name);
+		table_add(&about, "%s", store->path);
+		table_add(&about, "%s", store->fs_type);
+		table_add(&about, "%s (%s)", store->is_blocking ? "worker threads" : store->engine,
+			  store->engine_text);
+		table_add(&about, "%" PRIu32, store->lane_depth);
+		table_add(&about, "%s", units_format_size(text, store->block_bytes));
+		show_profile(&about, store->profile);
+		table_add(&about, "%s", store->profile_source);
+		table_add(&about, "%s", store->is_automatic ? "yes" : "no");
+		table_add(&about, "%s", store->is_drained ? "yes" : "no");
+		table_add(&about, "%" PRIu32, store->clients);
+		table_add(&about, "%s", store->allowed[0] ? store->allowed : "everybody");
+		table_add(&counters, "%s", store->name);
+		table_add(&counters, "%s", units_format_size(text, c ? c->bytes_in_flight : 0));
+		table_add(&counters, "%" PRIu64, c ? c->blocks_in_flight : 0);
+		table_add(&counters, "%s", units_format_size(text, store->window_bytes));
+		show_counters(&counters, c);
+	}
+	r = table_print(&about, stdout);
+	(void)putchar('\n');
+	if (r == 0)
+		r = table_print(&counters, stdout);
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+}
+
+int show_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
+{
+	struct json_object *object, *array;
+
+	if (!ctl->is_json)
+		return print_stores(ctl, stores, n);
+	object = json_object_new_object();
+	array = json_object_new_array();
+	for (size_t i = 0; i < n; i++)
+		(void)json_object_array_add(array, show_json(&stores[i]->base));
+	json_object_object_add(object, "stores", array);
+	return ctl_print_json(ctl, object);
 }

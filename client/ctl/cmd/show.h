@@ -34,6 +34,9 @@ typedef int show_status_fn(const struct ctl *ctl, const Wire__StatusReply *statu
 /* Runs a command without arguments: asks for the status and prints it as tables, or all of it as JSON. */
 int show_status(struct ctl *ctl, show_status_fn *print_tables);
 
+/* Prints stores as two tables, or as JSON, {"stores": [...]}.  Returns CTL_OK or CTL_FAILED (reported). */
+int show_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n);
+
 /* For commands about other clients: refuses --private.  Returns CTL_OK or CTL_USAGE (reported). */
 int show_for_daemon(struct ctl *ctl);
 
@@ -76,7 +79,5 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 
 /* A status, or a message that has no channels; fields have their names in dsaio.proto. */
 struct json_object *show_json(const ProtobufCMessage *message);
-/* A status with these stores alone: {"stores": [...]}. */
-struct json_object *show_stores_json(Wire__Store **stores, size_t n);
 
 #endif
