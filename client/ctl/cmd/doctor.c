@@ -52,15 +52,13 @@ static int doctor_run(struct ctl *ctl)
 	struct doctor doctor = { .root = "",
 				 .build = ctl->build,
 				 .findings = json_object_new_array() };
-	int r;
+	int r = show_no_arguments(ctl);
 
 	json_object_object_add(object, "findings", doctor.findings);
-	if (ctl->n_args > 0)
-		return show_no_arguments(ctl);
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone is not the "
-				      "host's: leave it out");
-	ctl->is_of_all = true;
+	if (r == CTL_OK)
+		r = show_for_daemon(ctl);
+	if (r != CTL_OK)
+		return r;
 	ctl->errors = json_object_new_array();
 	json_object_object_add(object, "errors", ctl->errors);
 	if (ask_status(ctl, &client, &reply) == CTL_OK)

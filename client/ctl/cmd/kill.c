@@ -2,6 +2,7 @@
  * dsaioctl kill: ends a client, so that it does not come back.
  */
 #include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/json.h"
 #include "proto/util/cleanup.h"
@@ -37,10 +38,9 @@ static int kill_run(struct ctl *ctl)
 	    number > UINT32_MAX)
 		return ctl_usage(ctl, "name a client by its number in dsaioctl clients: dsaioctl "
 				      "kill CLIENT: see dsaioctl kill --help");
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no other "
-				      "clients: leave it out");
-	ctl->is_of_all = true;
+	r = show_for_daemon(ctl);
+	if (r != CTL_OK)
+		return r;
 	kill.client = (uint32_t)number;
 	kill.reason = (char *)(uintptr_t)reason; /* only read */
 	r = ask(ctl, &client, "kill", WIRE__REQUEST__BODY_CLIENT_KILL, &kill, &reply);
