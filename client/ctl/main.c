@@ -18,30 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {
-	/* clang-format off */
-	&command_status,
-	&command_top,
-	&command_stores,
-	&command_clients,
-	&command_wear,
-	&command_metrics,
-	&command_profile,
-	&command_limit,
-	&command_drain,
-	&command_undrain,
-	&command_reload,
-	&command_doctor,
-	&command_kill,
-	&command_trace,
-	&command_cp,
-	&command_cat,
-	&command_put,
-	&command_bench,
-	&command_completion,
-	NULL
-	/* clang-format on */
-};
+#define COMMAND_ADDRESS(name) &command_##name,
+static const struct command *const commands[] = { COMMANDS(COMMAND_ADDRESS) NULL };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
 
 static struct ctl ctl = { .build = DSAIO_BUILD, .commands = commands };
