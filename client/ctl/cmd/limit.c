@@ -4,14 +4,7 @@
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 static const char help[] =
 	"dsaioctl limit - bandwidth and IOPS of stores, users and clients\n"
@@ -51,64 +44,9 @@ static const struct flag flags[] = {
 	{ "weight", FLAG_COUNT, &weight_arg, 1, 16 },
 };
 
-static void add_number(struct table *table, uint64_t number)
-{
-	if (number)
-		table_add(table, "%" PRIu64, number);
-	else
-		table_add(table, "-");
-}
-
-/* Adds the row of what has a limit or a weight. */
-__attribute__((format(printf, 5, 6))) static void add_row(struct table *table, const char *kind,
-							  const Wire__Limit *limit, uint32_t weight,
-							  const char *name, ...)
-{
-	char text[UNITS_TEXT_BYTES], cell[256];
-	va_list args;
-
-	if (!limit && !weight)
-		return;
-	va_start(args, name);
-	(void)vsnprintf(cell, sizeof(cell), name, args);
-	va_end(args);
-	table_add(table, "%s", kind);
-	table_add(table, "%s", cell);
-	table_add(table, "%s",
-		  limit && limit->bytes_per_sec
-			  ? units_format_rate(text, limit->bytes_per_sec, 1000000000)
-			  : "-");
-	add_number(table, limit ? limit->ops_per_sec : 0);
-	add_number(table, weight);
-}
-
 static int print_limits(const struct ctl *ctl, const Wire__StatusReply *status)
 {
-	static const struct table_column columns[] = { { "KIND", false },
-						       { "NAME", false },
-						       { "BANDWIDTH", true },
-						       { "IOPS", true },
-						       { "WEIGHT", true } };
-	_cleanup_(table_deinit) struct table table;
-	char user[SHOW_USER_BYTES];
-
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < status->n_stores; i++)
-		add_row(&table, "store", status->stores[i]->limit, 0, "%s",
-			status->stores[i]->name);
-	for (size_t i = 0; i < status->n_users; i++)
-		add_row(&table, "user", status->users[i]->limit, 0, "%s",
-			show_user(user, status->users[i]));
-	for (size_t i = 0; i < status->n_clients; i++) {
-		const Wire__Client *client = status->clients[i];
-
-		add_row(&table, "client", client->limit, client->weight, "%" PRIu32 " %s",
-			client->client, client->name);
-	}
-	if (!table.n_cells)
-		return ctl_print_line(ctl, "nothing is limited");
-	return table_print(&table, stdout) == -ENOMEM ? ctl_fail(ctl, "out of memory")
-						      : ctl_flush(ctl);
+	return show_limits(ctl, status, true);
 }
 
 /* ---- set ---- */

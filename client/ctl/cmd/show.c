@@ -396,3 +396,68 @@ int show_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
 	json_object_object_add(object, "stores", array);
 	return ctl_print_json(ctl, object);
 }
+
+/* ---- limits and wear ---- */
+
+static void add_number(struct table *table, uint64_t number)
+{
+	if (number)
+		table_add(table, "%" PRIu64, number);
+	else
+		table_add(table, "-");
+}
+
+static void add_limit(struct table *table, const char *kind, const char *name,
+		      const Wire__Limit *limit, uint32_t weight, uint64_t written)
+{
+	const Wire__Limit none = WIRE__LIMIT__INIT;
+	char text[UNITS_TEXT_BYTES];
+
+	if (!limit)
+		limit = &none;
+	table_add(table, "%s", kind);
+	table_add(table, "%s", name);
+	table_add(table, "%s",
+		  limit->bytes_per_sec ? units_format_rate(text, limit->bytes_per_sec, 1000000000)
+				       : "-");
+	add_number(table, limit->ops_per_sec);
+	add_number(table, weight);
+	table_add(table, "%s", units_format_size(text, written));
+}
+
+int show_limits(const struct ctl *ctl, const Wire__StatusReply *status, bool only_limited)
+{
+	static const struct table_column columns[] = { { "KIND", false },     { "NAME", false },
+						       { "BANDWIDTH", true }, { "IOPS", true },
+						       { "WEIGHT", true },    { "WRITTEN", true } };
+	_cleanup_(table_deinit) struct table table;
+	char name[256];
+
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < status->n_stores; i++) {
+		const Wire__Store *store = status->stores[i];
+
+		if (store->limit || !only_limited)
+			add_limit(&table, "store", store->name, store->limit, 0,
+				  store->written_bytes);
+	}
+	for (size_t i = 0; i < status->n_users; i++) {
+		const Wire__User *user = status->users[i];
+
+		if (user->limit || !only_limited)
+			add_limit(&table, "user", show_user(name, user), user->limit, 0,
+				  user->written_bytes);
+	}
+	for (size_t i = 0; i < status->n_clients; i++) {
+		const Wire__Client *client = status->clients[i];
+
+		(void)snprintf(name, sizeof(name), "%" PRIu32 " %s", client->client, client->name);
+		if (client->limit || client->weight || !only_limited)
+			add_limit(&table, "client", name, client->limit, client->weight,
+				  client->written_bytes);
+	}
+	if (!table.n_cells && only_limited)
+		return ctl_print_line(ctl, "nothing is limited");
+	return table_print(&table, stdout) == -ENOMEM ? ctl_fail(ctl, "out of memory")
+						      : ctl_flush(ctl);
+}

@@ -37,6 +37,9 @@ int show_status(struct ctl *ctl, show_status_fn *print_tables);
 /* Prints stores as two tables, or as JSON, {"stores": [...]}.  Returns CTL_OK or CTL_FAILED (reported). */
 int show_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n);
 
+/* Prints what stores, users and clients have written, and their limits.  Returns CTL_OK or CTL_FAILED (reported). */
+int show_limits(const struct ctl *ctl, const Wire__StatusReply *status, bool only_limited);
+
 /* For commands about other clients: refuses --private.  Returns CTL_OK or CTL_USAGE (reported). */
 int show_for_daemon(struct ctl *ctl);
 
