@@ -111,7 +111,7 @@ what_cannot_be_saved_is_reported() {
 
 wrong_usage_is_reported() {
 	expect 2 "$ctl" limit t && says "$dir/err" "t: takes no arguments" &&
-		expect 2 "$ctl" limit --store t && says "$dir/err" "--bandwidth, --iops or --weight?" &&
+		expect 2 "$ctl" limit --store t && says "$dir/err" "and --bandwidth, --iops or --weight" &&
 		expect 2 "$ctl" limit --bandwidth 1M && says "$dir/err" "name one of --store, --user and --client" &&
 		expect 2 "$ctl" limit --store t --user root --iops 1 && says "$dir/err" "name one of" &&
 		expect 2 "$ctl" limit --store t --bandwidth fast && says "$dir/err" "--bandwidth fast: is no number" &&

@@ -41,7 +41,11 @@ static const char undrain_help[] =
 	"\n"
 	"Mount the file system first: a path names the store of what is mounted there.\n"
 	"For administrators.\n"
-	"\n" HELP_JSON HELP_SOCKET HELP_EXIT;
+	"\n"
+	"    --json         the same as JSON; clients have files or channels there\n"
+	"    --socket PATH  the daemon's socket\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
 static bool is_once;
 static const struct flag flags[] = { { "once", FLAG_BOOL, &is_once, 0, 0 } };

@@ -32,15 +32,14 @@ static int kill_run(struct ctl *ctl)
 	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
 	struct json_object *object;
 	uint64_t number = 0;
-	int r;
+	int r = show_for_daemon(ctl);
 
+	if (r != CTL_OK)
+		return r;
 	if (ctl->n_args != 1 || size_parse(ctl->args[0], &number) < 0 || !number ||
 	    number > UINT32_MAX)
 		return ctl_usage(ctl, "name a client by its number in dsaioctl clients: dsaioctl "
 				      "kill CLIENT: see dsaioctl kill --help");
-	r = show_for_daemon(ctl);
-	if (r != CTL_OK)
-		return r;
 	kill.client = (uint32_t)number;
 	kill.reason = (char *)(uintptr_t)reason; /* only read */
 	r = ask(ctl, &client, "kill", WIRE__REQUEST__BODY_CLIENT_KILL, &kill, &reply);

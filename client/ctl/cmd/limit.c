@@ -19,9 +19,9 @@ static const char help[] =
 	"\n"
 	"A limit holds at once, for reads and writes together, and takes the place of the last one:\n"
 	"of --bandwidth and --iops, what is not named is not limited.  Those of stores and users are\n"
-	"saved across restarts of the daemon (a failure is reported).  Where everybody waits for a\n"
-	"store, a client of weight 8 has 8 times the bytes of one of weight 1.\n"
-	"Setting is for administrators.\n"
+	"saved across restarts of the daemon (a failure is reported).  A row \"others\" says that users\n"
+	"beyond the 128 that are shown are limited, too.  Where everybody waits for a store, a client\n"
+	"of weight 8 has 8 times the bytes of one of weight 1.  Setting is for administrators.\n"
 	"\n"
 	"    --store STORE      a store: its name, or (with a '/') a path on it\n"
 	"    --user USER        a user: name or number\n"
@@ -51,7 +51,7 @@ static int print_limits(const struct ctl *ctl, const Wire__StatusReply *status)
 
 /* ---- set ---- */
 
-static int send_limit(struct ctl *ctl, Wire__LimitSet *set)
+static int set_limit(struct ctl *ctl, Wire__LimitSet *set)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *store = NULL, *reply = NULL;
@@ -61,11 +61,11 @@ static int send_limit(struct ctl *ctl, Wire__LimitSet *set)
 	set->weight = weight_arg;
 	set->has_uid = user_arg != NULL;
 	if (user_arg && !show_find_uid(user_arg, &set->uid))
-		r = ctl_fail(ctl, "user %s: this host has none of that name", user_arg);
-	if (store_arg)
+		return ctl_fail(ctl, "user %s: this host has none of that name", user_arg);
+	if (store_arg) {
 		r = ask_store(ctl, &client, store_arg, &store);
-	if (r == CTL_OK && store)
-		set->store = store->store_get->name;
+		set->store = r == CTL_OK ? store->store_get->name : NULL;
+	}
 	if (r == CTL_OK)
 		r = ask(ctl, &client, "limit", WIRE__REQUEST__BODY_LIMIT_SET, set, &reply);
 	if (r == CTL_OK && reply->text[0])
@@ -73,33 +73,25 @@ static int send_limit(struct ctl *ctl, Wire__LimitSet *set)
 	return r;
 }
 
-static int check_usage(struct ctl *ctl, bool is_set)
-{
-	const int n_names = !!store_arg + !!user_arg + !!client_arg;
-
-	if (n_names > 1 || (is_set && !n_names))
-		return ctl_usage(ctl, "name one of --store, --user and --client");
-	if (n_names && !is_set)
-		return ctl_usage(ctl, "--bandwidth, --iops or --weight? see dsaioctl limit --help");
-	if (weight_arg && !client_arg)
-		return ctl_usage(ctl, "--weight: only a client has one: --client N");
-	return ctl->n_args ? show_no_arguments(ctl) : show_for_daemon(ctl);
-}
-
 static int limit_run(struct ctl *ctl)
 {
 	const bool has_bandwidth = bandwidth_arg < UINT64_MAX, has_iops = iops_arg < UINT32_MAX;
-	const bool is_set = has_bandwidth || has_iops || weight_arg;
+	const int n_names = !!store_arg + !!user_arg + !!client_arg;
 	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
 	Wire__Limit limit = WIRE__LIMIT__INIT;
-	int r = check_usage(ctl, is_set);
+	int r = ctl->n_args ? show_no_arguments(ctl) : show_for_daemon(ctl);
 
 	limit.bytes_per_sec = has_bandwidth ? bandwidth_arg : 0;
 	limit.ops_per_sec = has_iops ? iops_arg : 0;
 	if (has_bandwidth || has_iops)
 		set.limit = &limit;
-	if (r == CTL_OK && is_set)
-		r = send_limit(ctl, &set);
+	if (r == CTL_OK && (n_names > 1 || (set.limit || weight_arg) != n_names))
+		return ctl_usage(ctl, "name one of --store, --user and --client, and --bandwidth, "
+				      "--iops or --weight: see dsaioctl limit --help");
+	if (r == CTL_OK && weight_arg && !client_arg)
+		return ctl_usage(ctl, "--weight: only a client has one: --client N");
+	if (r == CTL_OK && n_names)
+		r = set_limit(ctl, &set);
 	return r == CTL_OK ? show_status(ctl, print_limits) : r;
 }
 
