@@ -16,13 +16,8 @@ static const char help[] =
 	"    dsaioctl clients\n"
 	"    dsaioctl clients --json | jq '.clients[] | select(.pid == 4711)'\n"
 	"\n"
-	"The first table has a row for each client; GPU is its GPU memory that the daemon uses\n"
-	"directly.  The second one has a row for each handle's part on a store.  OPEN are ops taken\n"
-	"and not ended, P50 and P99 the times from then to the end that half and 99% of them did not\n"
-	"pass.  QUEUE, DEVICE and DELIVERY are shares of that time: waiting for their turn, with a\n"
-	"block in flight, and on the way between program and daemon.  ENTRIES is the size of its\n"
-	"ring; 0 rings: its ops come as messages.  Clients of other users are shown to\n"
-	"administrators; to others they are one line.\n"
+	"A row for each client, then one for each handle's part on a store.  Clients of other users\n"
+	"are shown to administrators; to others they are one line.  dsaioctl(1) explains the columns.\n"
 	"\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 static void add_client(struct table *table, const Wire__Client *client)

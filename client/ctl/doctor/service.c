@@ -19,7 +19,7 @@ void doctor_daemon(struct doctor *doctor)
 		doctor, doctor_warn(!status), "daemon",
 		"systemctl start dsaiod, or, for a daemon of your own, dsaiod --user; journalctl "
 		"-u dsaiod says why it has ended",
-		status ? "answers" : "none answers");
+		"%s", status ? "answers" : doctor->message);
 	if (!status)
 		return;
 	is_other = strcmp(status->daemon_build, doctor->build) != 0;

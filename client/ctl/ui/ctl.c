@@ -33,17 +33,11 @@ static void say(const struct ctl *ctl, const char *raw)
 static void say_error(const struct ctl *ctl, const char *message, const char *format, va_list args)
 {
 	_cleanup_(freep) char *text = NULL;
-	va_list copy;
 
-	va_copy(copy, args);
-	if (vasprintf(&text, format, copy) < 0)
+	if (vasprintf(&text, format, args) < 0)
 		text = NULL;
-	va_end(copy);
 	say(ctl, text ? text : message);
-	if (ctl->errors) {
-		(void)json_object_array_add(ctl->errors,
-					    json_object_new_string(text ? text : message));
-	} else if (ctl->is_json) {
+	if (ctl->is_json && !ctl->message) {
 		struct json_object *object = json_object_new_object();
 
 		json_object_object_add(object, "error",
