@@ -63,6 +63,7 @@ static void print_help(void)
 		"    dsaioctl doctor                              what is wrong here, and what mends it\n"
 		"    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
 		"    dsaioctl bench io --dir /nvme --io_size 400M --read\n"
+		"    dsaioctl bench tune --dir /nvme --apply      the best profile, set at once\n"
 		"    dsaioctl cp --private a b                    without a running dsaiod\n"
 		"\n"
 		"commands:");

@@ -1,6 +1,5 @@
 #include "client/ctl/doctor/doctor.h"
 
-#include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/units.h"
 
 #include <inttypes.h>
@@ -34,14 +33,14 @@ void doctor_gpus(struct doctor *doctor)
 {
 	const Wire__Gpus *gpus = doctor->status ? doctor->status->gpus : NULL;
 
-	char path[SHOW_ENUM_BYTES];
-
 	if (gpus)
 		doctor_add(doctor, doctor_warn(gpus->problem[0] || gpus->call[0]), "GPUs",
 			   "nvidia-smi says whether the driver works; then " RESTART,
 			   "%zu, CUDA %" PRIu32 ".%" PRIu32 ", %s; gpu = %s: %s", gpus->n_gpus,
 			   gpus->cuda_version / 1000, gpus->cuda_version % 1000 / 10, gpus->cufile,
-			   show_enum(path, &wire__gpu_path__descriptor, (int)gpus->path),
+			   gpus->path == WIRE__GPU_PATH__GPU_DIRECT ? "direct"
+			   : gpus->path == WIRE__GPU_PATH__GPU_AUTO ? "auto"
+								    : "copy",
 			   gpus->problem[0] ? gpus->problem
 			   : gpus->call[0]  ? gpus->call
 					    : gpus->why);
