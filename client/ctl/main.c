@@ -18,31 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {
-	/* clang-format off */
-	&command_status,
-	&command_top,
-	&command_stores,
-	&command_clients,
-	&command_pool,
-	&command_wear,
-	&command_metrics,
-	&command_profile,
-	&command_limit,
-	&command_drain,
-	&command_undrain,
-	&command_reload,
-	&command_doctor,
-	&command_kill,
-	&command_trace,
-	&command_cp,
-	&command_cat,
-	&command_put,
-	&command_bench,
-	&command_completion,
-	NULL
-	/* clang-format on */
-};
+#define COMMAND_ADDRESS(name) &command_##name,
+static const struct command *const commands[] = { COMMANDS(COMMAND_ADDRESS) NULL };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]) - 1)
 
 static struct ctl ctl = { .build = DSAIO_BUILD, .commands = commands };
@@ -80,25 +57,13 @@ static void print_help(void)
 		"dsaioctl - look at dsaiod, tune it, move files through it, measure it\n"
 		"\n"
 		"    dsaioctl status                              who uses the disks, are they healthy\n"
-		"    dsaioctl top                                 the same live\n"
 		"    dsaioctl stores /nvme/model.bin              which store a path belongs to\n"
-		"    dsaioctl wear                                bytes written by stores and users\n"
-		"    dsaioctl metrics --listen 127.0.0.1:9469     all of it, for Prometheus\n"
 		"    dsaioctl profile set /nvme/ queue_depth=64   how it is used from now on\n"
-		"    dsaioctl limit --user alice --bandwidth 1G   at most so much by her\n"
 		"    dsaioctl drain /nvme && umount /nvme         no new op, no file keeps it busy\n"
-		"    dsaioctl reload                              read the configuration again\n"
 		"    dsaioctl doctor                              what is wrong here, and what mends it\n"
-		"    dsaioctl kill 7 --reason \"wrong disk\"        ends a client, and says why\n"
-		"    dsaioctl trace --slower 10ms                 the last ops that took so long\n"
-		"    dsaioctl trace --last-crash                  the last ops of a daemon that crashed\n"
 		"    dsaioctl cp model.bin /nvme/                 a file to a store, synced\n"
-		"    dsaioctl cp --verify /nvme/a /nvme/b         and compared afterwards\n"
-		"    dsaioctl cat /nvme/model.bin | sha256sum     its bytes to a pipe\n"
-		"    tar c ckpt | dsaioctl put /nvme/ckpt.tar     and from one\n"
 		"    dsaioctl bench io --dir /nvme --io_size 400M --read\n"
 		"    dsaioctl bench tune --dir /nvme --apply      the best profile, set at once\n"
-		"    dsaioctl bench sweep --dir /nvme             how fast each profile is\n"
 		"    dsaioctl cp --private a b                    without a running dsaiod\n"
 		"\n"
 		"commands:");

@@ -408,7 +408,7 @@ int64_t dsaio_client_pool_max(struct dsaio_client *client) DSAIO_NONNULL(1);
  * dsaio_client_is_locked - is all memory that this client has got from the pool locked in RAM?
  *
  * Returns 1, or 0: the daemon could not lock some of it, which may be swapped out, so that ops on it are
- * slower.  Raise the daemon's RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=); dsaioctl pool has the reason.
+ * slower.  Raise the daemon's RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=); dsaioctl status has the reason.
  * Threads: any.
  */
 int dsaio_client_is_locked(struct dsaio_client *client) DSAIO_NONNULL(1);

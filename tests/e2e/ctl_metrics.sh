@@ -92,6 +92,20 @@ by_http_it_goes_on_after_a_restart_of_the_daemon() {
 	fetch 200 "# EOF"
 }
 
+# It once answered after 30 s, when a scraper had gone.
+by_http_a_stopped_daemon_is_reported_within_seconds() {
+	local start=$SECONDS took
+	why="nothing listens"
+	[ -n "$listener" ] || return 2
+	kill -STOP "$daemon"
+	fetch 503 "has not answered for 2 s: is the daemon stopped"
+	took=$((SECONDS - start))
+	kill -CONT "$daemon"
+	[ -z "$why" ] || return 1
+	why="it took $took s"
+	[ "$took" -lt 20 ] && fetch 200 "# EOF"
+}
+
 two_cannot_listen_at_one_port() {
 	why="nothing listens"
 	[ -n "$listener" ] || return 2
@@ -167,7 +181,7 @@ random_file "$dir/some" 3000000
 "$ctl" cp "$dir/some" "$store/some" >/dev/null
 for t in the_text_is_openmetrics_and_has_the_numbers_of_status the_dashboard_asks_for_metrics_that_are_there another_user_sees_itself \
 	wrong_usage_is_reported by_http_it_answers_one_path_and_bounds_what_it_reads two_cannot_listen_at_one_port \
-	by_http_it_goes_on_after_a_restart_of_the_daemon what_was_written_is_kept_over_restarts crashes_are_counted \
+	by_http_a_stopped_daemon_is_reported_within_seconds by_http_it_goes_on_after_a_restart_of_the_daemon what_was_written_is_kept_over_restarts crashes_are_counted \
 	clients_that_come_back_are_counted; do
 	run_test $t
 done

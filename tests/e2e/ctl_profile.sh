@@ -4,8 +4,12 @@
 
 # shows BLOCK_SIZE DEPTH SINGLE OVERLAP PARTS SOURCE: the row of store t in $dir/out.
 shows() {
+	local profile="$1 x $2"
+	[ "$5" = 1 ] || profile+=" x $5"
+	[ "$3" = no ] || profile+=" single"
+	[ "$4" = yes ] || profile+=" sequential"
 	why="no such row: $* in: $(cat "$dir/out")"
-	grep -qE "^t +$store +$1 +$2 +$3 +$4 +$5 +$6 *\$" "$dir/out"
+	grep -qE "^t +$store .* $profile +$6 +no " "$dir/out"
 }
 
 the_default_is_shown() {

@@ -28,7 +28,7 @@ limits_profiles_and_access_are_applied() {
 	expect 0 "$ctl" reload &&
 		says "$dir/out" "applied: [daemon] pool_size" "applied: [daemon] client_files" "applied: store t: users" \
 			"applied: store t: queue_depth, of channels" && says_not "$dir/out" "restart" &&
-		expect 0 "$ctl" pool && says "$dir/out" "320 MiB" &&
+		expect 0 "$ctl" status --interval 0 && says "$dir/out" "320 MiB" &&
 		expect 0 "$ctl" stores t && says "$dir/out" "root" && expect 0 "$ctl" profile show t && says "$dir/out" "77" &&
 		log_says "configuration reloaded: "
 	rc=$?
@@ -92,7 +92,7 @@ mistakes_change_nothing() {
 	expect 1 "$ctl" reload && says "$dir/err" "$file:6: [store u] path = $dir/none: " "No such file" || return 1
 	rm "$file"
 	expect 1 "$ctl" reload && says "$dir/err" "$file" "No such file" &&
-		expect 0 "$ctl" pool && says_not "$dir/out" "321 MiB"
+		expect 0 "$ctl" status --interval 0 && says_not "$dir/out" "321 MiB"
 }
 
 wrong_usage_is_reported() {

@@ -87,7 +87,7 @@ no_daemon_ends_with_3() {
 	local command
 	: >"$dir/file"
 	echo "[a]" >"$dir/job.fio"
-	for command in status stores "stores $dir" clients pool wear metrics "profile show" "profile set t block_size=1M" "profile reset t" \
+	for command in status stores "stores $dir" clients wear metrics "profile show" "profile set t block_size=1M" "profile reset t" \
 		"cp $dir/file $dir/copy" "cat $dir/file" "put $dir/copy" "bench io --folder $dir --io_size 1M" \
 		"bench sweep --nvme_dir $dir --log_dir $dir/log" "bench tune --nvme_dir $dir --log_dir $dir/log" \
 		"bench latency --nvme_path $dir" "bench mix $dir/job.fio --dir $dir"; do
@@ -128,7 +128,7 @@ looking_starts_no_daemon() {
 	why="this host has a daemon"
 	[ ! -e /run/dsaiod/dsaiod.sock ] || return 2
 	mkdir -m 700 "$dir/runtime"
-	for command in status stores clients pool "profile show" "drain t" "kill 1"; do
+	for command in status stores clients "profile show" "drain t" "kill 1"; do
 		# shellcheck disable=SC2086 # command and what follows
 		expect 3 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/runtime" "$ctl" $command &&
 			says "$dir/err" "no daemon listens, and this command starts none" || return 1
@@ -148,7 +148,7 @@ a_daemon_in_its_stop_is_possible() {
 	: >"$lock"
 	exec {fd}<"$lock"
 	flock "$fd" || return 1
-	for command in status stores clients pool "profile show" "drain t" "kill 1"; do
+	for command in status stores clients "profile show" "drain t" "kill 1"; do
 		# shellcheck disable=SC2086 # command and what follows
 		expect 3 env -u DSAIO_AUTOSTART XDG_RUNTIME_DIR="$dir/stopping" "$ctl" $command &&
 			says "$dir/err" "is stopping" &&

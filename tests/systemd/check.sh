@@ -291,7 +291,7 @@ metrics_service_works() {
 reload_applies() {
 	local pid
 	pid=$(main_pid)
-	config '[daemon]' 'lock = auto' 'pool_size = 321M' && ctl reload dsaiod && says "321 MiB" inside dsaioctl pool &&
+	config '[daemon]' 'lock = auto' 'pool_size = 321M' && ctl reload dsaiod && says "321 MiB" inside dsaioctl status &&
 		ctl is-active --quiet dsaiod && [ "$(main_pid)" = "$pid" ] && wait_journal "reload: applied: [daemon] pool_size"
 }
 
@@ -300,7 +300,7 @@ reload_keeps_the_good_daemon() {
 	pid=$(main_pid)
 	config '[daemon]' 'pool_size = much' && fails ctl reload dsaiod &&
 		wait_journal "dsaiod.conf:4: [daemon] pool_size = much: must be a number" -p err &&
-		[ "$(main_pid)" = "$pid" ] && says "321 MiB" inside dsaioctl pool && client_works /srv/store/reload
+		[ "$(main_pid)" = "$pid" ] && says "321 MiB" inside dsaioctl status && client_works /srv/store/reload
 }
 
 # More often than systemd's default limits allow.

@@ -17,7 +17,10 @@ static Wire__Pool pool;
 static void setup(void)
 {
 	make_dir();
-	doctor = (struct doctor){ .root = dir, .build = "b1", .findings = json_object_new_array() };
+	doctor = (struct doctor){ .root = dir,
+				  .build = "b1",
+				  .message = "no daemon listens",
+				  .findings = json_object_new_array() };
 	status = (Wire__StatusReply)WIRE__STATUS_REPLY__INIT;
 	pool = (Wire__Pool)WIRE__POOL__INIT;
 	pool.size_bytes = 64 << 20;
@@ -185,7 +188,7 @@ TEST_TABLE(huge_pages_of_either_kind_are_enough, pages)
 TEST(without_a_daemon_there_is_nothing_else_to_look_at)
 {
 	doctor_daemon(&doctor);
-	found("WARN", "daemon", "none answers", "systemctl start dsaiod");
+	found("WARN", "daemon", "no daemon listens", "systemctl start dsaiod");
 	doctor_gpus(&doctor);
 	doctor_clients(&doctor);
 	doctor_stores(&doctor);
@@ -241,10 +244,10 @@ TEST(gpus_are_reported)
 	gpus.call = "";
 	gpus.cuda_version = 13020;
 	gpus.cufile = "P2PDMA";
-	gpus.why = "gpu = auto";
+	gpus.why = "nvidia-fs";
 	doctor.findings = (json_object_put(doctor.findings), json_object_new_array());
 	doctor_gpus(&doctor);
-	found("OK", "GPUs", "0, CUDA 13020, P2PDMA; gpu = auto", "");
+	found("OK", "GPUs", "0, CUDA 13.2, P2PDMA; gpu = auto: nvidia-fs", "");
 }
 
 /* ---- disks ---- */

@@ -39,11 +39,8 @@ static const char help[] =
 	"get the output.  If the reader goes away the command ends quietly, as cat(1) does.\n"
 	"\n"
 	"    --offset N[K|M|G|T]  of each FILE, the first byte to write (0)\n"
-	"    --length N[K|M|G|T]  at most so many bytes of it (all)\n"
-	"    --socket PATH        the daemon's socket\n"
-	"    --private            a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"    --length N[K|M|G|T]  at most so many bytes of it (all)\n" HELP_SOCKET HELP_PRIVATE
+		HELP_EXIT;
 
 /* Not on a terminal that gets the output, too. */
 static bool is_bar_wanted(void)

@@ -16,23 +16,12 @@ static const char help[] =
 	"    dsaioctl clients\n"
 	"    dsaioctl clients --json | jq '.clients[] | select(.pid == 4711)'\n"
 	"\n"
-	"The first table has a row for each client, with the sums over its handles; the second one\n"
-	"for each handle's part on a store.  OPEN are ops taken and not ended, P50 and P99 the\n"
-	"times from then to the end that half and 99% of them did not pass.  ENTRIES is the size\n"
-	"of its ring; 0 rings: its ops come as messages.  Clients of other users are shown to\n"
-	"administrators; to others they are one line.\n"
-	"QUEUE, DEVICE and DELIVERY are shares of the time that a client's ops took: waiting for\n"
-	"their turn, with a block in flight, and on the way between program and daemon.\n"
-	"\n"
-	"    --json         all numbers, in bytes and nanoseconds\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"A row for each client, then one for each handle's part on a store.  Clients of other users\n"
+	"are shown to administrators; to others they are one line.  dsaioctl(1) explains the columns.\n"
+	"\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 static void add_client(struct table *table, const Wire__Client *client)
 {
-	Wire__Counters sum = show_sum(client);
 	char text[UNITS_TEXT_BYTES];
 
 	table_add(table, "%" PRIu32, client->client);
@@ -43,11 +32,7 @@ static void add_client(struct table *table, const Wire__Client *client)
 	table_add(table, "%" PRIu32, client->slabs);
 	table_add(table, "%" PRIu32, client->files);
 	table_add(table, "%zu", client->n_handles);
-	table_add(table, "%" PRIu64, sum.open_ops);
-	table_add(table, "%s", units_format_size(text, sum.read_bytes));
-	table_add(table, "%s", units_format_size(text, sum.write_bytes));
-	table_add(table, "%s", units_format_count(text, sum.errors));
-	show_times(table, &sum);
+	table_add(table, "%s", units_format_size(text, client->device_bytes));
 }
 
 static void add_handle(struct table *table, const Wire__StatusReply *status,
@@ -74,10 +59,9 @@ static void add_handle(struct table *table, const Wire__StatusReply *status,
 static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 {
 	static const struct table_column client_columns[] = {
-		{ "CLIENT", true }, { "NAME", false }, { "PID", true },	    { "UID", true },
-		{ "POOL", true },   { "SLABS", true }, { "FILES", true },   { "HANDLES", true },
-		{ "OPEN", true },   { "READ", true },  { "WRITTEN", true }, { "ERRORS", true },
-		SHOW_TIME_COLUMNS
+		{ "CLIENT", true }, { "NAME", false },	 { "PID", true },
+		{ "UID", true },    { "POOL", true },	 { "SLABS", true },
+		{ "FILES", true },  { "HANDLES", true }, { "GPU", true },
 	};
 	static const struct table_column handle_columns[] = {
 		{ "HANDLE", true },  { "NAME", false },	 { "STORE", false },
@@ -103,7 +87,6 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 		}
 	}
 	r = status->n_clients ? table_print(&clients, stdout) : 0;
-	show_device_bytes(status);
 	show_others(status);
 	if (r == 0 && handles.n_cells) {
 		(void)putchar('\n');
@@ -114,10 +97,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 
 static int clients_run(struct ctl *ctl)
 {
-	static const char *const names[] = { "clients", "clients_shown", "clients_total", "others",
-					     NULL };
-
-	return show_status(ctl, print_tables, names);
+	return show_status(ctl, print_tables);
 }
 
 const struct command command_clients = {

@@ -7,6 +7,12 @@
 #include "client/ctl/ui/ctl.h"
 #include "client/ctl/ui/flags.h"
 
+/* The ends of help texts. */
+#define HELP_JSON "    --json         as JSON: all numbers, in bytes and nanoseconds\n"
+#define HELP_SOCKET "    --socket PATH  the daemon's socket\n"
+#define HELP_PRIVATE "    --private      a daemon for this command alone\n"
+#define HELP_EXIT "\nexit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n"
+
 struct command {
 	const char *name;
 	int (*run)(struct ctl *ctl);
@@ -18,33 +24,17 @@ struct command {
 	const struct command *const *parts;
 };
 
-extern const struct command command_status;
-extern const struct command command_top;
-extern const struct command command_stores;
-extern const struct command command_clients;
-extern const struct command command_pool;
-extern const struct command command_wear;
-extern const struct command command_metrics;
-extern const struct command command_profile;
-extern const struct command command_limit;
-extern const struct command command_drain;
-extern const struct command command_undrain;
-extern const struct command command_reload;
-extern const struct command command_doctor;
-extern const struct command command_kill;
-extern const struct command command_trace;
-extern const struct command command_trace_record;
-extern const struct command command_cp;
-extern const struct command command_cat;
-extern const struct command command_put;
-extern const struct command command_bench;
-extern const struct command command_completion;
-extern const struct command command_bench_io;
-extern const struct command command_bench_sweep;
-extern const struct command command_bench_tune;
-extern const struct command command_bench_latency;
-extern const struct command command_bench_mix;
-extern const struct command command_bench_report;
-extern const struct command command_bench_replay;
+/* Those of one word, in the order of dsaioctl --help, and the parts of these.  NAME is command_NAME. */
+#define COMMANDS(x)                                                                           \
+	x(status) x(top) x(stores) x(clients) x(wear) x(metrics) x(profile) x(limit) x(drain) \
+		x(undrain) x(reload) x(doctor) x(kill) x(trace) x(cp) x(cat) x(put) x(bench)  \
+			x(completion)
+#define COMMAND_PARTS(x)                                                                       \
+	x(trace_record) x(bench_io) x(bench_sweep) x(bench_tune) x(bench_latency) x(bench_mix) \
+		x(bench_report) x(bench_replay)
+
+#define COMMAND_EXTERN(name) extern const struct command command_##name;
+COMMANDS(COMMAND_EXTERN)
+COMMAND_PARTS(COMMAND_EXTERN)
 
 #endif

@@ -44,12 +44,8 @@ static const char help[] =
 	"block device is written in place.  A bar shows the progress if the command takes over two\n"
 	"seconds.\n"
 	"\n"
-	"    --verify       read both files from their devices and compare all bytes\n"
-	"    --json         the result as JSON\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"    --verify       read both files from their devices and compare all bytes\n" HELP_JSON
+		HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 /* ---- comparing ---- */
 

@@ -24,6 +24,8 @@ static const char help[] =
 	"\n"
 	"exit status: 0 no FAIL, 1 a FAIL, 2 wrong usage\n";
 
+#define TIMEOUT_NSEC 5000000000u /* a daemon that is stopped */
+
 static doctor_check *const checks[] = {
 	doctor_kernel, doctor_aio,     doctor_limits, doctor_huge_pages,
 	doctor_daemon, doctor_clients, doctor_stores, doctor_gpus,
@@ -49,22 +51,23 @@ static int doctor_run(struct ctl *ctl)
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	_cleanup_(json_putp) struct json_object *object = json_object_new_object();
+	char message[CTL_MESSAGE_BYTES] = "";
 	struct doctor doctor = { .root = "",
 				 .build = ctl->build,
+				 .message = message,
 				 .findings = json_object_new_array() };
-	int r;
+	int r = show_no_arguments(ctl);
 
 	json_object_object_add(object, "findings", doctor.findings);
-	if (ctl->n_args > 0)
-		return show_no_arguments(ctl);
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone is not the "
-				      "host's: leave it out");
-	ctl->is_of_all = true;
-	ctl->errors = json_object_new_array();
-	json_object_object_add(object, "errors", ctl->errors);
+	if (r == CTL_OK)
+		r = show_for_daemon(ctl);
+	if (r != CTL_OK)
+		return r;
+	ctl->message = message;
+	ctl->timeout_nsec = TIMEOUT_NSEC;
 	if (ask_status(ctl, &client, &reply) == CTL_OK)
 		doctor.status = reply->status;
+	ctl->message = NULL;
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
 		checks[i](&doctor);
 	r = ctl->is_json ? ctl_print_json(ctl, json_object_get(object))

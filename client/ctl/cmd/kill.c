@@ -22,11 +22,8 @@ static const char help[] =
 	"with ECONNRESET, later calls with ENOTCONN, and the messages say that an administrator ended\n"
 	"it, who, and why.  A new connection is served.  For administrators.\n"
 	"\n"
-	"    --reason TEXT  for the client and the log: up to 199 bytes of printable ASCII\n"
-	"    --json         the same as JSON\n"
-	"    --socket PATH  the daemon's socket\n"
-	"\n"
-	"exit status: 0 it is ended, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"    --reason TEXT  for the client and the log: up to 199 bytes of printable ASCII\n" HELP_JSON
+		HELP_SOCKET HELP_EXIT;
 
 static int kill_run(struct ctl *ctl)
 {

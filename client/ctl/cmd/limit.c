@@ -4,13 +4,7 @@
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 static const char help[] =
 	"dsaioctl limit - bandwidth and IOPS of stores, users and clients\n"
@@ -34,11 +28,8 @@ static const char help[] =
 	"    --client N         a client: its number in dsaioctl clients\n"
 	"    --bandwidth N      bytes per second, with K, M, G, T (powers of 1024); 0: no limit\n"
 	"    --iops N           ops per second: reads, writes and syncs; 0: no limit\n"
-	"    --weight N         of a client: that of all its handles, 1 to 16\n"
-	"    --json             stores, users and clients, as in status\n"
-	"    --socket PATH      the daemon's socket\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"    --weight N         of a client: that of all its handles, 1 to 16\n" HELP_JSON
+		HELP_SOCKET HELP_EXIT;
 
 static const char *store_arg, *user_arg;
 static uint64_t bandwidth_arg = UINT64_MAX; /* it is not given; also the next */
@@ -53,58 +44,9 @@ static const struct flag flags[] = {
 	{ "weight", FLAG_COUNT, &weight_arg, 1, 16 },
 };
 
-static void add_number(struct table *table, uint64_t number)
-{
-	if (number)
-		table_add(table, "%" PRIu64, number);
-	else
-		table_add(table, "-");
-}
-
-/* Adds the row of what has a limit or a weight. */
-static void add_row(struct table *table, const char *kind, const char *name,
-		    const Wire__Limit *limit, uint32_t weight)
-{
-	char text[UNITS_TEXT_BYTES];
-
-	if (!limit && !weight)
-		return;
-	table_add(table, "%s", kind);
-	table_add(table, "%s", name);
-	table_add(table, "%s",
-		  limit && limit->bytes_per_sec
-			  ? units_format_rate(text, limit->bytes_per_sec, 1000000000)
-			  : "-");
-	add_number(table, limit ? limit->ops_per_sec : 0);
-	add_number(table, weight);
-}
-
 static int print_limits(const struct ctl *ctl, const Wire__StatusReply *status)
 {
-	static const struct table_column columns[] = { { "KIND", false },
-						       { "NAME", false },
-						       { "BANDWIDTH", true },
-						       { "IOPS", true },
-						       { "WEIGHT", true } };
-	_cleanup_(table_deinit) struct table table;
-	char user[SHOW_USER_BYTES], name[256];
-
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < status->n_stores; i++)
-		add_row(&table, "store", status->stores[i]->name, status->stores[i]->limit, 0);
-	for (size_t i = 0; i < status->n_users; i++)
-		add_row(&table, "user", show_user(user, status->users[i]), status->users[i]->limit,
-			0);
-	for (size_t i = 0; i < status->n_clients; i++) {
-		const Wire__Client *client = status->clients[i];
-
-		(void)snprintf(name, sizeof(name), "%" PRIu32 " %s", client->client, client->name);
-		add_row(&table, "client", name, client->limit, client->weight);
-	}
-	if (!table.n_cells)
-		return ctl_print_line(ctl, "nothing is limited");
-	return table_print(&table, stdout) == -ENOMEM ? ctl_fail(ctl, "out of memory")
-						      : ctl_flush(ctl);
+	return show_limits(ctl, status, true);
 }
 
 /* ---- set ---- */
@@ -133,7 +75,6 @@ static int set_limit(struct ctl *ctl, Wire__LimitSet *set)
 
 static int limit_run(struct ctl *ctl)
 {
-	static const char *const names[] = { "stores", "users", "clients", NULL };
 	const bool has_bandwidth = bandwidth_arg < UINT64_MAX, has_iops = iops_arg < UINT32_MAX;
 	const int n_names = !!store_arg + !!user_arg + !!client_arg;
 	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
@@ -151,7 +92,7 @@ static int limit_run(struct ctl *ctl)
 		return ctl_usage(ctl, "--weight: only a client has one: --client N");
 	if (r == CTL_OK && n_names)
 		r = set_limit(ctl, &set);
-	return r == CTL_OK ? show_status(ctl, print_limits, names) : r;
+	return r == CTL_OK ? show_status(ctl, print_limits) : r;
 }
 
 const struct command command_limit = {

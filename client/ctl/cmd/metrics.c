@@ -8,7 +8,6 @@
 #include "client/ctl/cmd/openmetrics.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/json.h"
 #include "proto/util/cleanup.h"
 
 #include <event2/buffer.h>
@@ -27,6 +26,8 @@
 #define HEADERS_BYTES_MAX 16384
 /* A connection without progress ends. */
 #define TIMEOUT_SEC 10
+/* A daemon that is stopped; scrapers wait 10 s. */
+#define DAEMON_TIMEOUT_NSEC 2000000000u
 
 static const char *listen_text;
 
@@ -41,14 +42,11 @@ static const char help[] =
 	"    systemctl start dsaiod-metrics                 the same as a service\n"
 	"\n"
 	"No series is of a client or a file, so their number is bounded; of users there are 65 at\n"
-	"most.  Users are shown to administrators; others see themselves.  If no daemon answers, the\n"
-	"answer by HTTP is 503, with the reason.\n"
+	"most.  Users are shown to administrators; others see themselves.  If no daemon answers\n"
+	"within 2 s, the answer by HTTP is 503, with the reason.\n"
 	"\n"
-	"    --listen ADDRESS:PORT  answer GET /metrics by HTTP, until it is ended\n"
-	"    --socket PATH          the daemon's socket\n"
-	"    --private              a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"    --listen ADDRESS:PORT  answer GET /metrics by HTTP, until it is ended\n" HELP_SOCKET
+		HELP_PRIVATE HELP_EXIT;
 
 /* *ret_text: freed by the caller. */
 static int metrics_text(struct ctl *ctl, char **ret_text)
@@ -80,26 +78,20 @@ static int metrics_text(struct ctl *ctl, char **ret_text)
 static void on_metrics(struct evhttp_request *request, void *arg)
 {
 	struct ctl ctl = *(const struct ctl *)arg; /* each asks anew */
-	_cleanup_(json_putp) struct json_object *errors = json_object_new_array();
+	char message[CTL_MESSAGE_BYTES];
 	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
 	struct evbuffer *body = evhttp_request_get_output_buffer(request);
 	_cleanup_(freep) char *text = NULL;
-	static bool has_failed; /* and nothing has worked since */
 
-	ctl.errors = errors;
-	ctl.is_silent = has_failed;	 /* a line for the first failure */
+	ctl.message = message;
+	ctl.timeout_nsec = DAEMON_TIMEOUT_NSEC;
 	ctl.is_of_all = true;		 /* --private is no advice for a scraper */
-	(void)metrics_text(&ctl, &text); /* its message is in errors */
-	has_failed = !text;
+	(void)metrics_text(&ctl, &text); /* else its message is there */
 	/* Without memory for these, the answer lacks them. */
 	(void)evhttp_add_header(headers, "Connection", "close");
 	(void)evhttp_add_header(headers, "Content-Type",
 				text ? CONTENT_TYPE : "text/plain; charset=utf-8");
-	if (text)
-		(void)evbuffer_add(body, text, strlen(text));
-	for (size_t i = 0; i < json_object_array_length(errors); i++)
-		(void)evbuffer_add_printf(
-			body, "%s\n", json_object_get_string(json_object_array_get_idx(errors, i)));
+	(void)evbuffer_add_printf(body, text ? "%s" : "%s\n", text ? text : message);
 	evhttp_send_reply(request, text ? HTTP_OK : HTTP_SERVUNAVAIL,
 			  text ? "OK" : "no daemon answers", NULL);
 }

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,20 +59,6 @@ static const struct family {
 };
 
 /* ---- one line ---- */
-
-/* A value of a label.  Other bytes than printable ASCII become '?', since the text has to be UTF-8. */
-static const char *quoted(char *text, size_t size, const char *from)
-{
-	size_t n = 0;
-
-	for (; *from && n < size - 2; from++) {
-		if (*from == '"' || *from == '\\')
-			text[n++] = '\\';
-		text[n++] = *from >= ' ' && *from <= '~' ? *from : '?';
-	}
-	text[n] = '\0';
-	return text;
-}
 
 /* A message, its counters, and the labels of its series, without braces. */
 struct row {
@@ -182,49 +167,64 @@ static void print_kind(FILE *out, enum kind kind, const struct row *rows, size_t
 
 /* ---- rows ---- */
 
-/* *end: behind the last one. */
-__attribute__((format(printf, 5, 6))) static void add_row(struct row **end, enum kind kind,
-							  const ProtobufCMessage *message,
-							  const Wire__Counters *counters,
-							  const char *format, ...)
+/* *end: behind the last one.  Returns NULL if it is of no daemon. */
+static struct row *add_row(struct row **end, enum kind kind, const ProtobufCMessage *message,
+			   const Wire__Counters *counters)
 {
-	struct row *row = *end;
-	va_list args;
+	if (!message || (COUNTED & IN(kind) && !counters))
+		return NULL;
+	**end = (struct row){ .kind = kind, .message = message, .counters = counters };
+	return (*end)++;
+}
 
-	if (!message || (COUNTED & IN(kind) && !counters)) /* of no daemon */
-		return;
-	*row = (struct row){ .kind = kind, .message = message, .counters = counters };
-	va_start(args, format);
-	(void)vsnprintf(row->labels, sizeof(row->labels), format, args);
-	va_end(args);
-	++*end;
+/* Appends a label.  Other bytes than printable ASCII become '?', since the text has to be UTF-8. */
+static void add_label(struct row *row, const char *name, const char *value)
+{
+	size_t n = strlen(row->labels), end;
+
+	n += (size_t)snprintf(row->labels + n, sizeof(row->labels) - n, "%s%s=\"", n ? "," : "",
+			      name);
+	for (end = n + VALUE_BYTES; *value && n < end; value++) {
+		if (*value == '"' || *value == '\\')
+			row->labels[n++] = '\\';
+		row->labels[n++] = *value >= ' ' && *value <= '~' ? *value : '?';
+	}
+	(void)strcpy(row->labels + n, "\"");
 }
 
 static void add_store(struct row **end, const Wire__Store *store)
 {
-	char name[VALUE_BYTES], class[SHOW_ENUM_BYTES];
+	char class[SHOW_ENUM_BYTES];
+	struct row *row = add_row(end, STORE, &store->base, store->counters);
 
-	(void)quoted(name, sizeof(name), store->name);
-	add_row(end, STORE, &store->base, store->counters, "store=\"%s\"", name);
-	for (size_t k = 0; k < store->n_classes; k++)
-		add_row(end, CLASS, &store->classes[k]->base, store->classes[k]->counters,
-			"store=\"%s\",class=\"%s\"", name,
-			show_enum(class, &wire__class__descriptor,
-				  (int)store->classes[k]->io_class));
+	if (row)
+		add_label(row, "store", store->name);
+	for (size_t k = 0; k < store->n_classes; k++) {
+		row = add_row(end, CLASS, &store->classes[k]->base, store->classes[k]->counters);
+		if (!row)
+			continue;
+		add_label(row, "store", store->name);
+		add_label(row, "class",
+			  show_enum(class, &wire__class__descriptor,
+				    (int)store->classes[k]->io_class));
+	}
 }
 
 static void add_user(struct row **end, const Wire__User *one)
 {
-	char uid[16], name[VALUE_BYTES], user[SHOW_USER_BYTES];
+	struct row *row = add_row(end, USER, &one->base, one->counters);
+	char uid[16], user[SHOW_USER_BYTES];
 
+	if (!row)
+		return;
 	(void)snprintf(uid, sizeof(uid), "%" PRIu32, one->uid);
-	add_row(end, USER, &one->base, one->counters, "uid=\"%s\",user=\"%s\"",
-		one->is_rest ? "rest" : uid, quoted(name, sizeof(name), show_user(user, one)));
+	add_label(row, "uid", one->is_rest ? "rest" : uid);
+	add_label(row, "user", show_user(user, one));
 }
 
 int openmetrics_print(const Wire__StatusReply *status, FILE *out)
 {
-	char version[VALUE_BYTES], build[VALUE_BYTES];
+	struct row program = { .labels = "" };
 	size_t n_max = 2 + status->n_stores + status->n_users;
 	_cleanup_(freep) struct row *rows = NULL;
 	struct row *end;
@@ -234,16 +234,16 @@ int openmetrics_print(const Wire__StatusReply *status, FILE *out)
 	end = rows = calloc(n_max, sizeof(*rows));
 	if (!rows)
 		return -ENOMEM;
-	add_row(&end, DAEMON, &status->base, NULL, "%s", "");
-	add_row(&end, POOL, status->pool ? &status->pool->base : NULL, NULL, "%s", "");
+	(void)add_row(&end, DAEMON, &status->base, NULL); /* these two have no labels */
+	(void)add_row(&end, POOL, status->pool ? &status->pool->base : NULL, NULL);
 	for (size_t i = 0; i < status->n_stores; i++)
 		add_store(&end, status->stores[i]);
 	for (size_t i = 0; i < status->n_users; i++)
 		add_user(&end, status->users[i]);
 	print_head(out, "", "build", "info", "The daemon's program.");
-	(void)fprintf(out, "dsaio_build_info{version=\"%s\",build=\"%s\"} 1\n",
-		      quoted(version, sizeof(version), status->daemon_version),
-		      quoted(build, sizeof(build), status->daemon_build));
+	add_label(&program, "version", status->daemon_version);
+	add_label(&program, "build", status->daemon_build);
+	(void)fprintf(out, "dsaio_build_info{%s} 1\n", program.labels);
 	for (enum kind kind = 0; kind < N_KINDS; kind++)
 		print_kind(out, kind, rows, (size_t)(end - rows));
 	(void)fputs("# EOF\n", out);

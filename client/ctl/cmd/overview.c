@@ -170,9 +170,9 @@ struct json_object *overview_problems(const Wire__StatusReply *before, const Wir
 	if (now->is_replaced)
 		add_problem(problems, "the daemon's program was replaced after its start");
 	if (gpus && gpus->problem[0])
-		add_problem(problems, "GPUs cannot be used");
+		add_problem(problems, "GPUs cannot be used: %s", gpus->problem);
 	else if (gpus && gpus->call[0])
-		add_problem(problems, "the GPU driver has not answered yet");
+		add_problem(problems, "the GPU driver has not answered yet: %s", gpus->call);
 	return problems;
 }
 

@@ -1,17 +1,13 @@
 /*
- * dsaioctl profile: shows, sets or resets the profiles of stores.
+ * dsaioctl profile: shows (as dsaioctl stores does), sets or resets the profiles of stores.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/setting.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/wire.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char help[] =
@@ -24,9 +20,10 @@ static const char help[] =
 	"    dsaioctl profile set ./ overlap_events=no   of the one that this directory is on\n"
 	"    dsaioctl profile reset nvme0                as configured, or the default, again\n"
 	"\n"
-	"A STORE with a '/' is a path, any other a name.  Values that are not named stay.  A\n"
-	"profile that is set is saved across restarts (a failure is reported).  It applies to handles\n"
-	"that open a channel from now on, except handles opened with a profile of their own.\n"
+	"Shown is what dsaioctl stores shows.  A STORE with a '/' is a path, any other a name.\n"
+	"Values that are not named stay.  A profile that is set is saved across restarts (a failure is\n"
+	"reported).  It applies to handles that open a channel from now on, except handles opened with\n"
+	"a profile of their own.\n"
 	"Setting and resetting are for administrators.\n"
 	"\n"
 	"    block_size=N[K|M]       bytes of one request to the device: 512 to 64M, in steps of 512\n"
@@ -34,81 +31,12 @@ static const char help[] =
 	"    single_submit=yes|no    hand over requests one by one\n"
 	"    overlap_events=yes|no   refill the queue as requests end; no: fill, wait for all\n"
 	"    intra_op_parallelism=N  multiplies queue_depth: 1 to 64\n"
-	"\n"
-	"    --json         the profile as JSON\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
-
-static int print_table(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
-{
-	static const struct table_column columns[] = {
-		{ "STORE", false },
-		{ "PATH", false },
-		{ "BLOCK_SIZE", true },
-		{ "QUEUE_DEPTH", true },
-		{ "SINGLE_SUBMIT", false },
-		{ "OVERLAP_EVENTS", false },
-		{ "INTRA_OP_PARALLELISM", true },
-		{ "FROM", false },
-	};
-	_cleanup_(table_deinit) struct table table;
-	char text[UNITS_TEXT_BYTES];
-	int r;
-
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < n; i++) {
-		const Wire__Profile *profile = stores[i]->profile;
-
-		table_add(&table, "%s", stores[i]->name);
-		table_add(&table, "%s", stores[i]->path);
-		if (!profile) {
-			for (unsigned k = 0; k < 5; k++)
-				table_add(&table, "-");
-		} else {
-			table_add(&table, "%s", units_format_size(text, profile->block_size));
-			table_add(&table, "%" PRIu32, profile->queue_depth);
-			table_add(&table, "%s", profile->single_submit ? "yes" : "no");
-			table_add(&table, "%s", profile->overlap_events ? "yes" : "no");
-			table_add(&table, "%" PRIu32, profile->intra_op_parallelism);
-		}
-		table_add(&table, "%s", stores[i]->profile_source);
-	}
-	r = table_print(&table, stdout);
-	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
-}
-
-static int print_profiles(const struct ctl *ctl, Wire__Store **stores, size_t n)
-{
-	return ctl->is_json ? ctl_print_json(ctl, show_stores_json(stores, n))
-			    : print_table(ctl, stores, n);
-}
-
-static int show_run(struct ctl *ctl)
-{
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r;
-
-	if (ctl->n_args > 2)
-		return ctl_usage(ctl, "show: name one store or path, or none for all: see dsaioctl "
-				      "profile --help");
-	if (ctl->n_args == 1) {
-		r = ask_status(ctl, &client, &reply);
-		return r == CTL_OK
-			       ? print_profiles(ctl, reply->status->stores, reply->status->n_stores)
-			       : r;
-	}
-	r = ask_store(ctl, &client, ctl->args[1], &reply);
-	return r == CTL_OK ? print_profiles(ctl, &reply->store_get, 1) : r;
-}
+	"\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 /* The daemon's own message says more: for example why it cannot be saved. */
 static int print_changed(const struct ctl *ctl, const Wire__Reply *reply, const char *message)
 {
-	Wire__Store *store = reply->store_get;
-	int r = print_profiles(ctl, &store, 1);
+	int r = show_stores(ctl, &reply->store_get, 1);
 
 	if (reply->text[0])
 		message = reply->text;
@@ -194,8 +122,11 @@ static int profile_run(struct ctl *ctl)
 {
 	const char *what = ctl->n_args > 0 ? ctl->args[0] : "";
 
-	if (strcmp(what, "show") == 0)
-		return show_run(ctl);
+	if (strcmp(what, "show") == 0) {
+		ctl->args++;
+		ctl->n_args--;
+		return command_stores.run(ctl);
+	}
 	if (strcmp(what, "set") == 0)
 		return set_run(ctl);
 	if (strcmp(what, "reset") == 0)

@@ -44,12 +44,8 @@ static const char help[] =
 	"\n"
 	"    --size N[K|M|G|T]  so many bytes will come: room for them is taken first, and fewer\n"
 	"                       or more are an error\n"
-	"    --sync             be on the device, with its name, when the command ends\n"
-	"    --json             the result as JSON\n"
-	"    --socket PATH      the daemon's socket\n"
-	"    --private          a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"    --sync             be on the device, with its name, when the command ends\n" HELP_JSON
+		HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 static int attach(struct file_copy *copy)
 {

@@ -17,11 +17,7 @@ static const char help[] =
 	"new, while programs go on.  Prints what has changed, and what a restart of the daemon would\n"
 	"change.  If anything is wrong, nothing is applied, and the first mistake is printed.\n"
 	"For administrators.\n"
-	"\n"
-	"    --json         the same as JSON\n"
-	"    --socket PATH  the daemon's socket\n"
-	"\n"
-	"exit status: 0 applied, 1 refused or failed, 2 wrong usage, 3 no daemon answers\n";
+	"\n" HELP_JSON HELP_SOCKET HELP_EXIT;
 
 /* ctl_flush() looks at their errors. */
 static int print_reloaded(const struct ctl *ctl, const Wire__ReloadReply *reloaded)

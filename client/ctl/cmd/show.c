@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -34,19 +35,11 @@ const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id)
 	return NULL;
 }
 
-void show_left_out(const Wire__StatusReply *status)
-{
-	if (status->n_clients < status->n_all_clients)
-		(void)printf("showing %zu of %" PRIu32 " clients\n", status->n_clients,
-			     status->n_all_clients);
-}
-
 void show_others(const Wire__StatusReply *status)
 {
 	const Wire__Others *others = status->others;
 	char text[UNITS_TEXT_BYTES];
 
-	show_left_out(status);
 	if (!others && !status->n_all_clients)
 		(void)puts("no clients");
 	if (!others)
@@ -57,27 +50,6 @@ void show_others(const Wire__StatusReply *status)
 		     units_format_size(text, others->pool_bytes), others->slabs,
 		     plural(others->slabs), others->files, plural(others->files), others->handles,
 		     plural(others->handles));
-}
-
-void show_pool(const Wire__Pool *pool)
-{
-	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
-
-	(void)printf("pool: %s of %s used, %s%s%s\n", units_format_size(used, pool->used_bytes),
-		     units_format_size(size, pool->size_bytes),
-		     pool->is_locked ? "locked" : "cannot all be locked",
-		     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
-}
-
-void show_device_bytes(const Wire__StatusReply *status)
-{
-	char text[UNITS_TEXT_BYTES];
-
-	for (size_t i = 0; i < status->n_clients; i++)
-		if (status->clients[i]->device_bytes)
-			(void)printf("client %" PRIu32 ": %s of its GPU memory is used directly\n",
-				     status->clients[i]->client,
-				     units_format_size(text, status->clients[i]->device_bytes));
 }
 
 int show_hung(const Wire__StatusReply *status, FILE *out)
@@ -118,8 +90,17 @@ static void add_latency(struct table *table, uint64_t nsec)
 	table_add(table, "%s", nsec ? units_format_nsec(text, nsec) : "-");
 }
 
+static void add_share(struct table *table, uint64_t part, uint64_t all)
+{
+	if (all)
+		table_add(table, "%.1f%%", 100 * (double)part / (double)all);
+	else
+		table_add(table, "-");
+}
+
 void show_counters(struct table *table, const Wire__Counters *c)
 {
+	const uint64_t all = c ? c->queue_nsec + c->device_nsec + c->delivery_nsec : 0;
 	char text[UNITS_TEXT_BYTES];
 
 	if (!c) {
@@ -136,44 +117,9 @@ void show_counters(struct table *table, const Wire__Counters *c)
 	table_add(table, "%s", units_format_count(text, c->errors));
 	add_latency(table, c->latency_p50_nsec);
 	add_latency(table, c->latency_p99_nsec);
-}
-
-static void add_share(struct table *table, bool is_known, uint64_t part, uint64_t all)
-{
-	if (is_known)
-		table_add(table, "%.1f%%", 100 * (double)part / (double)all);
-	else
-		table_add(table, "-");
-}
-
-void show_times(struct table *table, const Wire__Counters *c)
-{
-	uint64_t all = c->queue_nsec + c->device_nsec + c->delivery_nsec;
-
-	add_share(table, all, c->queue_nsec, all);
-	add_share(table, all, c->device_nsec, all);
-	add_share(table, c->delivery_nsec, c->delivery_nsec, all);
-}
-
-Wire__Counters show_sum(const Wire__Client *client)
-{
-	Wire__Counters sum = WIRE__COUNTERS__INIT;
-
-	for (size_t i = 0; i < client->n_handles; i++)
-		for (size_t k = 0; k < client->handles[i]->n_channels; k++) {
-			const Wire__Counters *c = client->handles[i]->channels[k]->counters;
-
-			if (!c)
-				continue;
-			sum.open_ops += c->open_ops;
-			sum.read_bytes += c->read_bytes;
-			sum.write_bytes += c->write_bytes;
-			sum.errors += c->errors;
-			sum.queue_nsec += c->queue_nsec;
-			sum.device_nsec += c->device_nsec;
-			sum.delivery_nsec += c->delivery_nsec;
-		}
-	return sum;
+	add_share(table, c->queue_nsec, all);
+	add_share(table, c->device_nsec, all);
+	add_share(table, c->delivery_nsec, c->delivery_nsec ? all : 0);
 }
 
 void show_profile(struct table *table, const Wire__Profile *wire)
@@ -347,31 +293,10 @@ struct json_object *show_json(const ProtobufCMessage *message)
 {
 	static const Wire__StatusReply none = WIRE__STATUS_REPLY__INIT;
 
-	return part_json(&none, message);
-}
-
-struct json_object *show_status_json(const Wire__StatusReply *status, const char *const *names)
-{
-	struct json_object *whole = part_json(status, &status->base), *object;
-
-	if (!names)
-		return whole;
-	object = json_object_new_object();
-	for (; *names; names++)
-		json_object_object_add(object, *names,
-				       json_object_get(json_object_object_get(whole, *names)));
-	(void)json_object_put(whole);
-	return object;
-}
-
-struct json_object *show_stores_json(Wire__Store **stores, size_t n)
-{
-	static const char *const names[] = { "stores", NULL };
-	Wire__StatusReply status = WIRE__STATUS_REPLY__INIT;
-
-	status.stores = stores;
-	status.n_stores = n;
-	return show_status_json(&status, names);
+	return part_json(message->descriptor == none.base.descriptor
+				 ? (const Wire__StatusReply *)message
+				 : &none,
+			 message);
 }
 
 /* ---- commands ---- */
@@ -393,14 +318,7 @@ int show_no_arguments(const struct ctl *ctl)
 			 ctl->command);
 }
 
-void show_note_left_out(const struct ctl *ctl, const Wire__StatusReply *status)
-{
-	if (status->n_clients < status->n_all_clients)
-		ctl_note(ctl, "showing %zu of %" PRIu32 " clients", status->n_clients,
-			 status->n_all_clients);
-}
-
-int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const *names)
+int show_status(struct ctl *ctl, show_status_fn *print_tables)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
@@ -410,7 +328,136 @@ int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const
 		r = ask_status(ctl, &client, &reply);
 	if (r != CTL_OK)
 		return r;
-	show_note_left_out(ctl, reply->status);
-	return ctl->is_json ? ctl_print_json(ctl, show_status_json(reply->status, names))
+	return ctl->is_json ? ctl_print_json(ctl, show_json(&reply->status->base))
 			    : print_tables(ctl, reply->status);
+}
+
+/* ---- stores ---- */
+
+static int print_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
+{
+	static const struct table_column about_columns[] = {
+		{ "STORE", false },   { "PATH", false },      { "TYPE", false },
+		{ "ENGINE", false },  { "LANE DEPTH", true }, { "BLOCK SIZE", true },
+		{ "PROFILE", false }, { "FROM", false },      { "AUTO", false },
+		{ "DRAINED", false }, { "CLIENTS", true },    { "USERS", false },
+	};
+	static const struct table_column counter_columns[] = { { "STORE", false },
+							       { "IN FLIGHT", true },
+							       { "BLOCKS", true },
+							       { "WINDOW", true },
+							       SHOW_COUNTER_COLUMNS };
+	_cleanup_(table_deinit) struct table about, counters;
+	char text[UNITS_TEXT_BYTES];
+	int r;
+
+	table_init(&about, about_columns, sizeof(about_columns) / sizeof(about_columns[0]));
+	table_init(&counters, counter_columns, 4 + SHOW_N_COUNTER_COLUMNS);
+	for (size_t i = 0; i < n; i++) {
+		const Wire__Store *store = stores[i];
+		const Wire__Counters *c = store->counters;
+
+		table_add(&about, "%s", store->name);
+		table_add(&about, "%s", store->path);
+		table_add(&about, "%s", store->fs_type);
+		table_add(&about, "%s (%s)", store->is_blocking ? "worker threads" : store->engine,
+			  store->engine_text);
+		table_add(&about, "%" PRIu32, store->lane_depth);
+		table_add(&about, "%s", units_format_size(text, store->block_bytes));
+		show_profile(&about, store->profile);
+		table_add(&about, "%s", store->profile_source);
+		table_add(&about, "%s", store->is_automatic ? "yes" : "no");
+		table_add(&about, "%s", store->is_drained ? "yes" : "no");
+		table_add(&about, "%" PRIu32, store->clients);
+		table_add(&about, "%s", store->allowed[0] ? store->allowed : "everybody");
+		table_add(&counters, "%s", store->name);
+		table_add(&counters, "%s", units_format_size(text, c ? c->bytes_in_flight : 0));
+		table_add(&counters, "%" PRIu64, c ? c->blocks_in_flight : 0);
+		table_add(&counters, "%s", units_format_size(text, store->window_bytes));
+		show_counters(&counters, c);
+	}
+	r = table_print(&about, stdout);
+	(void)putchar('\n');
+	if (r == 0)
+		r = table_print(&counters, stdout);
+	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+}
+
+int show_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
+{
+	struct json_object *object, *array;
+
+	if (!ctl->is_json)
+		return print_stores(ctl, stores, n);
+	object = json_object_new_object();
+	array = json_object_new_array();
+	for (size_t i = 0; i < n; i++)
+		(void)json_object_array_add(array, show_json(&stores[i]->base));
+	json_object_object_add(object, "stores", array);
+	return ctl_print_json(ctl, object);
+}
+
+/* ---- limits and wear ---- */
+
+static void add_number(struct table *table, uint64_t number)
+{
+	if (number)
+		table_add(table, "%" PRIu64, number);
+	else
+		table_add(table, "-");
+}
+
+static void add_limit(struct table *table, const char *kind, const char *name,
+		      const Wire__Limit *limit, uint32_t weight, uint64_t written)
+{
+	const Wire__Limit none = WIRE__LIMIT__INIT;
+	char text[UNITS_TEXT_BYTES];
+
+	if (!limit)
+		limit = &none;
+	table_add(table, "%s", kind);
+	table_add(table, "%s", name);
+	table_add(table, "%s",
+		  limit->bytes_per_sec ? units_format_rate(text, limit->bytes_per_sec, 1000000000)
+				       : "-");
+	add_number(table, limit->ops_per_sec);
+	add_number(table, weight);
+	table_add(table, "%s", units_format_size(text, written));
+}
+
+int show_limits(const struct ctl *ctl, const Wire__StatusReply *status, bool only_limited)
+{
+	static const struct table_column columns[] = { { "KIND", false },     { "NAME", false },
+						       { "BANDWIDTH", true }, { "IOPS", true },
+						       { "WEIGHT", true },    { "WRITTEN", true } };
+	_cleanup_(table_deinit) struct table table;
+	char name[256];
+
+	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < status->n_stores; i++) {
+		const Wire__Store *store = status->stores[i];
+
+		if (store->limit || !only_limited)
+			add_limit(&table, "store", store->name, store->limit, 0,
+				  store->written_bytes);
+	}
+	for (size_t i = 0; i < status->n_users; i++) {
+		const Wire__User *user = status->users[i];
+
+		if (user->limit || !only_limited)
+			add_limit(&table, "user", show_user(name, user), user->limit, 0,
+				  user->written_bytes);
+	}
+	for (size_t i = 0; i < status->n_clients; i++) {
+		const Wire__Client *client = status->clients[i];
+
+		(void)snprintf(name, sizeof(name), "%" PRIu32 " %s", client->client, client->name);
+		if (client->limit || client->weight || !only_limited)
+			add_limit(&table, "client", name, client->limit, client->weight,
+				  client->written_bytes);
+	}
+	if (!table.n_cells && only_limited)
+		return ctl_print_line(ctl, "nothing is limited");
+	return table_print(&table, stdout) == -ENOMEM ? ctl_fail(ctl, "out of memory")
+						      : ctl_flush(ctl);
 }

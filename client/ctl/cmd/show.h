@@ -31,9 +31,14 @@ bool show_find_uid(const char *user, uint32_t *ret_uid);
 /* Prints a status as tables.  Returns CTL_OK or CTL_FAILED (reported). */
 typedef int show_status_fn(const struct ctl *ctl, const Wire__StatusReply *status);
 
-/* Runs a command without arguments: asks for the status and prints it as tables, or these names of it as
-   JSON (as show_status_json()). */
-int show_status(struct ctl *ctl, show_status_fn *print_tables, const char *const *names);
+/* Runs a command without arguments: asks for the status and prints it as tables, or all of it as JSON. */
+int show_status(struct ctl *ctl, show_status_fn *print_tables);
+
+/* Prints stores as two tables, or as JSON, {"stores": [...]}.  Returns CTL_OK or CTL_FAILED (reported). */
+int show_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n);
+
+/* Prints what stores, users and clients have written, and their limits.  Returns CTL_OK or CTL_FAILED (reported). */
+int show_limits(const struct ctl *ctl, const Wire__StatusReply *status, bool only_limited);
 
 /* For commands about other clients: refuses --private.  Returns CTL_OK or CTL_USAGE (reported). */
 int show_for_daemon(struct ctl *ctl);
@@ -41,23 +46,11 @@ int show_for_daemon(struct ctl *ctl);
 /* The same of commands that take none. */
 int show_no_arguments(const struct ctl *ctl);
 
-/* The same as show_left_out() on standard error. */
-void show_note_left_out(const struct ctl *ctl, const Wire__StatusReply *status);
-
 /* The store of that id, or NULL. */
 const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id);
 
-/* Prints how many clients are shown, if these are not all. */
-void show_left_out(const Wire__StatusReply *status);
-
-/* Prints the same, then a line about clients of other users, if any; or that there are none at all. */
+/* Prints a line about clients of other users, if any; or that there are none at all. */
 void show_others(const Wire__StatusReply *status);
-
-/* Prints how much of the pool is used, and if it is locked. */
-void show_pool(const Wire__Pool *pool);
-
-/* Prints a line for each client whose GPU memory the daemon has imported. */
-void show_device_bytes(const Wire__StatusReply *status);
 
 /*
  * Prints the hung calls under a title, with an empty line after them; nothing if there are none.
@@ -70,26 +63,14 @@ int show_hung(const Wire__StatusReply *status, FILE *out);
 #define SHOW_COUNTER_COLUMNS                                                                 \
 	{ "OPEN", true }, { "READS", true }, { "READ", true }, { "WRITES", true },           \
 		{ "WRITTEN", true }, { "SYNCS", true }, { "ERRORS", true }, { "P50", true }, \
+		{ "P99", true }, { "QUEUE", true }, { "DEVICE", true },                      \
 	{                                                                                    \
-		"P99", true                                                                  \
+		"DELIVERY", true                                                             \
 	}
-#define SHOW_N_COUNTER_COLUMNS 9
+#define SHOW_N_COUNTER_COLUMNS 12
 
-/* For these columns; NULL: a '-' in each. */
+/* For these columns; NULL: a '-' in each.  The last three are shares of all the time that ops took. */
 void show_counters(struct table *table, const Wire__Counters *counters);
-
-#define SHOW_TIME_COLUMNS                      \
-	{ "QUEUE", true }, { "DEVICE", true }, \
-	{                                      \
-		"DELIVERY", true               \
-	}
-#define SHOW_N_TIME_COLUMNS 3
-
-/* For these: shares of all the time that ops took; '-' where it is not known. */
-void show_times(struct table *table, const Wire__Counters *counters);
-
-/* The sums over a client's channels; no percentiles. */
-Wire__Counters show_sum(const Wire__Client *client);
 
 /* "1 MiB x 128", and the values that are not the default; NULL: "store's". */
 void show_profile(struct table *table, const Wire__Profile *wire);
@@ -99,11 +80,7 @@ void show_handle(struct table *table, const Wire__Client *client, const Wire__Ha
 
 /* ---- JSON ---- */
 
-/* A message that has no channels; fields have their names in dsaio.proto. */
+/* A status, or a message that has no channels; fields have their names in dsaio.proto. */
 struct json_object *show_json(const ProtobufCMessage *message);
-/* The same of a status.  The fields with these names, up to a NULL; names NULL: all. */
-struct json_object *show_status_json(const Wire__StatusReply *status, const char *const *names);
-/* A status with these stores alone: {"stores": [...]}. */
-struct json_object *show_stores_json(Wire__Store **stores, size_t n);
 
 #endif

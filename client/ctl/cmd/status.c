@@ -1,8 +1,7 @@
 /*
  * dsaioctl status: who uses the disks, and are they healthy.
  *
- * Two replies to Status, some time apart, give the rates.  The commands stores, clients and pool show what does not
- * fit here.
+ * Two replies to Status, some time apart, give the rates.  The commands stores and clients show what does not fit here.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/overview.h"
@@ -37,12 +36,7 @@ static const char help[] =
 	"A '-' is not known.  Clients of other users are shown to administrators.\n"
 	"\n"
 	"    --interval N   milliseconds between the two looks that rates come from: 500; 0: one\n"
-	"                   look, and no rates\n"
-	"    --json         all numbers, in bytes and nanoseconds\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone, with a store on this directory\n"
-	"\n"
-	"exit status: 0 done (healthy or not), 1 failed, 2 wrong usage, 3 no daemon answers\n";
+	"                   look, and no rates\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 static uint32_t interval_msec = 500;
 static const struct flag flags[] = {
@@ -75,6 +69,19 @@ static void print_program(const struct ctl *ctl, const Wire__StatusReply *status
 		     status->pid);
 }
 
+/* NULL: a daemon without one. */
+static void print_pool(const Wire__Pool *pool)
+{
+	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
+
+	if (pool)
+		(void)printf("pool: %s of %s used, %s%s%s\n",
+			     units_format_size(used, pool->used_bytes),
+			     units_format_size(size, pool->size_bytes),
+			     pool->is_locked ? "locked" : "cannot all be locked",
+			     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
+}
+
 static void print_row(const char *text)
 {
 	char line[OVERVIEW_LINE_BYTES];
@@ -92,8 +99,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 	(void)overview_verdict(line, before, now);
 	(void)puts(line); /* ctl_flush() looks */
 	print_program(ctl, now);
-	if (now->pool)
-		show_pool(now->pool);
+	print_pool(now->pool);
 	(void)putchar('\n');
 	if (!clients || show_hung(now, stdout) == -ENOMEM)
 		return ctl_fail(ctl, "out of memory");
@@ -121,7 +127,7 @@ static void add_rates(struct json_object *array, size_t i, struct rates rates)
 static struct json_object *status_json(const Wire__StatusReply *before,
 				       const Wire__StatusReply *now)
 {
-	struct json_object *object = show_status_json(now, NULL);
+	struct json_object *object = show_json(&now->base);
 	struct json_object *stores = json_object_object_get(object, "stores");
 	struct json_object *clients = json_object_object_get(object, "clients");
 
@@ -153,7 +159,6 @@ static int status_run(struct ctl *ctl)
 	if (r != CTL_OK)
 		return r;
 	now = second ? second->status : first->status;
-	show_note_left_out(ctl, now);
 	return ctl->is_json ? ctl_print_json(ctl, status_json(before, now))
 			    : print_tables(ctl, before, now);
 }

@@ -50,10 +50,8 @@ static const char help[] =
 	"\n"
 	"Setting and killing is for administrators; others see their own clients.\n"
 	"\n"
-	"    --interval N   milliseconds between looks: 1000, and 100 at least\n"
-	"    --socket PATH  the daemon's socket\n"
-	"\n"
-	"exit status: 0 quit, 1 failed, 2 wrong usage, 3 no daemon answers at first\n";
+	"    --interval N   milliseconds between looks: 1000, and 100 at least\n" HELP_SOCKET
+		HELP_EXIT;
 
 static uint32_t interval_msec = 1000;
 static const struct flag flags[] = {

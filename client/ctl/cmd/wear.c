@@ -3,11 +3,7 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
-#include "client/ctl/ui/units.h"
-#include "proto/util/cleanup.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -20,59 +16,26 @@ static const char help[] =
 	"Those of stores and users are counted since the time that the first line says, also over\n"
 	"restarts (if the daemon is killed, at most a minute is lost); those of a client since it\n"
 	"connected.  Only writes through the daemon count.  Users are shown to administrators; others\n"
-	"see themselves.\n"
-	"\n"
-	"    --json         all numbers, in bytes, with the counters of status\n"
-	"    --socket PATH  the daemon's socket\n"
-	"    --private      a daemon for this command alone\n"
-	"\n"
-	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
-
-static void add_row(struct table *table, const char *kind, const char *which, uint64_t bytes)
-{
-	char text[UNITS_TEXT_BYTES];
-
-	table_add(table, "%s", kind);
-	table_add(table, "%s", which);
-	table_add(table, "%s", units_format_size(text, bytes));
-}
+	"see themselves.  BANDWIDTH, IOPS and WEIGHT are those of dsaioctl limit.\n"
+	"\n" HELP_JSON HELP_SOCKET HELP_PRIVATE HELP_EXIT;
 
 static int print_table(const struct ctl *ctl, const Wire__StatusReply *status)
 {
-	static const struct table_column columns[] = { { "OF", false },
-						       { "WHICH", false },
-						       { "WRITTEN", true } };
 	const time_t since = (time_t)status->wear_since_sec;
-	char which[256], user[SHOW_USER_BYTES], date[32] = "?";
-	_cleanup_(table_deinit) struct table table;
+	char date[32] = "?";
 	struct tm tm;
 
 	if (localtime_r(&since, &tm))
 		(void)strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &tm);
-	(void)printf("written by stores and users since %s, by clients since they connected\n\n",
+	(void)printf("written by stores and users since %s, by clients since they connected\n",
 		     date);
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < status->n_stores; i++)
-		add_row(&table, "store", status->stores[i]->name, status->stores[i]->written_bytes);
-	for (size_t i = 0; i < status->n_users; i++)
-		add_row(&table, "user", show_user(user, status->users[i]),
-			status->users[i]->written_bytes);
-	for (size_t i = 0; i < status->n_clients; i++) {
-		(void)snprintf(which, sizeof(which), "%" PRIu32 " %s", status->clients[i]->client,
-			       status->clients[i]->name);
-		add_row(&table, "client", which, status->clients[i]->written_bytes);
-	}
-	if (table_print(&table, stdout) == -ENOMEM)
-		return ctl_fail(ctl, "out of memory");
 	show_others(status);
-	return ctl_flush(ctl);
+	return show_limits(ctl, status, false);
 }
 
 static int wear_run(struct ctl *ctl)
 {
-	static const char *const names[] = { "wear_since_sec", "stores", "users", "clients", NULL };
-
-	return show_status(ctl, print_table, names);
+	return show_status(ctl, print_table);
 }
 
 const struct command command_wear = {

@@ -24,6 +24,7 @@ struct doctor {
 	const char *root;		 /* "": the host's; no '/' at its end */
 	const Wire__StatusReply *status; /* NULL: no daemon answers */
 	const char *build;		 /* of dsaioctl */
+	const char *message;		 /* why no daemon answers */
 	struct json_object *findings;	 /* array of objects: level, what, value, remedy */
 	unsigned n_findings[DOCTOR_N_LEVELS];
 	char subject[256]; /* before what: "store nvme0: disk nvme0n1: ", or "" */

@@ -18,7 +18,7 @@ void doctor_daemon(struct doctor *doctor)
 		doctor, doctor_warn(!status), "daemon",
 		"systemctl start dsaiod, or, for a daemon of your own, dsaiod --user; journalctl "
 		"-u dsaiod says why it has ended",
-		status ? "answers" : "none answers");
+		"%s", status ? "answers" : doctor->message);
 	if (!status)
 		return;
 	is_other = strcmp(status->daemon_build, doctor->build) != 0;
@@ -36,8 +36,14 @@ void doctor_gpus(struct doctor *doctor)
 	if (gpus)
 		doctor_add(doctor, doctor_warn(gpus->problem[0] || gpus->call[0]), "GPUs",
 			   "nvidia-smi says whether the driver works; then " RESTART,
-			   "%zu, CUDA %" PRIu32 ", %s%s; %s", gpus->n_gpus, gpus->cuda_version,
-			   gpus->cufile, gpus->problem, gpus->call[0] ? gpus->call : gpus->why);
+			   "%zu, CUDA %" PRIu32 ".%" PRIu32 ", %s; gpu = %s: %s", gpus->n_gpus,
+			   gpus->cuda_version / 1000, gpus->cuda_version % 1000 / 10, gpus->cufile,
+			   gpus->path == WIRE__GPU_PATH__GPU_DIRECT ? "direct"
+			   : gpus->path == WIRE__GPU_PATH__GPU_AUTO ? "auto"
+								    : "copy",
+			   gpus->problem[0] ? gpus->problem
+			   : gpus->call[0]  ? gpus->call
+					    : gpus->why);
 }
 
 void doctor_clients(struct doctor *doctor)

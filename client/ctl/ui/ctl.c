@@ -4,6 +4,7 @@
 #include "client/lib/api/client.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/link/conn.h"
+#include "client/lib/link/discover.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/escape.h"
 
@@ -32,18 +33,11 @@ static void say(const struct ctl *ctl, const char *raw)
 static void say_error(const struct ctl *ctl, const char *message, const char *format, va_list args)
 {
 	_cleanup_(freep) char *text = NULL;
-	va_list copy;
 
-	va_copy(copy, args);
-	if (vasprintf(&text, format, copy) < 0)
+	if (vasprintf(&text, format, args) < 0)
 		text = NULL;
-	va_end(copy);
-	if (!ctl->is_silent)
-		say(ctl, text ? text : message);
-	if (ctl->errors) {
-		(void)json_object_array_add(ctl->errors,
-					    json_object_new_string(text ? text : message));
-	} else if (ctl->is_json) {
+	say(ctl, text ? text : message);
+	if (ctl->is_json && !ctl->message) {
 		struct json_object *object = json_object_new_object();
 
 		json_object_object_add(object, "error",
@@ -127,6 +121,8 @@ int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		(void)setenv("DSAIO_AUTOSTART", "0", 1);
 	if (!ctl->message)
 		stop_wait_begin(ctl->command);
+	if (ctl->timeout_nsec)
+		discover_wait_msec = (uint32_t)(ctl->timeout_nsec / 1000000);
 	options.socket_path = ctl->socket_path;
 	/* Else what it measures or shows is of one daemon. */
 	if (!ctl->is_through_restarts || ctl->is_private)

@@ -5,8 +5,7 @@
  * An error is printed once, where it happens, by ctl_fail() or ctl_usage(), whose value is the
  * command's exit status; callers only pass it on.  The shape is
  *     dsaioctl: COMMAND: OBJECT: what failed: errno text: what to do
- * With --json the message goes to standard output, too, as {"error": "..."}, or to the object that the
- * command prints: see errors.
+ * With --json the message goes to standard output, too, as {"error": "..."}.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_CTL_H
 #define DSAIO_CLIENT_CTL_UI_CTL_H
@@ -35,17 +34,15 @@ struct ctl {
 	const struct command *const *commands; /* all, up to NULL */
 	const struct flag_table *flags;	       /* of all commands */
 	bool is_json, is_private;
-	bool is_silent;		  /* messages go to errors alone */
 	bool only_looks;	  /* does not let the library start a daemon */
 	bool is_through_restarts; /* goes on with the next daemon */
 	bool wants_histograms;	  /* in the status */
 	bool is_of_all;		  /* about other clients: --private would be of no use */
-	char *message; /* borrowed, of CTL_MESSAGE_BYTES: the last message goes there; NULL: is printed */
-	uint64_t timeout_nsec; /* for the answer to a request; 0: none */
-	char **args;	       /* after the command's name, without options */
+	char *message; /* borrowed, of CTL_MESSAGE_BYTES: the last message goes only there; NULL: is printed */
+	uint64_t
+		timeout_nsec; /* for a connection, and for the answer to a request: whole seconds; 0: the library's */
+	char **args; /* after the command's name, without options */
 	int n_args;
-	struct json_object
-		*errors; /* borrowed; an array that messages are added to.  NULL: print them */
 	struct private_daemon private_daemon;
 };
 

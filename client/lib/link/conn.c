@@ -202,7 +202,7 @@ static int conn_try(const char *path, const char *name, const struct dsaio_conn 
 	if (!conn)
 		return error_fail_errno(-ENOMEM, "connect");
 	conn->fd = -1;
-	conn->silence.limit_msec = CONN_SILENT_MSEC;
+	conn->silence.limit_msec = discover_wait_msec;
 	conn_calls_init(conn);
 	(void)pthread_mutex_init(&conn->lock, NULL); /* default attributes: cannot fail */
 	(void)pthread_cond_init(&conn->changed, NULL);
@@ -229,6 +229,7 @@ static int conn_try(const char *path, const char *name, const struct dsaio_conn 
 		return versions_fail(found);
 	if (r < 0)
 		return r;
+	conn->silence.limit_msec = CONN_SILENT_MSEC;
 	*ret_conn = TAKE_PTR(conn);
 	return 0;
 }

@@ -29,19 +29,19 @@
  */
 #define LOCK_TRY_NSEC 2000000
 #define LOCK_WAIT_NSEC (UINT64_C(10) * 1000000000)
-/* Limit on the wait for a daemon that is stopped or too busy to accept. */
-#define CONNECT_WAIT_SEC 30
 /* The end of each message that says that nobody listens. */
 #define IF_STOPPING                                                                                                  \
 	"; one that is stopping listens no more (its log says which calls it waits for), nor does one whose socket " \
 	"was removed: end that one first"
+
+uint32_t discover_wait_msec = 30000;
 
 /* ---- one socket ---- */
 
 /* Returns 0 or -errno, without a message. */
 static int socket_connect(const char *path, int *ret_fd)
 {
-	const struct timeval wait = { .tv_sec = CONNECT_WAIT_SEC };
+	const struct timeval wait = { .tv_sec = discover_wait_msec / 1000 };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	_cleanup_(closep) int fd = -1;
 	struct stat st;
@@ -107,9 +107,9 @@ static int socket_fail(const char *path, int error)
 		return error_fail(-EPROTO, "connect: what listens on %s is not dsaiod", path);
 	case -EAGAIN:
 		return error_fail(-ETIMEDOUT,
-				  "connect: the daemon on %s has taken no connection for %d s: is "
+				  "connect: the daemon on %s has taken no connection for %u s: is "
 				  "it stopped?",
-				  path, CONNECT_WAIT_SEC);
+				  path, discover_wait_msec / 1000);
 	default:
 		return error_fail_errno(error, "connect: %s", path);
 	}

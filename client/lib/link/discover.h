@@ -20,7 +20,12 @@
 #include "proto/util/socket.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
+
+/* Limit on the wait for a daemon that is stopped or too busy: until it takes a connection, and until it answers Hello.
+   dsaioctl sets it. */
+extern uint32_t discover_wait_msec;
 
 struct found {
 	int fd; /* connected, nothing said yet; -1: none */

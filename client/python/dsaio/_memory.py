@@ -93,7 +93,7 @@ def _warn_unlocked() -> None:
     _has_warned = True
     text = (
         "pinned memory of dsaio is served unlocked, and may be swapped out: raise RLIMIT_MEMLOCK of the daemon"
-        " (ulimit -l before the program that starts it, or LimitMEMLOCK= of its service); see dsaioctl pool"
+        " (ulimit -l before the program that starts it, or LimitMEMLOCK= of its service); see dsaioctl status"
     )
     warnings.warn(text, ResourceWarning, stacklevel=2)
 
