@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -125,7 +126,6 @@ static void describe(struct recording *recording, const char *store_name)
 {
 	struct process process;
 
-	memcpy(recording->magic, RECORDING_MAGIC, sizeof(recording->magic));
 	recording->version = RECORDING_VERSION;
 	recording->event_bytes = sizeof(struct recording_event);
 	recording->n_events = RECORDING_EVENTS;
@@ -136,6 +136,8 @@ static void describe(struct recording *recording, const char *store_name)
 	recording->start_real_nsec = clock_nsec_of(CLOCK_REALTIME);
 	(void)snprintf(recording->store, sizeof(recording->store), "%s", store_name);
 	(void)snprintf(recording->program, sizeof(recording->program), "%s", DSAIO_VERSION);
+	/* Last: until then a reader takes it for one that is not there. */
+	memcpy(recording->magic, RECORDING_MAGIC, sizeof(recording->magic));
 }
 
 struct recording *recorder_new(const char *store_name)
@@ -198,30 +200,21 @@ void recorder_note_crash(int number)
 
 static bool may_record_at(const char *socket_path)
 {
-	char dir[SOCKET_PATH_BYTES];
+	char path[SOCKET_PATH_BYTES];
+	const char *dir, *why = NULL;
 	struct statfs fs;
 	struct stat st;
-	char *slash;
 
-	(void)snprintf(dir, sizeof(dir), "%s", socket_path);
-	slash = strrchr(dir, '/');
-	if (!slash)
-		(void)strcpy(dir, ".");
-	else
-		slash[slash == dir] = 0; /* "/" stays */
-	if (stat(dir, &st) < 0 || (st.st_mode & (S_IWGRP | S_IWOTH))) {
-		log_notice(
-			"dsaiod: no flight recorder: others may write to %s, and files there be theirs: "
-			"dsaioctl trace shows nothing",
-			dir);
-		return false;
-	}
-	if (statfs(dir, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
-		return true;
-	log_notice("dsaiod: no flight recorder: %s is not on tmpfs, and a disk could delay lanes: "
-		   "dsaioctl trace shows nothing",
-		   dir);
-	return false;
+	(void)snprintf(path, sizeof(path), "%s", socket_path);
+	dir = dirname(path);
+	if (stat(dir, &st) < 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
+		why = "is writable by others, and files there may be theirs";
+	else if (statfs(dir, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
+		why = "is not on tmpfs, and a disk could delay lanes";
+	if (why)
+		log_notice("dsaiod: no flight recorder: %s %s: dsaioctl trace shows nothing", dir,
+			   why);
+	return !why;
 }
 
 bool recorder_start(const char *socket_path)

@@ -122,7 +122,7 @@ a_signal_ends_a_record() {
 make_ops() {
 	python3 -c 'import struct, sys
 end, kind = int(sys.argv[2]), int(sys.argv[3])
-header = b"dsaiorec" + struct.pack("<IIII", 1, 64, 34, 0) + bytes(24 + 64)
+header = b"dsaiorec" + struct.pack("<IIII", 2, 64, 34, 0) + bytes(24 + 64)
 header += bytes(128 - len(header)) + struct.pack("<Q", 2) + bytes(56)
 event = lambda nsec, result, what: struct.pack("<QQQQqIIIIIBBxx", nsec, 1, end - 4096, 4096, result, 1, 1, 1, 1, 0, what, kind)
 open(sys.argv[1], "wb").write(header + event(5000, 0, 1) + event(6000, 4096, 2) + bytes(64 * 32))' "$dir/made.ops" "$@"

@@ -151,15 +151,19 @@ another_user_is_refused() {
 }
 
 # Nobody may make dsaioctl wait, or believe bytes.
-files_of_a_stranger_are_left_out() {
+files_of_a_stranger_are_refused() {
 	lacks_tmpfs && return 2
 	rm -f "$dir"/s.sock.*
 	mkfifo "$dir/s.sock.trace.0"
 	random_file "$dir/s.sock.trace.1" 5000
 	ln -s /etc/passwd "$dir/s.sock.trace.2"
 	expect 1 "$ctl" trace --socket "$dir/s.sock" && says "$dir/err" "s.sock.trace.0 is no file" || return 1
+	rm "$dir/s.sock.trace.0"
+	expect 1 "$ctl" trace --socket "$dir/s.sock" && says "$dir/err" "s.sock.trace.1 is no file" || return 1
+	: >"$dir/s.sock.trace.1"
+	expect 1 "$ctl" trace --socket "$dir/s.sock" && says "$dir/err" "s.sock.trace.2: Too many levels" || return 1
 	rm "$dir/s.sock.trace.2"
-	expect 1 "$ctl" trace --socket "$dir/s.sock" && says "$dir/err" "s.sock.trace.1 is no file" "nothing is recorded" || return 1
+	expect 1 "$ctl" trace --socket "$dir/s.sock" && says "$dir/err" "nothing is recorded" || return 1
 	rm -f "$dir"/s.sock.*
 }
 
@@ -216,7 +220,7 @@ its_usage_is_checked() {
 
 for t in ops_are_shown_with_their_stages ops_are_chosen_by_what_they_are ops_of_a_killed_daemon_are_shown an_orderly_stop_leaves_no_files_and_keeps_the_last_crash a_signal_of_a_crash_is_named \
 	an_open_op_of_a_killed_daemon_is_shown store_and_number_choose_ops another_user_is_refused \
-	files_of_a_stranger_are_left_out a_daemon_that_cannot_record_serves on_a_disk_there_is_no_recorder \
+	files_of_a_stranger_are_refused a_daemon_that_cannot_record_serves on_a_disk_there_is_no_recorder \
 	where_others_may_write_there_is_no_recorder \
 	a_private_daemon_leaves_nothing its_usage_is_checked; do
 	run_test $t

@@ -21,9 +21,13 @@ void trace_file_deinit(struct trace_file *file)
 	*file = (struct trace_file){ 0 };
 }
 
-/* NULL: it is a file of the flight recorder, with its length. */
+/* NULL: it is a file of the flight recorder, with its length; or of zeros. */
 static const char *what_is_wrong(const struct recording *header, size_t len, uint32_t n_events_max)
 {
+	static const struct recording none;
+
+	if (memcmp(header->magic, none.magic, sizeof(none.magic)) == 0)
+		return NULL;
 	if (memcmp(header->magic, RECORDING_MAGIC, sizeof(header->magic)) != 0)
 		return "is no file of the flight recorder";
 	if (header->version != RECORDING_VERSION ||
@@ -39,31 +43,30 @@ int trace_file_read(const struct ctl *ctl, const char *path, int fd, uint32_t n_
 		    struct trace_file *file)
 {
 	const struct recording *before = file->recording;
-	struct recording header, later;
+	struct recording header = { .magic = "" }, later;
 	uint64_t first, n_written, oldest;
-	const char *wrong;
+	const char *wrong = "is no file of the flight recorder";
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
 		return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(errno));
-	if (!S_ISREG(st.st_mode) || pread(fd, &header, sizeof(header), 0) != sizeof(header))
-		memset(&header, 0, sizeof(header));
-	wrong = what_is_wrong(&header, (size_t)st.st_size, n_events_max);
-	if (wrong && !file->is_left_out)
-		ctl_note(ctl, "%s %s: left out", path, wrong);
+	if (S_ISREG(st.st_mode) &&
+	    (!st.st_size || pread(fd, &header, sizeof(header), 0) == sizeof(header)))
+		wrong = what_is_wrong(&header, (size_t)st.st_size, n_events_max);
+	if (wrong)
+		return ctl_fail(ctl, "%s %s", path, wrong);
 	/* relaxed: a copy of our own; so is the other one */
 	n_written = atomic_load_explicit(&header.n_written, memory_order_relaxed);
 	first = before && before->start_nsec == header.start_nsec ? file->n_written : 0;
 	if (first > n_written) /* a stranger's */
 		first = n_written;
-	if (before && !wrong && first == n_written) {
+	if (before && first == n_written) {
 		file->first = file->n_written = n_written;
 		file->n_lost = 0;
 		return CTL_OK;
 	}
 	trace_file_deinit(file);
-	file->is_left_out = wrong;
-	if (wrong)
+	if (!header.magic[0]) /* it is being made */
 		return CTL_OK;
 	file->recording = aligned_alloc(alignof(struct recording), (size_t)st.st_size);
 	if (!file->recording)
@@ -226,8 +229,7 @@ static void add_event(struct trace_ops *ops, uint32_t lane, const struct recordi
 					 .opcode = event->opcode,
 					 .taken_nsec = event->nsec };
 		break;
-	case RECORDING_AT_ENGINE:
-	case RECORDING_AT_WORKER:
+	case RECORDING_BLOCK_STARTED:
 		if (op && !op->started_nsec)
 			op->started_nsec = event->nsec;
 		break;

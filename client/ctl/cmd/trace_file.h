@@ -23,13 +23,13 @@ struct trace_file {
 	uint64_t first, n_written;   /* the numbers of the events that were read the last time */
 	uint64_t
 		n_lost; /* events since the reading before that were written over before this one */
-	bool is_left_out; /* it is none, and that has been said */
 };
 void trace_file_deinit(struct trace_file *file);
 
 /*
  * Reads the events that the lane has written since file, from the same path, was read; if it is zero, or the
- * path has another daemon's file by now: all.  A path that is no such file, of at most so many events, is noted.
+ * path has another daemon's file by now: all.  A file that is being made has none; what is no such file, of at most so
+ * many events, is a failure.
  * Returns CTL_OK or CTL_FAILED (reported).
  */
 int trace_file_read(const struct ctl *ctl, const char *path, int fd, uint32_t n_events_max,
