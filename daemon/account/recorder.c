@@ -27,7 +27,6 @@
 
 static struct {
 	char socket_path[SOCKET_PATH_BYTES]; /* "": off */
-	unsigned n_files;		     /* that were made: numbers below it */
 	bool is_logged;			     /* why one could not be made */
 	/* Main thread: a lane begins.  Any thread, and the handler of a signal: it ends, or reads. */
 	struct recording *_Atomic recordings[RECORDING_FILES_MAX];
@@ -51,12 +50,9 @@ static bool is_ours(const char *path)
 
 static bool keep_crash(void)
 {
-	bool is_crash = false;
 	char from[PATH_BYTES], to[PATH_BYTES];
 
-	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
-		is_crash |= is_ours(path_of(from, RECORDING_NOW, i));
-	if (!is_crash)
+	if (!is_ours(path_of(from, RECORDING_NOW, 0))) /* the first that is made */
 		return false;
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
 		path_of(from, RECORDING_NOW, i);
@@ -165,8 +161,6 @@ struct recording *recorder_new(const char *store_name)
 		return NULL;
 	}
 	describe(making.recording, store_name);
-	if (i >= recorder.n_files)
-		recorder.n_files = i + 1;
 	atomic_store(&recorder.recordings[i], making.recording);
 	return making.recording;
 }
@@ -229,9 +223,8 @@ void recorder_end(void)
 {
 	char path[PATH_BYTES];
 
-	for (unsigned i = 0; i < recorder.n_files; i++)
+	for (unsigned i = 0; recorder.socket_path[0] && i < RECORDING_FILES_MAX; i++)
 		(void)unlink(
 			path_of(path, RECORDING_NOW, i)); /* if it fails, it looks like a crash */
-	recorder.n_files = 0;
 	recorder.socket_path[0] = 0;
 }

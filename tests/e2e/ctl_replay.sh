@@ -43,7 +43,7 @@ the_same_ops_are_done_again() {
 	says "$dir/out" "$dir/job.ops: " "5.72 MiB" && expect 0 "$ctl" trace --json || return 1
 	shape True <"$dir/out" >"$dir/recorded"
 	before=$(ls -la "$store")
-	expect 0 "$ctl" bench replay "$dir/job.ops" --dir "$store" && says "$dir/out" "recorded" "replayed" "streams: 1, " || return 1
+	expect 0 "$ctl" bench replay "$dir/job.ops" --dir "$store" && says "$dir/out" "recorded" "replayed" && says "$dir/err" "streams: 1, " || return 1
 	why="the files of the job, or others there, are changed"
 	after=$(ls -la "$store")
 	[ "$before" = "$after" ] && cmp "$store/a" "$store/b" || return 1
@@ -129,7 +129,7 @@ open(sys.argv[1], "wb").write(header + event(5000, 0, 1) + event(6000, 4096, 2) 
 }
 
 files_that_cannot_be_replayed_are_refused() {
-	make_ops 1048576 1 && expect 0 "$ctl" bench replay "$dir/made.ops" --dir "$store" && says "$dir/out" "streams: 1, " || return 1
+	make_ops 1048576 1 && expect 0 "$ctl" bench replay "$dir/made.ops" --dir "$store" && says "$dir/err" "streams: 1, ops: 1, and 0 that" || return 1
 	make_ops $((1 << 40)) 1 && expect 1 "$ctl" bench replay "$dir/made.ops" --dir "$store" &&
 		says "$dir/err" "1 TiB" "free" || return 1
 	make_ops 1048576 9 && expect 1 "$ctl" bench replay "$dir/made.ops" --dir "$store" && says "$dir/err" "made.ops: has no op that can be done again" &&

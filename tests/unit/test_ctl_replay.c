@@ -140,12 +140,13 @@ TEST_TABLE(an_op_is_due_after_the_ends_before_it_and_a_pause, dues)
 {
 	struct trace_op ops[3] = { 0 };
 	struct replay_due found[3];
+	uint64_t ends[3];
 
 	for (size_t i = 0; i < 3; i++) {
 		ops[i].taken_nsec = dues[_i].at[i];
 		ops[i].ended_nsec = dues[_i].at[i] + dues[_i].latency[i];
 	}
-	ck_assert_int_eq(replay_dues(ops, 3, found), 0);
+	replay_dues(ops, 3, ends, found);
 	for (size_t i = 0; i < 3; i++) {
 		ck_assert_msg(found[i].n_before == dues[_i].dues[i].n_before, "%s: op %zu: %lu",
 			      dues[_i].what, i, (unsigned long)found[i].n_before);

@@ -34,11 +34,9 @@ static const char help[] =
 	"    dsaioctl bench replay job.ops --dir . --fast --private\n"
 	"\n"
 	"Each stream (a handle of the job, on one store) becomes a process with a handle.  It does the\n"
-	"same ops in the same order: same offsets and lengths, as many in flight, and the same pauses\n"
-	"between the end of one and the start of the next.  The report has both runs.  The recorded\n"
-	"latencies are the lane's; the replayed ones are those of a program, with its wake-up.  TOOK is\n"
-	"the time of all.  The test files have no name and are gone at the end; they need as much room\n"
-	"as those of the job.\n"
+	"same ops in the same order, as many in flight, and with the same pauses between them.  The\n"
+	"recorded latencies are the lane's; the replayed ones are those of a program, with its wake-up.\n"
+	"The test files have no name and are gone at the end; they need as much room as the job's.\n"
 	"\n"
 	"    --dir DIR      where the test files lie\n"
 	"    --fast         without the pauses\n"
@@ -104,7 +102,7 @@ static int do_ops(struct stream *stream, const struct trace_op *ops, uint64_t n,
 
 static int replay_in_process(struct bench_process *process, const void *arg)
 {
-	_cleanup_(stream_close) struct stream stream = { .process = process, .name = "replay" };
+	_cleanup_(stream_close) struct stream stream = { .process = process, .name = "a stream" };
 	_cleanup_(freep) struct replay_due *dues = NULL;
 	const uint64_t n = replay.stream_ops[process->id];
 	const struct trace_op *ops = replay.ops;
@@ -118,8 +116,9 @@ static int replay_in_process(struct bench_process *process, const void *arg)
 		longest = ops[i].len > longest ? ops[i].len : longest;
 	dues = calloc(n, sizeof(*dues));
 	stream.ends = calloc(n, sizeof(*stream.ends));
-	if (!dues || !stream.ends || replay_dues(ops, n, dues) < 0)
+	if (!dues || !stream.ends)
 		return bench_process_fail(process, "out of memory");
+	replay_dues(ops, n, stream.ends, dues);
 	r = stream_begin(&stream, DSAIO_CLASS_BACKGROUND, longest + REPLAY_PAGE);
 	return r < 0 ? r : do_ops(&stream, ops, n, dues);
 }
@@ -158,26 +157,16 @@ static int run_streams(struct bench_runs *runs)
 	return r;
 }
 
-static int report(const struct ctl *ctl, const char *path)
+static struct json_object *replay_json(const char *path)
 {
-	struct json_object *object;
-	int r;
+	struct json_object *object = json_object_new_object();
 
-	if (ctl->is_json) {
-		object = json_object_new_object();
-		json_add_text(object, "file", path);
-		json_add_bool(object, "is_fast", is_fast);
-		json_add_number(object, "streams", replay.n_streams);
-		json_add_number(object, "ops_left_out", replay.n_left_out);
-		bench_pair_json(object, &pair, names);
-		return ctl_print_json(ctl, object);
-	}
-	r = bench_pairs_print(ctl, &pair, 1, names);
-	return r == CTL_OK ? ctl_print_line(ctl,
-					    "ops: %" PRIu64 ", streams: %" PRIu32
-					    ", ops left out: %" PRIu64,
-					    replay.n_ops, replay.n_streams, replay.n_left_out)
-			   : r;
+	json_add_text(object, "file", path);
+	json_add_bool(object, "is_fast", is_fast);
+	json_add_number(object, "streams", replay.n_streams);
+	json_add_number(object, "ops_left_out", replay.n_left_out);
+	bench_pair_json(object, &pair, names);
+	return object;
 }
 
 static int replay_run(struct ctl *ctl)
@@ -191,9 +180,17 @@ static int replay_run(struct ctl *ctl)
 	if (!dir)
 		return ctl_usage(ctl, "where to? give --dir DIR");
 	r = read_ops(ctl, ctl->args[0], &ops);
+	if (r == CTL_OK && !ctl->is_json)
+		ctl_note(ctl,
+			 "streams: %" PRIu32 ", ops: %" PRIu64 ", and %" PRIu64
+			 " that failed, had not ended, or were lost",
+			 replay.n_streams, replay.n_ops, replay.n_left_out);
 	if (r == CTL_OK)
 		r = run_streams(&runs);
-	return r == CTL_OK ? report(ctl, ctl->args[0]) : r;
+	if (r != CTL_OK)
+		return r;
+	return ctl->is_json ? ctl_print_json(ctl, replay_json(ctl->args[0]))
+			    : bench_pairs_print(ctl, &pair, 1, names);
 }
 
 const struct command command_bench_replay = {

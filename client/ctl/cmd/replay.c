@@ -1,7 +1,6 @@
 #include "client/ctl/cmd/replay.h"
 
 #include "proto/ring.h"
-#include "proto/util/cleanup.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,29 +17,20 @@ static bool can_be_done(const struct trace_op *op)
 	       (!is_sync || (!op->len && !op->off));
 }
 
-static int compare_streams(const struct trace_op *a, const struct trace_op *b)
-{
-	if (a->client != b->client)
-		return a->client < b->client ? -1 : 1;
-	return a->channel < b->channel ? -1 : a->channel > b->channel;
-}
-
 static int compare_files(const void *a, const void *b)
 {
 	const struct trace_op *x = a, *y = b;
-	const int r = compare_streams(x, y);
 
-	return r ? r : x->file < y->file ? -1 : x->file > y->file;
+	return trace_compare((uint64_t[]){ x->client, x->channel, x->file },
+			     (uint64_t[]){ y->client, y->channel, y->file }, 3);
 }
 
 static int compare_starts(const void *a, const void *b)
 {
 	const struct trace_op *x = a, *y = b;
-	const int r = compare_streams(x, y);
 
-	if (r || x->taken_nsec != y->taken_nsec)
-		return r ? r : x->taken_nsec < y->taken_nsec ? -1 : 1;
-	return x->id < y->id ? -1 : x->id > y->id;
+	return trace_compare((uint64_t[]){ x->client, x->channel, x->taken_nsec, x->id },
+			     (uint64_t[]){ y->client, y->channel, y->taken_nsec, y->id }, 4);
 }
 
 /* Puts the files of each stream one behind the other.  Returns -EINVAL where there are too many streams. */
@@ -50,7 +40,8 @@ static int find_streams(struct replay *replay)
 
 	qsort(replay->ops, replay->n_ops, sizeof(*replay->ops), compare_files);
 	for (struct trace_op *op = replay->ops; op < replay->ops + replay->n_ops; op++) {
-		const bool is_new = op == replay->ops || compare_streams(op, op - 1) != 0;
+		const bool is_new = op == replay->ops || op->client != op[-1].client ||
+				    op->channel != op[-1].channel;
 		uint64_t *bytes;
 
 		if (is_new && replay->n_streams++ == REPLAY_STREAMS_MAX)
@@ -100,18 +91,14 @@ int replay_init(const struct ctl *ctl, const char *path, struct trace_ops *ops,
 
 static int compare_times(const void *a, const void *b)
 {
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
+	return trace_compare(a, b, 1);
 }
 
-int replay_dues(const struct trace_op *ops, uint64_t n, struct replay_due *ret_dues)
+void replay_dues(const struct trace_op *ops, uint64_t n, uint64_t *ends,
+		 struct replay_due *ret_dues)
 {
-	_cleanup_(freep) uint64_t *ends = calloc(n + 1, sizeof(*ends));
 	uint64_t n_ended = 0;
 
-	if (!ends)
-		return -ENOMEM;
 	for (uint64_t i = 0; i < n; i++)
 		ends[i] = ops[i].ended_nsec;
 	qsort(ends, n, sizeof(*ends), compare_times);
@@ -125,5 +112,4 @@ int replay_dues(const struct trace_op *ops, uint64_t n, struct replay_due *ret_d
 			since = ends[n_ended - 1];
 		ret_dues[i] = (struct replay_due){ n_ended, ops[i].taken_nsec - since };
 	}
-	return 0;
 }

@@ -37,7 +37,8 @@ struct replay_due {
 	uint64_t n_before;   /* ops of the stream that have ended before: at most its number */
 	uint64_t pause_nsec; /* since then, and since the op before was submitted */
 };
-/* For n ops of one stream.  Returns 0 or -ENOMEM. */
-int replay_dues(const struct trace_op *ops, uint64_t n, struct replay_due *ret_dues);
+/* For n ops of one stream.  ends: room for n times. */
+void replay_dues(const struct trace_op *ops, uint64_t n, uint64_t *ends,
+		 struct replay_due *ret_dues);
 
 #endif

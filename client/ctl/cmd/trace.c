@@ -24,18 +24,15 @@
 static const char help[] =
 	"dsaioctl trace - the last ops: who, what, and how long each stage took\n"
 	"\n"
-	"    dsaioctl trace --user anna --slower 10ms\n"
-	"    dsaioctl trace --store nvme0 --errors\n"
+	"    dsaioctl trace --store nvme0 --user anna --slower 10ms\n"
 	"    dsaioctl trace --last-crash             of a daemon that crashed or was killed\n"
 	"    dsaioctl trace --json | jq '.ops[] | select(.error)'\n"
 	"    dsaioctl trace record --help            into a file for dsaioctl bench replay\n"
 	"\n"
-	"A row is one op, the newest last.  TIME is when the store's thread took it: before now, before\n"
-	"the crash, or, where no signal handler could note that (kill -9), before the last event.\n"
-	"FILE is the file's number in that client, RESULT the bytes, or an errno; open: it has not\n"
-	"ended.  TOTAL is QUEUE, until its first block started; DEVICE, until its last one was done;\n"
-	"and DELIVERY, until its result was written.  An op that needed no block has only TOTAL.\n"
-	"Only root and the daemon's user may see them.\n"
+	"A row is one op, the newest last.  TIME is when the store's thread took it: before now, or\n"
+	"before the crash.  FILE is the file's number in that client, RESULT the bytes, or an errno.\n"
+	"TOTAL is QUEUE, until its first block started; DEVICE, until its last one was done; and\n"
+	"DELIVERY, until its result was written.  Only root and the daemon's user may see them.\n"
 	"\n"
 	"    --last-crash   of the last daemon that did not stop in order\n"
 	"    --store NAME   only this store's\n"
@@ -121,9 +118,8 @@ static int read_trace(const struct ctl *ctl, struct trace *trace)
 
 static int compare_starts(const void *a, const void *b)
 {
-	const struct trace_op *x = a, *y = b;
-
-	return x->taken_nsec < y->taken_nsec ? -1 : x->taken_nsec > y->taken_nsec;
+	return trace_compare(&((const struct trace_op *)a)->taken_nsec,
+			     &((const struct trace_op *)b)->taken_nsec, 1);
 }
 
 static int collect(const struct ctl *ctl, struct trace *trace)

@@ -191,19 +191,22 @@ bool trace_filter_has(const struct trace_filter *filter, const struct trace_op *
 
 /* ---- ops ---- */
 
+int trace_compare(const uint64_t *a, const uint64_t *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (a[i] != b[i])
+			return a[i] < b[i] ? -1 : 1;
+	return 0;
+}
+
 /* Events by their ops, and of an op the first one first.  They are numbers of file's. */
 static int compare_events(const void *a, const void *b, void *file)
 {
 	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 	const struct recording_event *e = trace_file_event(file, x), *f = trace_file_event(file, y);
 
-	if (e->client != f->client)
-		return e->client < f->client ? -1 : 1;
-	if (e->channel != f->channel)
-		return e->channel < f->channel ? -1 : 1;
-	if (e->id != f->id)
-		return e->id < f->id ? -1 : 1;
-	return x < y ? -1 : x > y;
+	return trace_compare((uint64_t[]){ e->client, e->channel, e->id, x },
+			     (uint64_t[]){ f->client, f->channel, f->id, y }, 4);
 }
 
 static void add_event(struct trace_ops *ops, uint32_t lane, const struct recording_event *event)

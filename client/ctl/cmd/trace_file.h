@@ -82,6 +82,9 @@ bool trace_filter_has_event(const struct trace_filter *filter, const char *store
 
 /* ---- ops ---- */
 
+/* For qsort(3): by the first of n values that differ. */
+int trace_compare(const uint64_t *a, const uint64_t *b, size_t n);
+
 struct trace_op {
 	uint32_t file; /* the client's number for it */
 	uint32_t client, channel;
