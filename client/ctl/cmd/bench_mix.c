@@ -31,7 +31,6 @@ static const char help[] =
 	"    dsaioctl bench report mix.json -o mix.html           the same as a picture\n"
 	"\n"
 	"The job file has a section for each client, and [global] of those behind it, in fio's words.\n"
-	"dsaiod's documentation has a longer one, mix.fio.\n"
 	"    [checkpoint]\n"
 	"    rw=write\n"
 	"    bs=4M\n"

@@ -162,19 +162,12 @@ static int print_headline(const struct ctl *ctl, const struct trace *trace)
 			      end);
 }
 
-/* "97.7 KiB", "EIO after 4 KiB" */
-static void add_result(struct table *table, const struct trace_op *op)
+static const char *error_name(const struct trace_op *op)
 {
 	const int error = ring_result_errno(op->result);
-	const uint64_t done = ring_result_done(op->result);
 	const char *name = error ? strerrorname_np(error) : "";
-	char size[UNITS_TEXT_BYTES];
 
-	if (!op->ended_nsec)
-		table_add(table, "open");
-	else
-		table_add(table, "%s%s%s", name ? name : "?", error && done ? " after " : "",
-			  error && !done ? "" : units_format_size(size, done));
+	return name ? name : "?";
 }
 
 /* UINT64_MAX: it has not come to the stage's end, or skipped it, as where it was refused. */
@@ -212,7 +205,10 @@ static void add_row(struct table *table, const struct trace *trace, const struct
 	for (unsigned i = 0; i < N_STAGES; i++)
 		table_add(table, "%s",
 			  stages[i] == UINT64_MAX ? "-" : units_format_nsec(text, stages[i]));
-	add_result(table, op);
+	table_add(table, "%s",
+		  !op->ended_nsec   ? "open"
+		  : *error_name(op) ? error_name(op)
+				    : units_format_size(text, ring_result_done(op->result)));
 }
 
 static int print_table(const struct ctl *ctl, const struct trace *trace, size_t first)
@@ -244,8 +240,6 @@ static struct json_object *op_json(const struct trace *trace, const struct trace
 	static const char *const keys[N_STAGES] = { "queue_nsec", "device_nsec", "delivery_nsec",
 						    "total_nsec" };
 	const struct recording *recording = trace->files.files[op->lane].recording;
-	const int error = ring_result_errno(op->result);
-	const char *name = error ? strerrorname_np(error) : "";
 	struct json_object *object = json_object_new_object();
 	uint64_t stages[N_STAGES];
 
@@ -265,7 +259,7 @@ static struct json_object *op_json(const struct trace *trace, const struct trace
 							       : json_object_new_uint64(stages[i]));
 	json_add_bool(object, "is_open", !op->ended_nsec);
 	json_add_number(object, "bytes", ring_result_done(op->result));
-	json_add_text(object, "error", name ? name : "?");
+	json_add_text(object, "error", error_name(op));
 	return object;
 }
 

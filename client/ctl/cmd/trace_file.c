@@ -5,6 +5,7 @@
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/process.h"
+#include "proto/util/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -110,17 +111,19 @@ void trace_files_deinit(struct trace_files *files)
 		trace_file_deinit(&files->files[i]);
 }
 
-static const char *find_socket(const struct ctl *ctl, struct socket_dir *dir)
+static const char *find_socket(const struct ctl *ctl)
 {
+	static struct socket_dir dir;
 	const char *named = ctl->socket_path ? ctl->socket_path : getenv("DSAIO_SOCKET");
 	char text[512];
 
 	if (named && *named)
 		return named;
-	if (access(SOCKET_SYSTEM, F_OK) == 0 || socket_dir_open(false, dir, text, sizeof(text)) < 0)
+	if (access(SOCKET_SYSTEM, F_OK) == 0 ||
+	    socket_dir_open(false, &dir, text, sizeof(text)) < 0)
 		return SOCKET_SYSTEM;
-	closep(&dir->fd);
-	return dir->path;
+	closep(&dir.fd);
+	return dir.path;
 }
 
 static int read_lane(const struct ctl *ctl, struct trace_files *files, const char *kind, unsigned i)
@@ -148,7 +151,7 @@ int trace_files_read(const struct ctl *ctl, struct trace_files *files, const cha
 	int r = CTL_OK;
 
 	if (!files->socket_path)
-		files->socket_path = find_socket(ctl, &files->dir);
+		files->socket_path = find_socket(ctl);
 	for (unsigned i = 0; r == CTL_OK && i < RECORDING_FILES_MAX; i++)
 		r = read_lane(ctl, files, kind, i);
 	return r;

@@ -14,7 +14,6 @@
 #include "client/ctl/ui/ctl.h"
 #include "client/ctl/ui/flags.h"
 #include "proto/recording.h"
-#include "proto/util/socket.h"
 
 #define TRACE_JOB_EVENTS_MAX (UINT32_C(1) << 23) /* of a file of trace record: 512 MiB */
 
@@ -49,7 +48,6 @@ uint64_t trace_file_real_nsec(const struct recording *recording, uint64_t nsec);
 /* All of a daemon.  Zero at first. */
 struct trace_files {
 	const char *socket_path; /* of a connection, also where nobody listens any more */
-	struct socket_dir dir;
 	struct trace_file files[RECORDING_FILES_MAX];
 };
 void trace_files_deinit(struct trace_files *files);

@@ -11,7 +11,6 @@
 #include "client/ctl/ui/units.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/plural.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,8 +33,8 @@ static const char help[] =
 	"    dsaioctl trace record job.ops --store nvme0          until Ctrl-C\n"
 	"    dsaioctl bench replay job.ops --dir /nvme            the same again, on any host\n"
 	"\n"
-	"An op is a row of dsaioctl trace.  The file has no bytes of other files.  Only root and the\n"
-	"daemon's user may record.  PROGRAM has their rights, too, unless sudo -u anna is before it.\n"
+	"Only root and the daemon's user may record.  PROGRAM has their rights, unless sudo -u anna is\n"
+	"before it.\n"
 	"\n"
 	"    --store NAME   only ops on this store\n"
 	"    --pid N        only this process's\n"
@@ -168,10 +167,10 @@ static int report(const struct record *record)
 		return ctl_print_json(record->ctl, object);
 	}
 	return ctl_print_line(record->ctl,
-			      "%s: %" PRIu64 " op%s, %s; %" PRIu64
+			      "%s: %" PRIu64 " ops, %s; %" PRIu64
 			      " events were gone before they were read",
-			      record->path, record->n_ops, plural(record->n_ops),
-			      units_format_size(size, record->n_bytes), record->n_lost);
+			      record->path, record->n_ops, units_format_size(size, record->n_bytes),
+			      record->n_lost);
 }
 
 /* ---- the command ---- */

@@ -63,16 +63,13 @@ const char *units_format_count(char *text, uint64_t count)
 
 int units_parse_nsec(const char *text, uint64_t *ret_nsec)
 {
-	static const struct {
-		const char *name;
-		double nsec;
-	} units[] = { { "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 }, { "", 1e9 } };
+	static const char *const units[] = { "ns", "us", "ms", "s" };
 	char *end;
-	const double value = strtod(text, &end);
+	double nsec = strtod(text, &end);
 
-	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++)
-		if (strcmp(end, units[i].name) == 0 && value >= 0 && value * units[i].nsec < 1e18) {
-			*ret_nsec = (uint64_t)llround(value * units[i].nsec);
+	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++, nsec *= 1000)
+		if (strcmp(*end ? end : "s", units[i]) == 0 && nsec >= 0 && nsec < 1e18) {
+			*ret_nsec = (uint64_t)llround(nsec);
 			return 0;
 		}
 	return -EINVAL;
