@@ -147,16 +147,13 @@ struct recording *recorder_new(const char *store_name)
 		return NULL;
 	while (i < RECORDING_FILES_MAX && atomic_load(&recorder.recordings[i]))
 		i++;
-	r = i < RECORDING_FILES_MAX ? 0 : EMFILE;
-	if (!r) {
-		path_of(path, RECORDING_NOW, i);
-		r = make_on_thread(&making);
-	}
+	path_of(path, RECORDING_NOW, i);
+	r = i < RECORDING_FILES_MAX ? make_on_thread(&making) : EMFILE;
 	if (r) {
 		if (!recorder.is_logged)
 			log_notice("dsaiod: store %s and perhaps others have no flight recorder: "
-				   "%s.trace.%u: %s",
-				   store_name, recorder.socket_path, i, strerrordesc_np(r));
+				   "%s: %s",
+				   store_name, path, strerrordesc_np(r));
 		recorder.is_logged = true;
 		return NULL;
 	}

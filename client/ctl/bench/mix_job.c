@@ -12,13 +12,12 @@
 #define RUNTIME_NSEC_MAX (3600 * NSEC_PER_SEC) /* a guess: more is a mistake */
 
 enum { RW_READ, RW_WRITE, RW_MIXED, RW_RANDOM }; /* random ones are RW_RANDOM more */
-static const char *const rw_names[] = {
-	"read", "write", "rw", "randread", "randwrite", "randrw", NULL
-};
+static const char *const rw_names[] = { "read",	     "write",  "rw", "randread",
+					"randwrite", "randrw", NULL };
 static const char *const class_names[] = { [DSAIO_CLASS_NORMAL] = "normal",
-					[DSAIO_CLASS_DEMAND] = "demand",
-					[DSAIO_CLASS_BACKGROUND] = "background",
-					NULL };
+					   [DSAIO_CLASS_DEMAND] = "demand",
+					   [DSAIO_CLASS_BACKGROUND] = "background",
+					   NULL };
 
 #define AT(field) offsetof(struct mix_client, field)
 static const struct key {

@@ -1,7 +1,7 @@
 /*
  * Ops of a bench's process on a handle and a file of its own: the caller says which comes next, and when.
  *
- * stream_begin(); then ops; stream_finish(); stream_close().  What ended is in the process's shared memory, a struct
+ * stream_begin(); then ops; stream_finish(); stream_close().  The results are in the process's shared memory, a struct
  * bench_totals.
  *
  * All functions but the last return 0 or bench_process_fail()'s value.

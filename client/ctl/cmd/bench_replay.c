@@ -114,8 +114,8 @@ static int replay_in_process(struct bench_process *process, const void *arg)
 		ops += replay.stream_ops[i];
 	for (uint64_t i = 0; i < n; i++)
 		longest = ops[i].len > longest ? ops[i].len : longest;
-	dues = calloc(n, sizeof(*dues));
-	stream.ends = calloc(n, sizeof(*stream.ends));
+	dues = calloc(n + 1, sizeof(*dues));
+	stream.ends = calloc(n + 1, sizeof(*stream.ends));
 	if (!dues || !stream.ends)
 		return bench_process_fail(process, "out of memory");
 	replay_dues(ops, n, stream.ends, dues);

@@ -67,11 +67,13 @@ int units_parse_nsec(const char *text, uint64_t *ret_nsec)
 	char *end;
 	double nsec = strtod(text, &end);
 
-	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++, nsec *= 1000)
+	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++) {
 		if (strcmp(*end ? end : "s", units[i]) == 0 && nsec >= 0 && nsec < 1e18) {
 			*ret_nsec = (uint64_t)llround(nsec);
 			return 0;
 		}
+		nsec *= 1000;
+	}
 	return -EINVAL;
 }
 
