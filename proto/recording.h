@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define RECORDING_MAGIC "dsaiorec"
-#define RECORDING_VERSION 1u
+#define RECORDING_VERSION 2u
 #define RECORDING_EVENTS 16384u /* of a file that is made; a power of two */
 #define RECORDING_EVENTS_MAX (1u << 16)
 #define RECORDING_MARGIN 16u
@@ -27,25 +27,18 @@
 #define RECORDING_SUFFIX_BYTES 24u /* room for ".last-crash.N" and its NUL */
 
 enum recording_kind {
-	RECORDING_TAKEN = 1,  /* the entry was copied; off, len and file are as it says */
-	RECORDING_ENDED,      /* its completion is written; result as in struct ring_completion */
-	RECORDING_CANCELLED,  /* or its time-out passed: result has the errno */
-	RECORDING_AT_ENGINE,  /* a block was handed to the lane's engine, or will be in this turn */
-	RECORDING_AT_WORKER,  /* a block is with a worker thread */
-	RECORDING_BLOCK_DONE, /* result as of an op */
-	RECORDING_RETURNED, /* a block would have had to wait in the kernel: a worker will do it */
-	RECORDING_HUNG,	    /* a block hangs: others do not wait for it any more */
-	N_RECORDING_KINDS
+	RECORDING_TAKEN = 1, /* the entry was copied; opcode, file, off and len are as it says */
+	RECORDING_ENDED,     /* its completion is written; result as in struct ring_completion */
+	/* A request to the device was handed to the lane's engine or a worker thread, or will be in this turn; and is done. */
+	RECORDING_BLOCK_STARTED,
+	RECORDING_BLOCK_DONE,
 };
 
-/* In opcode, beside enum ring_opcode: a step that extends the file. */
-#define RECORDING_OP_EXTEND 255u
-
 struct recording_event {
-	uint64_t nsec; /* CLOCK_MONOTONIC at the start of the lane's turn */
-	uint64_t id;   /* of the op: its client's number for it */
-	uint64_t off, len;
-	int64_t result; /* 0 where the kind has none */
+	uint64_t nsec;	   /* CLOCK_MONOTONIC at the start of the lane's turn */
+	uint64_t id;	   /* of the op: its client's number for it */
+	uint64_t off, len; /* 0 where the kind has none; so are the others */
+	int64_t result;
 	uint32_t client, channel, file, pid, uid;
 	uint8_t kind, opcode;
 	uint8_t zero[2];

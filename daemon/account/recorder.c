@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -26,7 +27,6 @@
 
 static struct {
 	char socket_path[SOCKET_PATH_BYTES]; /* "": off */
-	unsigned n_files;		     /* that were made: numbers below it */
 	bool is_logged;			     /* why one could not be made */
 	/* Main thread: a lane begins.  Any thread, and the handler of a signal: it ends, or reads. */
 	struct recording *_Atomic recordings[RECORDING_FILES_MAX];
@@ -50,12 +50,9 @@ static bool is_ours(const char *path)
 
 static bool keep_crash(void)
 {
-	bool is_crash = false;
 	char from[PATH_BYTES], to[PATH_BYTES];
 
-	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
-		is_crash |= is_ours(path_of(from, RECORDING_NOW, i));
-	if (!is_crash)
+	if (!is_ours(path_of(from, RECORDING_NOW, 0))) /* the first that is made */
 		return false;
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
 		path_of(from, RECORDING_NOW, i);
@@ -125,7 +122,6 @@ static void describe(struct recording *recording, const char *store_name)
 {
 	struct process process;
 
-	memcpy(recording->magic, RECORDING_MAGIC, sizeof(recording->magic));
 	recording->version = RECORDING_VERSION;
 	recording->event_bytes = sizeof(struct recording_event);
 	recording->n_events = RECORDING_EVENTS;
@@ -136,6 +132,8 @@ static void describe(struct recording *recording, const char *store_name)
 	recording->start_real_nsec = clock_nsec_of(CLOCK_REALTIME);
 	(void)snprintf(recording->store, sizeof(recording->store), "%s", store_name);
 	(void)snprintf(recording->program, sizeof(recording->program), "%s", DSAIO_VERSION);
+	/* Last: until then a reader takes it for one that is not there. */
+	memcpy(recording->magic, RECORDING_MAGIC, sizeof(recording->magic));
 }
 
 struct recording *recorder_new(const char *store_name)
@@ -149,22 +147,17 @@ struct recording *recorder_new(const char *store_name)
 		return NULL;
 	while (i < RECORDING_FILES_MAX && atomic_load(&recorder.recordings[i]))
 		i++;
-	r = i < RECORDING_FILES_MAX ? 0 : EMFILE;
-	if (!r) {
-		path_of(path, RECORDING_NOW, i);
-		r = make_on_thread(&making);
-	}
+	path_of(path, RECORDING_NOW, i);
+	r = i < RECORDING_FILES_MAX ? make_on_thread(&making) : EMFILE;
 	if (r) {
 		if (!recorder.is_logged)
 			log_notice("dsaiod: store %s and perhaps others have no flight recorder: "
-				   "%s.trace.%u: %s",
-				   store_name, recorder.socket_path, i, strerrordesc_np(r));
+				   "%s: %s",
+				   store_name, path, strerrordesc_np(r));
 		recorder.is_logged = true;
 		return NULL;
 	}
 	describe(making.recording, store_name);
-	if (i >= recorder.n_files)
-		recorder.n_files = i + 1;
 	atomic_store(&recorder.recordings[i], making.recording);
 	return making.recording;
 }
@@ -198,30 +191,21 @@ void recorder_note_crash(int number)
 
 static bool may_record_at(const char *socket_path)
 {
-	char dir[SOCKET_PATH_BYTES];
+	char path[SOCKET_PATH_BYTES];
+	const char *dir, *why = NULL;
 	struct statfs fs;
 	struct stat st;
-	char *slash;
 
-	(void)snprintf(dir, sizeof(dir), "%s", socket_path);
-	slash = strrchr(dir, '/');
-	if (!slash)
-		(void)strcpy(dir, ".");
-	else
-		slash[slash == dir] = 0; /* "/" stays */
-	if (stat(dir, &st) < 0 || (st.st_mode & (S_IWGRP | S_IWOTH))) {
-		log_notice(
-			"dsaiod: no flight recorder: others may write to %s, and files there be theirs: "
-			"dsaioctl trace shows nothing",
-			dir);
-		return false;
-	}
-	if (statfs(dir, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
-		return true;
-	log_notice("dsaiod: no flight recorder: %s is not on tmpfs, and a disk could delay lanes: "
-		   "dsaioctl trace shows nothing",
-		   dir);
-	return false;
+	(void)snprintf(path, sizeof(path), "%s", socket_path);
+	dir = dirname(path);
+	if (stat(dir, &st) < 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
+		why = "is writable by others, and files there may be theirs";
+	else if (statfs(dir, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
+		why = "is not on tmpfs, and a disk could delay lanes";
+	if (why)
+		log_notice("dsaiod: no flight recorder: %s %s: dsaioctl trace shows nothing", dir,
+			   why);
+	return !why;
 }
 
 bool recorder_start(const char *socket_path)
@@ -236,9 +220,8 @@ void recorder_end(void)
 {
 	char path[PATH_BYTES];
 
-	for (unsigned i = 0; i < recorder.n_files; i++)
+	for (unsigned i = 0; recorder.socket_path[0] && i < RECORDING_FILES_MAX; i++)
 		(void)unlink(
 			path_of(path, RECORDING_NOW, i)); /* if it fails, it looks like a crash */
-	recorder.n_files = 0;
 	recorder.socket_path[0] = 0;
 }

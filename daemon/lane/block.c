@@ -208,14 +208,6 @@ void block_prepare(struct lane_block *block, enum block_kind kind, const struct 
 	block->conditions = 0;
 }
 
-/* The recorder's name of the move to a state. */
-static const uint8_t recorded[N_BLOCK_STATES] = {
-	[BLOCK_FREE] = RECORDING_BLOCK_DONE,
-	[BLOCK_AT_ENGINE] = RECORDING_AT_ENGINE,
-	[BLOCK_RETURNED] = RECORDING_RETURNED,
-	[BLOCK_HUNG] = RECORDING_HUNG,
-};
-
 void block_move(struct transfer *transfer, struct lane_block *block, enum block_state state)
 {
 	struct block *request = &block->at_worker.block;
@@ -231,8 +223,11 @@ void block_move(struct transfer *transfer, struct lane_block *block, enum block_
 	block->state = (uint8_t)state;
 	/* Without charges another one has taken over its request.  A worker has it already: see
 	   submit_to_workers(). */
-	if ((row || block->charges) && state != BLOCK_AT_WORKER)
-		record_block(transfer->turn, recorded[state], request);
+	if ((row || block->charges) && (state == BLOCK_FREE || state == BLOCK_AT_ENGINE))
+		record(transfer->turn, request->op,
+		       (struct recording_event){ .kind = state == BLOCK_FREE
+								 ? RECORDING_BLOCK_DONE
+								 : RECORDING_BLOCK_STARTED });
 	discharge(transfer, block, before, gone);
 	charge(transfer, block, row & ~(unsigned)block->charges);
 	if (state == BLOCK_RETURNED) {

@@ -245,7 +245,13 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	metrics_add(&channel_class_metrics(channel)->open_ops, 1);
 
 	r = intake_check_entry(channel, entry, op);
-	record_entry(intake->turn, op, entry);
+	/* As the client wrote it, also where it is refused. */
+	record(intake->turn, op,
+	       (struct recording_event){ .kind = RECORDING_TAKEN,
+					 .opcode = entry->opcode,
+					 .file = entry->file,
+					 .off = entry->off,
+					 .len = entry->len });
 	if (r) {
 		op->error = (uint16_t)r;
 		publish_end(intake->publish, op);

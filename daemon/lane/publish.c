@@ -36,7 +36,8 @@ void publish_end(struct publish *publish, struct op *op)
 
 	assert(op->n_in_flight == 0);
 	op_set_state(op, OP_ENDED);
-	record_op(publish->turn, RECORDING_ENDED, op, result);
+	record(publish->turn, op,
+	       (struct recording_event){ .kind = RECORDING_ENDED, .result = result });
 	if (op->is_submitted)
 		op_rare(op)->batch->results[op_rare(op)->batch_index] = result;
 	else

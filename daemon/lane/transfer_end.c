@@ -1,7 +1,6 @@
 #include "daemon/lane/transfer_end.h"
 
 #include "daemon/base/stall.h"
-#include "daemon/lane/record.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 
@@ -101,8 +100,6 @@ static void drop_returned(struct transfer *transfer, struct op *op, int error)
 
 void transfer_cancel(struct transfer *transfer, struct op *op, int error)
 {
-	if (op->state != OP_FREE && op->state != OP_ENDED)
-		record_op(transfer->turn, RECORDING_CANCELLED, op, ring_result_failed(error, 0));
 	switch ((enum op_state)op->state) {
 	case OP_FREE:
 	case OP_ENDED:

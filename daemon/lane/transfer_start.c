@@ -88,7 +88,9 @@ static bool submit_to_workers(struct transfer *transfer, struct lane_block *bloc
 	worker_block->workers = &request->op->channel->workers;
 	worker_block->work.may_exceed_max = workers_are_engine(transfer->store, request->op);
 	block->conditions = worker_block->work.may_exceed_max ? CHARGE_DEEP : 0;
-	record_block(transfer->turn, RECORDING_AT_WORKER, request); /* while it is ours */
+	/* While it is ours. */
+	record(transfer->turn, request->op,
+	       (struct recording_event){ .kind = RECORDING_BLOCK_STARTED });
 	if (transfer->threads->ops->submit(transfer->threads, &request, 1) < 1)
 		return false;
 	/* It alone takes the block back, and not before that. */

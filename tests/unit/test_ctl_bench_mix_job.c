@@ -53,14 +53,13 @@ TEST(sections_are_clients_with_the_global_values_before_them)
 	ck_assert_uint_eq(mix_interval_nsec(&job.clients[2]), 20000000);
 }
 
-TEST(numjobs_makes_clients_with_numbers)
+TEST(a_long_name_is_cut)
 {
 	ck_assert_int_eq(
-		read_text("[a name that is much longer than there is room for it]\nnumjobs=64\n"),
+		read_text("[a name that is much longer than there is room for it, and then some]"),
 		0);
-	ck_assert_uint_eq(job.n, 64);
-	ck_assert_str_eq(job.clients[0].name, "a name that is much longer than there is.1");
-	ck_assert_str_eq(job.clients[63].name, "a name that is much longer than there is.64");
+	ck_assert_str_eq(job.clients[0].name,
+			 "a name that is much longer than there is room for i");
 }
 
 TEST(the_stricter_of_two_rates_counts)
@@ -76,27 +75,26 @@ static const struct {
 } refused[] = {
 	{ "", "there is no client: begin one with a line [NAME]" },
 	{ "[global]\nrw=read\n", "there is no client" },
-	{ "[a]\nioengine=libaio\n", "line 2: ioengine: unknown option" },
+	{ "[a]\nioengine=libaio\n", "line 2: ioengine: there is no such key" },
 	{ "[a]\n\nrw=trim\n", "line 3: rw=trim: is no value of that key" },
-	{ "[a]\nclass=idle\n", "class=idle: is no value of that key" },
-	{ "[a]\nbs=4kb\n", "bs 4kb: is no number: write for example 4096, 64K" },
-	{ "[a]\nbs=\n", "bs : is no number" },
-	{ "[a]\niodepth=0\n", "iodepth 0: out of range: must be from 1 to 256" },
-	{ "[a]\nrwmixread=101\n", "rwmixread 101: out of range: must be from 0 to 100" },
-	{ "[a]\nrate=99999999999999999999\n", "must be from 0 B to 1 TiB" },
-	{ "[a]\nruntime=0\n", "runtime=0: is no value of that key" },
-	{ "[a]\nruntime=3601\n", "runtime=3601: is no value" },
+	{ "[a]\nclass=idle\n", "class=idle: is no value" },
+	{ "[a]\nbs=4kb\n", "bs=4kb: is no value" },
+	{ "[a]\nbs=\n", "bs=: is no value" },
+	{ "[a]\niodepth=0\n", "iodepth=0: is no value of that key, or out of range" },
+	{ "[a]\niodepth=257\n", "iodepth=257: is no value" },
+	{ "[a]\nrwmixread=101\n", "rwmixread=101: is no value" },
+	{ "[a]\nrate=99999999999999999999\n", "rate=99999999999999999999: is no value" },
+	{ "[a]\nruntime=0\n", "runtime=0: is no value" },
+	{ "[a]\nruntime=3601s\n", "runtime=3601s: is no value" },
 	{ "[a]\nruntime=nan\n", "runtime=nan: is no value" },
 	{ "[a]\nruntime=-1\n", "runtime=-1: is no value" },
 	{ "[a]\nruntime=5h\n", "runtime=5h: is no value" },
-	{ "[a]\nruntime=\n", "runtime: its value is empty" },
-	{ "[a]\n=1\n", "unknown option" },
+	{ "[a]\nruntime=\n", "runtime=: is no value" },
+	{ "[a]\n=1\n", "there is no such key" },
 	{ "[a]\nbs=1000\n", "line 2: [a]: bs must be a multiple of 512" },
 	{ "[a]\nbs=8192\nsize=4096\n[b]\n",
-	  "line 4: [a]: bs must be a multiple of 512, at most size" },
-	{ "[a]\nbs=16M\niodepth=65\n", "bs * iodepth at most 1073741824" },
-	{ "[a]\nnumjobs=65\n", "numjobs 65: out of range: must be from 1 to 64" },
-	{ "[a]\nnumjobs=60\n[b]\nnumjobs=5\n", "[b]: there may be at most 64 clients" },
+	  "line 4: [a]: bs must be a multiple of 512, and at most size" },
+	{ "[a]\nbs=16M\niodepth=65\n", "bs * iodepth must be at most 1 GiB" },
 	{ "[a]\ntext\n", "line 2: text: must be [SECTION], KEY = VALUE, or a comment" },
 };
 
@@ -104,6 +102,19 @@ TEST_TABLE(a_mistake_is_refused_with_its_line, refused)
 {
 	ck_assert_int_eq(read_text(refused[_i].lines), -EINVAL);
 	ck_assert_msg(strstr(text, refused[_i].why), "%s", text);
+}
+
+TEST(too_many_clients_are_refused)
+{
+	char lines[8 * (MIX_CLIENTS_MAX + 1)] = "";
+
+	for (unsigned i = 0; i < MIX_CLIENTS_MAX; i++)
+		(void)strcat(lines, "[a]\n");
+	ck_assert_int_eq(read_text(lines), 0);
+	ck_assert_uint_eq(job.n, MIX_CLIENTS_MAX);
+	(void)strcat(lines, "[b]\n");
+	ck_assert_int_eq(read_text(lines), -EINVAL);
+	ck_assert_msg(strstr(text, "[b]: there may be at most 64 clients"), "%s", text);
 }
 
 TEST(a_directory_is_no_job)

@@ -149,7 +149,8 @@ static int child_start(struct bench_crew *crew, unsigned i, char *text)
 {
 	struct bench_process process = { .id = i,
 					 .n_processes = crew->options.n_processes,
-					 .folder = crew->options.folders[i],
+					 .folder = crew->options.folders ? crew->options.folders[i]
+									 : NULL,
 					 .files = crew->options.files,
 					 .socket_path = crew->options.socket_path,
 					 .buffer_bytes = crew->options.buffer_bytes,

@@ -27,8 +27,9 @@
 struct bench_crew;
 
 struct bench_crew_options {
-	const char *socket_path;    /* NULL: the library's default */
-	const char *const *folders; /* borrowed for the crew's life: one for each process */
+	const char *socket_path; /* NULL: the library's default */
+	const char *const
+		*folders; /* borrowed for the crew's life: one for each process; or NULL */
 	unsigned n_processes;
 	const struct bench_files
 		*files;	       /* borrowed for the crew's life: a place for each; or NULL */

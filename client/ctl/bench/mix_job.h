@@ -7,10 +7,6 @@
  *     rw=read
  *     bs=1M
  *     iodepth=8
- *     [others]
- *     numjobs=3             three of them: others.1, others.2, others.3
- *
- * For one thread: the keys of a section are collected in static memory.
  */
 #ifndef DSAIO_CLIENT_CTL_BENCH_MIX_JOB_H
 #define DSAIO_CLIENT_CTL_BENCH_MIX_JOB_H
@@ -25,16 +21,14 @@
 
 struct mix_client {
 	char name[52];
-	unsigned rw, io_class;	   /* in these lists; a class is an enum dsaio_class */
+	uint64_t rw;		   /* mix_job.c's */
+	uint64_t io_class;	   /* an enum dsaio_class */
 	uint64_t block_size, size; /* bytes of an op and of its file */
-	uint32_t depth;		   /* ops under way */
-	uint32_t read_percent;
-	uint64_t rate;	    /* bytes a second at most; 0: any */
-	uint32_t rate_iops; /* likewise ops */
-	uint32_t n_jobs;
+	uint64_t depth;		   /* ops under way */
+	uint64_t read_percent;
+	uint64_t rate, rate_iops; /* bytes and ops a second at most; 0: any */
 	uint64_t runtime_nsec;
 };
-extern const char *const mix_rw_names[], *const mix_class_names[]; /* up to a NULL */
 
 struct mix_job {
 	struct mix_client clients[MIX_CLIENTS_MAX];

@@ -1,22 +1,30 @@
 /*
  * dsaioctl bench replay: the ops that dsaioctl trace record has recorded, again, on files of its own.
+ *
+ * Each stream is done by a process.  An op is submitted when as many ops of its stream have ended as in the recording,
+ * and then after the same pause: so streams have the same depth, and a slower store makes the job longer.  The
+ * processes start together.  All ops of a stream share its process's buffer, which has REPLAY_PAGE bytes more than the
+ * longest.
+ *
+ * A process is a guest: its handle has the class background, and the store's profile.
  */
-#include "client/ctl/bench/crew.h"
-#include "client/ctl/bench/files.h"
-#include "client/ctl/bench/guest.h"
-#include "client/ctl/bench/histogram.h"
-#include "client/ctl/bench/replay.h"
+#include "client/ctl/bench/runs.h"
 #include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/replay.h"
+#include "client/ctl/cmd/trace_file.h"
 #include "client/ctl/ui/json.h"
-#include "client/ctl/ui/table.h"
-#include "client/ctl/ui/units.h"
+#include "proto/ring.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
+
+/* A recorded pause has the program's wake-up and its next submission, which a replay has anyway: measured. */
+#define WAKE_NSEC 20000u
 
 static const char help[] =
 	"dsaioctl bench replay - the ops of a recorded job again, on any host\n"
@@ -26,10 +34,9 @@ static const char help[] =
 	"    dsaioctl bench replay job.ops --dir . --fast --private\n"
 	"\n"
 	"Each stream (a handle of the job, on one store) becomes a process with a handle.  It does the\n"
-	"same ops in the same order: same offsets and lengths, as many in flight, and the same pauses\n"
-	"between the end of one and the start of the next.  The report has both runs.  The recorded\n"
-	"latencies are the lane's; the replayed ones are those of a program, with its wake-up.  The\n"
-	"test files have no name and are gone at the end; they need as much room as those of the job.\n"
+	"same ops in the same order, as many in flight, and with the same pauses between them.  The\n"
+	"recorded latencies are the lane's; the replayed ones are those of a program, with its wake-up.\n"
+	"The test files have no name and are gone at the end; they need as much room as the job's.\n"
 	"\n"
 	"    --dir DIR      where the test files lie\n"
 	"    --fast         without the pauses\n"
@@ -48,170 +55,142 @@ static const struct flag flags[] = {
 	{ "fast", FLAG_BOOL, &is_fast, 0, 0 },
 };
 
-struct run {
-	struct ctl *ctl;
-	struct ops_file file;
-	struct replay replay;
-	struct bench_place place;
-	struct bench_files *files;
-	struct bench_crew *crew;
-	size_t map_bytes;
-};
+static const char *const names[] = { "recorded", "replayed" };
+static struct replay replay;
+static struct bench_pair pair = { .name = "all" };
 
-static void run_deinit(struct run *run)
+/* ---- in a process ---- */
+
+static int start_one(struct stream *stream, const struct trace_op *op, uint64_t now_nsec)
 {
-	bench_crew_free(run->crew);
-	bench_files_free(run->files);
-	if (run->replay.replayed)
-		(void)munmap(run->replay.replayed, run->map_bytes);
-	ops_file_deinit(&run->file);
-}
-
-/* ---- before the start ---- */
-
-static int make_files(struct run *run)
-{
-	const uint32_t n = run->file.n_files;
-	_cleanup_(freep) struct bench_place *places = calloc(n, sizeof(*places));
-	struct rlimit limit;
-
-	if (!places)
-		return ctl_fail(run->ctl, "out of memory");
-	for (uint32_t i = 0; i < n; i++) {
-		places[i] = run->place;
-		places[i].file_bytes = run->file.file_bytes[i];
-	}
-	(void)getrlimit(RLIMIT_NOFILE, &limit); /* cannot fail */
-	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &limit); /* up to the hard limit: cannot fail */
-	return bench_files_make(run->ctl, places, n, false, true, 0, &run->files);
-}
-
-/* ---- the run ---- */
-
-static int replay(struct run *run)
-{
-	const uint32_t n = run->file.n_streams;
-	const char *folders[OPS_FILE_STREAMS_MAX];
-	const struct replay *arg = &run->replay;
-	struct bench_crew_options options = { .socket_path = run->ctl->socket_path,
-					      .folders = folders,
-					      .files = run->files,
-					      .n_processes = n };
-	char text[BENCH_TEXT_BYTES];
-	void *map;
-	int r;
-
-	run->map_bytes = run->file.header->n_ops * sizeof(struct trace_op);
-	map = mmap(NULL, run->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (map == MAP_FAILED)
-		return ctl_fail(run->ctl, "out of memory");
-	run->replay = (struct replay){ .file = &run->file, .is_fast = is_fast, .replayed = map };
-	for (uint32_t i = 0; i < n; i++)
-		folders[i] = run->place.folder;
-	for (uint64_t i = 0; i < run->file.header->n_ops; i++)
-		if (run->file.ops[i].len + REPLAY_PAGE > options.buffer_bytes)
-			options.buffer_bytes = run->file.ops[i].len + REPLAY_PAGE;
-	r = bench_crew_start(&options, &run->crew, text);
-	if (r == 0)
-		r = bench_crew_call(run->crew, bench_replay_stream, &arg, sizeof(arg), text);
-	return bench_crew_status(run->ctl, r, text);
-}
-
-/* ---- the report ---- */
-
-/* A row, and its object: the ops of one of the runs. */
-static void report_run(const struct run *run, const struct trace_op *ops, const char *name,
-		       struct table *table, struct json_object *parent)
-{
-	static struct bench_histogram latencies;
-	const uint64_t n = run->file.header->n_ops;
-	struct json_object *object = json_object_new_object();
-	uint64_t bytes = 0, first_nsec = UINT64_MAX, last_nsec = 0, values[4];
-	static const char *const keys[] = { "p50_nsec", "p99_nsec", "max_nsec", "duration_nsec" };
-	char text[UNITS_TEXT_BYTES];
-
-	memset(&latencies, 0, sizeof(latencies));
-	for (uint64_t i = 0; i < n; i++) {
-		bench_histogram_record(&latencies, ops[i].ended_nsec - ops[i].taken_nsec);
-		bytes += (uint64_t)ops[i].result;
-		if (ops[i].taken_nsec < first_nsec)
-			first_nsec = ops[i].taken_nsec;
-		if (ops[i].ended_nsec > last_nsec)
-			last_nsec = ops[i].ended_nsec;
-	}
-	values[0] = bench_histogram_quantile(&latencies, 0.5);
-	values[1] = bench_histogram_quantile(&latencies, 0.99);
-	values[2] = latencies.max_nsec;
-	values[3] = last_nsec - first_nsec;
-	table_add(table, "%s", name);
-	table_add(table, "%" PRIu64, n);
-	table_add(table, "%s", units_format_size(text, bytes));
-	table_add(table, "%s", units_format_rate(text, bytes, values[3]));
-	json_add_number(object, "ops", n);
-	json_add_number(object, "bytes", bytes);
-	for (unsigned i = 0; i < 4; i++) {
-		table_add(table, "%s", units_format_nsec(text, values[i]));
-		json_add_number(object, keys[i], values[i]);
-	}
-	json_object_object_add(parent, name, object);
-}
-
-static int report(const struct run *run, const char *path)
-{
-	static const struct table_column columns[] = {
-		{ "RUN", false }, { "OPS", true }, { "BYTES", true }, { "BANDWIDTH", true },
-		{ "P50", true },  { "P99", true }, { "MAX", true },   { "DURATION", true },
+	static const uint32_t opcodes[] = { [RING_OP_READ] = DSAIO_READ,
+					    [RING_OP_WRITE] = DSAIO_WRITE,
+					    [RING_OP_FSYNC] = DSAIO_FSYNC,
+					    [RING_OP_FDATASYNC] = DSAIO_FSYNC };
+	struct dsaio_io io = {
+		.opcode = opcodes[op->opcode],
+		.flags = op->opcode == RING_OP_FDATASYNC ? DSAIO_DATASYNC : 0,
+		.file = stream->file,
+		.buf = op->len ? (char *)stream->process->buffer + op->off % REPLAY_PAGE : NULL,
+		.len = op->len,
+		.off = op->off,
 	};
-	const uint64_t n_left_out = run->file.header->n_left_out;
-	_cleanup_(table_deinit) struct table table;
-	_cleanup_(json_putp) struct json_object *object = json_object_new_object();
+
+	return stream_submit(stream, &io, now_nsec);
+}
+
+static int do_ops(struct stream *stream, const struct trace_op *ops, uint64_t n,
+		  const struct replay_due *dues)
+{
+	uint64_t since = stream->start_nsec;
+	int r = 0;
+
+	for (uint64_t i = 0; r == 0 && i < n; i++) {
+		const uint64_t n_before = dues[i].n_before;
+
+		r = stream_await(stream, n_before);
+		if (r == 0 && n_before && stream->ends[n_before - 1] - WAKE_NSEC > since)
+			since = stream->ends[n_before - 1] - WAKE_NSEC;
+		if (r == 0 && !is_fast && dues[i].pause_nsec)
+			r = stream_sleep(stream, since + dues[i].pause_nsec);
+		since = clock_nsec();
+		if (r == 0)
+			r = start_one(stream, &ops[i], since);
+	}
+	return r < 0 ? r : stream_finish(stream);
+}
+
+static int replay_in_process(struct bench_process *process, const void *arg)
+{
+	_cleanup_(stream_close) struct stream stream = { .process = process, .name = "a stream" };
+	_cleanup_(freep) struct replay_due *dues = NULL;
+	const uint64_t n = replay.stream_ops[process->id];
+	const struct trace_op *ops = replay.ops;
+	uint64_t longest = 0;
 	int r;
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	json_add_text(object, "file", path);
-	json_add_bool(object, "is_fast", is_fast);
-	json_add_number(object, "streams", run->file.n_streams);
-	json_add_number(object, "files", run->file.n_files);
-	json_add_number(object, "ops_left_out", n_left_out);
-	report_run(run, run->file.ops, "recorded", &table, object);
-	report_run(run, run->replay.replayed, "replayed", &table, object);
-	if (run->ctl->is_json)
-		return ctl_print_json(run->ctl, json_object_get(object));
-	r = table_print(&table, stdout);
-	(void)printf("streams: %" PRIu32 ", files: %" PRIu32 ", ops not recorded: %" PRIu64 "\n",
-		     run->file.n_streams, run->file.n_files, n_left_out);
-	return r == -ENOMEM ? ctl_fail(run->ctl, "out of memory") : ctl_flush(run->ctl);
+	(void)arg; /* it is all in replay */
+	for (unsigned i = 0; i < process->id; i++)
+		ops += replay.stream_ops[i];
+	for (uint64_t i = 0; i < n; i++)
+		longest = ops[i].len > longest ? ops[i].len : longest;
+	dues = calloc(n + 1, sizeof(*dues));
+	stream.ends = calloc(n + 1, sizeof(*stream.ends));
+	if (!dues || !stream.ends)
+		return bench_process_fail(process, "out of memory");
+	replay_dues(ops, n, stream.ends, dues);
+	r = stream_begin(&stream, DSAIO_CLASS_BACKGROUND, longest + REPLAY_PAGE);
+	return r < 0 ? r : do_ops(&stream, ops, n, dues);
 }
 
 /* ---- the command ---- */
 
+static int read_ops(struct ctl *ctl, const char *path, struct trace_ops *ops)
+{
+	_cleanup_(closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_(trace_file_deinit) struct trace_file file = { 0 };
+	static const struct trace_filter all;
+	int r;
+
+	if (fd < 0)
+		return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(errno));
+	r = trace_file_read(ctl, path, fd, TRACE_JOB_EVENTS_MAX + 2 * RECORDING_MARGIN, &file);
+	if (r == CTL_OK && file.recording && trace_ops_add(ops, 0, &file, &all) < 0)
+		r = ctl_fail(ctl, "out of memory");
+	return r == CTL_OK ? replay_init(ctl, path, ops, &replay) : r;
+}
+
+static int run_streams(struct bench_runs *runs)
+{
+	struct bench_totals *recorded = &pair.runs[0];
+	int r = bench_runs_start(runs, dir, replay.stream_bytes, replay.n_streams);
+
+	if (r == CTL_OK)
+		r = bench_runs_call(runs, replay_in_process, NULL, 0);
+	for (unsigned i = 0; r == CTL_OK && i < replay.n_streams; i++)
+		bench_totals_add(&pair.runs[1], bench_crew_shared(runs->crew, i));
+	for (const struct trace_op *op = replay.ops; op < replay.ops + replay.n_ops; op++) {
+		bench_histogram_record(&recorded->latencies, op->ended_nsec - op->taken_nsec);
+		recorded->bytes += (uint64_t)op->result;
+	}
+	recorded->nsec = replay.duration_nsec;
+	return r;
+}
+
+static struct json_object *replay_json(const char *path)
+{
+	struct json_object *object = json_object_new_object();
+
+	json_add_text(object, "file", path);
+	json_add_bool(object, "is_fast", is_fast);
+	json_add_number(object, "streams", replay.n_streams);
+	json_add_number(object, "ops_left_out", replay.n_left_out);
+	bench_pair_json(object, &pair, names);
+	return object;
+}
+
 static int replay_run(struct ctl *ctl)
 {
-	_cleanup_(run_deinit) struct run run = { .ctl = ctl };
-	struct bench_guest *guest;
-	char text[512];
+	_cleanup_(bench_runs_deinit) struct bench_runs runs = { .ctl = ctl };
+	_cleanup_(trace_ops_deinit) struct trace_ops ops = { 0 };
 	int r;
 
 	if (ctl->n_args != 1)
 		return ctl_usage(ctl, "which job? name one file of dsaioctl trace record");
 	if (!dir)
 		return ctl_usage(ctl, "where to? give --dir DIR");
-	r = ops_file_read(ctl, ctl->args[0], &run.file);
-	if (r != CTL_OK)
-		return r;
-	if (bench_place_find(dir, &run.place, text, sizeof(text)) < 0)
-		return ctl_fail(ctl, "%s", text);
-	r = bench_guest_start(ctl, &dir, &run.place, 1, &guest);
-	if (r != CTL_OK)
-		return r;
-	bench_guest_free(guest); /* it has looked whether there is a store */
-	if (stop_catch(SA_RESTART) < 0)
-		return ctl_fail(ctl, "signals: %s", strerror(errno));
-	r = make_files(&run);
+	r = read_ops(ctl, ctl->args[0], &ops);
+	if (r == CTL_OK && !ctl->is_json)
+		ctl_note(ctl,
+			 "streams: %" PRIu32 ", ops: %" PRIu64 ", and %" PRIu64
+			 " that failed, had not ended, or were lost",
+			 replay.n_streams, replay.n_ops, replay.n_left_out);
 	if (r == CTL_OK)
-		r = replay(&run);
-	return r == CTL_OK ? report(&run, ctl->args[0]) : r;
+		r = run_streams(&runs);
+	if (r != CTL_OK)
+		return r;
+	return ctl->is_json ? ctl_print_json(ctl, replay_json(ctl->args[0]))
+			    : bench_pairs_print(ctl, &pair, 1, names);
 }
 
 const struct command command_bench_replay = {

@@ -3,9 +3,9 @@
  * that crashed.  It reads the files beside the socket, and asks no daemon.
  */
 #include "client/ctl/cmd/command.h"
+#include "client/ctl/cmd/show.h"
 #include "client/ctl/cmd/trace_file.h"
 #include "client/ctl/ui/json.h"
-#include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
@@ -13,9 +13,9 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -24,24 +24,20 @@
 static const char help[] =
 	"dsaioctl trace - the last ops: who, what, and how long each stage took\n"
 	"\n"
-	"    dsaioctl trace --user anna --slower 10ms\n"
-	"    dsaioctl trace --store nvme0 --op write --errors\n"
+	"    dsaioctl trace --store nvme0 --user anna --slower 10ms\n"
 	"    dsaioctl trace --last-crash             of a daemon that crashed or was killed\n"
 	"    dsaioctl trace --json | jq '.ops[] | select(.error)'\n"
 	"    dsaioctl trace record --help            into a file for dsaioctl bench replay\n"
 	"\n"
-	"A row is one op, the newest last.  TIME is when the store's thread took it: before now, before\n"
-	"the crash, or, where no signal handler could note that (kill -9), before the last event.\n"
-	"FILE is the file's number in that client, RESULT the bytes, or an errno; open: it has not\n"
-	"ended.  TOTAL is QUEUE, until its first block started; DEVICE, until its last one was done;\n"
-	"and DELIVERY, until its result was written.  An op that needed no block has only TOTAL.\n"
-	"Only root and the daemon's user may see them.\n"
+	"A row is one op, the newest last.  TIME is when the store's thread took it: before now, or\n"
+	"before the crash.  FILE is the file's number in that client, RESULT the bytes, or an errno.\n"
+	"TOTAL is QUEUE, until its first block started; DEVICE, until its last one was done; and\n"
+	"DELIVERY, until its result was written.  Only root and the daemon's user may see them.\n"
 	"\n"
 	"    --last-crash   of the last daemon that did not stop in order\n"
 	"    --store NAME   only this store's\n"
 	"    --pid N        only this process's\n"
 	"    --user USER    only this user's: a name or a number\n"
-	"    --op KIND      only read, write, fsync or fdatasync\n"
 	"    --slower TIME  only ops that took at least so long, as 10ms, 500us or 2s\n"
 	"    --errors       only ops that failed\n"
 	"    -n N           only the last N rows (100; with --json all)\n"
@@ -56,102 +52,122 @@ static struct trace_filter filter;
 
 static const struct flag flags[] = {
 	{ "last-crash", FLAG_BOOL, &is_last_crash, 0, 0 },
-	{ "op", FLAG_STRING, &filter.kind, 0, 0 },
 	{ "slower", FLAG_STRING, &filter.slower, 0, 0 },
 	{ "errors", FLAG_BOOL, &filter.errors, 0, 0 },
 	{ "n", FLAG_COUNT, &n_wanted, 1, UINT32_MAX },
 	TRACE_FILTER_FLAGS(filter),
 };
 
-static int read_files(const struct ctl *ctl, struct trace_files *trace, const char *kind)
+struct trace {
+	struct trace_files files;
+	struct trace_ops ops;
+	const struct recording *first; /* of one of the files; NULL: there is none */
+	bool is_live;
+	uint64_t end_nsec; /* TIME is before it */
+};
+
+static void trace_deinit(struct trace *trace)
+{
+	trace_files_deinit(&trace->files);
+	trace_ops_deinit(&trace->ops);
+}
+
+static int read_files(const struct ctl *ctl, struct trace *trace, const char *kind)
 {
 	uint64_t crash_nsec = 0, last_nsec = 0;
-	int r = trace_files_read(ctl, trace, kind, &filter);
+	int r = trace_files_read(ctl, &trace->files, kind);
 
-	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
-		const struct trace_file *file = &trace->files[i];
+	for (unsigned i = 0; r == CTL_OK && i < RECORDING_FILES_MAX; i++) {
+		const struct trace_file *file = &trace->files.files[i];
+		const struct recording *recording = file->recording;
 
-		trace->is_live |= file->events && trace_file_is_live(file);
-		if (file->crash_signal && file->crash_nsec > crash_nsec)
-			crash_nsec = file->crash_nsec;
-		if (file->n_events && file->events[file->n_events - 1].nsec > last_nsec)
-			last_nsec = file->events[file->n_events - 1].nsec;
+		if (!recording)
+			continue;
+		trace->first = recording;
+		trace->is_live |= trace_file_is_live(recording);
+		if (recording->crash_signal && recording->crash_nsec > crash_nsec)
+			crash_nsec = recording->crash_nsec;
+		if (file->first < file->n_written &&
+		    trace_file_event(file, file->n_written - 1)->nsec > last_nsec)
+			last_nsec = trace_file_event(file, file->n_written - 1)->nsec;
 	}
 	trace->end_nsec = trace->is_live ? clock_nsec() : crash_nsec ? crash_nsec : last_nsec;
 	return r;
 }
 
 /* A crash after which no daemon has started is in the files of the present one. */
-static int read_trace(const struct ctl *ctl, struct trace_files *trace)
+static int read_trace(const struct ctl *ctl, struct trace *trace)
 {
-	int r = trace_files_find(ctl, trace);
+	int r = read_files(ctl, trace, RECORDING_NOW);
 
-	if (r == CTL_OK)
-		r = read_files(ctl, trace, RECORDING_NOW);
 	if (r == CTL_OK && is_last_crash && (trace->is_live || !trace->first)) {
-		trace_files_deinit(trace);
-		trace->is_live = false;
+		trace_deinit(trace);
+		*trace = (struct trace){ 0 };
 		r = read_files(ctl, trace, RECORDING_CRASH);
 	}
-	if (r != CTL_OK)
+	if (r != CTL_OK || trace->first)
 		return r;
-	if (!trace->first)
-		return ctl_fail(
-			ctl,
+	return ctl_fail(ctl,
 			"%s: nothing is recorded there: %s, or it had no flight recorder "
 			"(its log says so)%s",
-			trace->socket_path,
+			trace->files.socket_path,
 			is_last_crash ? "no daemon has crashed since the host's start"
 				      : "no daemon serves there, no op has come",
 			is_last_crash ? "" : "; a crash is shown by: dsaioctl trace --last-crash");
-	return trace_ops_end(&trace->ops) < 0 ? ctl_fail(ctl, "out of memory") : CTL_OK;
 }
 
-static void choose(struct trace_files *trace)
+static int compare_starts(const void *a, const void *b)
+{
+	return trace_compare(&((const struct trace_op *)a)->taken_nsec,
+			     &((const struct trace_op *)b)->taken_nsec, 1);
+}
+
+static int collect(const struct ctl *ctl, struct trace *trace)
 {
 	struct trace_ops *ops = &trace->ops;
 	size_t n = 0;
 
+	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
+		if (trace->files.files[i].recording &&
+		    trace_ops_add(ops, i, &trace->files.files[i], &filter) < 0)
+			return ctl_fail(ctl, "out of memory");
 	for (size_t i = 0; i < ops->n; i++)
 		if (trace_filter_has(&filter, &ops->ops[i], trace->end_nsec))
 			ops->ops[n++] = ops->ops[i];
 	ops->n = n;
+	qsort(ops->ops, n, sizeof(*ops->ops), compare_starts);
+	return CTL_OK;
 }
 
 /* ---- output ---- */
 
-static int print_headline(const struct ctl *ctl, const struct trace_files *trace)
+static int print_headline(const struct ctl *ctl, const struct trace *trace)
 {
-	const struct trace_file *file = trace->first;
-	const char *name = sigabbrev_np((int)(file->crash_signal & INT_MAX));
-	const time_t seconds = (time_t)(trace_file_real_nsec(file, trace->end_nsec) / 1000000000u);
+	const struct recording *recording = trace->first;
+	const char *name = sigabbrev_np((int)(recording->crash_signal & INT_MAX));
+	const time_t seconds = (time_t)(trace_file_real_nsec(recording, trace->end_nsec) /
+					1000000000u);
 	char date[64] = "?", end[128] = ": TIME is before now";
 	struct tm tm;
 
 	if (localtime_r(&seconds, &tm))
 		(void)strftime(date, sizeof(date), "%F %T %z", &tm);
-	if (!trace->is_live && file->crash_signal)
+	if (!trace->is_live && recording->crash_signal)
 		(void)snprintf(end, sizeof(end), " crashed (SIG%s) at %s: TIME is before that",
 			       name ? name : "?", date);
 	else if (!trace->is_live)
 		(void)snprintf(end, sizeof(end),
 			       " was killed after its last event at %s: TIME is before that", date);
-	return ctl_print_line(ctl, "dsaiod %s with pid %u%s", file->program, file->pid, end);
+	return ctl_print_line(ctl, "dsaiod %s with pid %u%s", recording->program, recording->pid,
+			      end);
 }
 
-/* "97.7 KiB", "EIO after 4 KiB" */
-static void add_result(struct table *table, const struct trace_op *op)
+static const char *error_name(const struct trace_op *op)
 {
 	const int error = ring_result_errno(op->result);
-	const uint64_t done = ring_result_done(op->result);
 	const char *name = error ? strerrorname_np(error) : "";
-	char size[UNITS_TEXT_BYTES];
 
-	if (!op->ended_nsec)
-		table_add(table, "open");
-	else
-		table_add(table, "%s%s%s", name ? name : "?", error && done ? " after " : "",
-			  error && !done ? "" : units_format_size(size, done));
+	return name ? name : "?";
 }
 
 /* UINT64_MAX: it has not come to the stage's end, or skipped it, as where it was refused. */
@@ -171,18 +187,16 @@ static void find_stages(const struct trace_op *op, uint64_t end_nsec, uint64_t s
 	stages[TOTAL] = between(op->taken_nsec, op->ended_nsec ? op->ended_nsec : end_nsec);
 }
 
-static void add_row(struct table *table, const struct trace_files *trace, const struct trace_op *op)
+static void add_row(struct table *table, const struct trace *trace, const struct trace_op *op)
 {
-	const struct passwd *user = getpwuid(op->uid);
-	char text[UNITS_TEXT_BYTES];
+	char text[UNITS_TEXT_BYTES], user[SHOW_USER_BYTES];
 	uint64_t stages[N_STAGES];
 
 	/* One of a lane that wrote after this looked at the clock is behind the end. */
 	table_add(table, "%.6f s", (double)(int64_t)(op->taken_nsec - trace->end_nsec) / 1e9);
 	table_add(table, "%" PRIu32, op->pid);
-	(void)snprintf(text, sizeof(text), "%" PRIu32, op->uid);
-	table_add(table, "%s", user ? user->pw_name : text);
-	table_add(table, "%s", trace->files[op->lane].store);
+	table_add(table, "%s", show_uid(user, op->uid));
+	table_add(table, "%s", trace->files.files[op->lane].recording->store);
 	table_add(table, "%" PRIu32, op->file);
 	table_add(table, "%s", trace_op_kind(op));
 	table_add(table, "%" PRIu64, op->off);
@@ -191,10 +205,13 @@ static void add_row(struct table *table, const struct trace_files *trace, const 
 	for (unsigned i = 0; i < N_STAGES; i++)
 		table_add(table, "%s",
 			  stages[i] == UINT64_MAX ? "-" : units_format_nsec(text, stages[i]));
-	add_result(table, op);
+	table_add(table, "%s",
+		  !op->ended_nsec   ? "open"
+		  : *error_name(op) ? error_name(op)
+				    : units_format_size(text, ring_result_done(op->result)));
 }
 
-static int print_table(const struct ctl *ctl, const struct trace_files *trace, size_t first)
+static int print_table(const struct ctl *ctl, const struct trace *trace, size_t first)
 {
 	static const struct table_column columns[] = {
 		{ "TIME", true },    { "PID", true },	 { "USER", false },    { "STORE", false },
@@ -218,23 +235,19 @@ static int print_table(const struct ctl *ctl, const struct trace_files *trace, s
 	return r == CTL_OK ? ctl_flush(ctl) : r;
 }
 
-static struct json_object *op_json(const struct trace_files *trace, const struct trace_op *op)
+static struct json_object *op_json(const struct trace *trace, const struct trace_op *op)
 {
 	static const char *const keys[N_STAGES] = { "queue_nsec", "device_nsec", "delivery_nsec",
 						    "total_nsec" };
-	const struct trace_file *file = &trace->files[op->lane];
-	const int error = ring_result_errno(op->result);
-	const char *name = error ? strerrorname_np(error) : "";
+	const struct recording *recording = trace->files.files[op->lane].recording;
 	struct json_object *object = json_object_new_object();
 	uint64_t stages[N_STAGES];
 
-	json_add_number(object, "time_nsec", trace_file_real_nsec(file, op->taken_nsec));
-	json_add_text(object, "store", file->store);
+	json_add_number(object, "time_nsec", trace_file_real_nsec(recording, op->taken_nsec));
+	json_add_text(object, "store", recording->store);
 	json_add_number(object, "client", op->client);
 	json_add_number(object, "pid", op->pid);
 	json_add_number(object, "uid", op->uid);
-	json_add_number(object, "channel", op->channel);
-	json_add_number(object, "op", op->id);
 	json_add_text(object, "what", trace_op_kind(op));
 	json_add_number(object, "file", op->file);
 	json_add_number(object, "offset", op->off);
@@ -246,11 +259,11 @@ static struct json_object *op_json(const struct trace_files *trace, const struct
 							       : json_object_new_uint64(stages[i]));
 	json_add_bool(object, "is_open", !op->ended_nsec);
 	json_add_number(object, "bytes", ring_result_done(op->result));
-	json_add_text(object, "error", name ? name : "?");
+	json_add_text(object, "error", error_name(op));
 	return object;
 }
 
-static int print_json(const struct ctl *ctl, const struct trace_files *trace, size_t first)
+static int print_json(const struct ctl *ctl, const struct trace *trace, size_t first)
 {
 	struct json_object *object = json_object_new_object(), *ops = json_object_new_array();
 
@@ -258,17 +271,15 @@ static int print_json(const struct ctl *ctl, const struct trace_files *trace, si
 		(void)json_object_array_add(ops, op_json(trace, &trace->ops.ops[i]));
 	json_add_bool(object, "is_crash", !trace->is_live);
 	json_add_number(object, "pid", trace->first->pid);
-	json_add_text(object, "version", trace->first->program);
 	json_add_number(object, "signal", trace->first->crash_signal);
 	json_add_number(object, "end_nsec", trace_file_real_nsec(trace->first, trace->end_nsec));
 	json_object_object_add(object, "ops", ops);
-	json_add_number(object, "ops_total", trace->ops.n);
 	return ctl_print_json(ctl, object);
 }
 
 static int trace_run(struct ctl *ctl)
 {
-	_cleanup_(trace_files_deinit) struct trace_files trace = { 0 };
+	_cleanup_(trace_deinit) struct trace trace = { 0 };
 	size_t n;
 	int r;
 
@@ -278,9 +289,10 @@ static int trace_run(struct ctl *ctl)
 	r = trace_filter_check(ctl, &filter);
 	if (r == CTL_OK)
 		r = read_trace(ctl, &trace);
+	if (r == CTL_OK)
+		r = collect(ctl, &trace);
 	if (r != CTL_OK)
 		return r;
-	choose(&trace);
 	n = n_wanted ? n_wanted : ctl->is_json ? trace.ops.n : ROWS_SHOWN;
 	n = n < trace.ops.n ? trace.ops.n - n : 0;
 	return (ctl->is_json ? print_json : print_table)(ctl, &trace, n);

@@ -1,12 +1,16 @@
 #include "client/ctl/cmd/trace_file.h"
 
+#include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/units.h"
+#include "proto/ring.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/process.h"
+#include "proto/util/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
-#include <stdio.h>
+#include <limits.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,116 +18,89 @@
 
 void trace_file_deinit(struct trace_file *file)
 {
-	free(file->events);
+	free(file->recording);
 	*file = (struct trace_file){ 0 };
 }
 
-/* NULL: it is a file of the flight recorder, with its length. */
-static const char *what_is_wrong(const struct recording *header, size_t len)
+/* NULL: it is a file of the flight recorder, with its length; or of zeros. */
+static const char *what_is_wrong(const struct recording *header, size_t len, uint32_t n_events_max)
 {
+	static const struct recording none;
+
+	if (memcmp(header->magic, none.magic, sizeof(none.magic)) == 0)
+		return NULL;
 	if (memcmp(header->magic, RECORDING_MAGIC, sizeof(header->magic)) != 0)
 		return "is no file of the flight recorder";
 	if (header->version != RECORDING_VERSION ||
 	    header->event_bytes != sizeof(struct recording_event))
 		return "has another version: use the dsaioctl that belongs to that daemon";
-	if (header->n_events < 2 * RECORDING_MARGIN || header->n_events > RECORDING_EVENTS_MAX ||
-	    (header->n_events & (header->n_events - 1)) || len != RECORDING_BYTES(header->n_events))
+	if (header->n_events < 2 * RECORDING_MARGIN || header->n_events > n_events_max ||
+	    len != RECORDING_BYTES(header->n_events))
 		return "is damaged";
 	return NULL;
 }
 
-/* The oldest event that the lane cannot be writing over. */
-static uint64_t oldest_of(const struct recording *header, uint64_t n_written)
+int trace_file_read(const struct ctl *ctl, const char *path, int fd, uint32_t n_events_max,
+		    struct trace_file *file)
 {
-	const uint64_t most = header->n_events - RECORDING_MARGIN;
-
-	return n_written > most ? n_written - most : 0;
-}
-
-/* The events up to file->n_written, which are fewer than all places, in up to two pieces. */
-static int read_events(int fd, const struct recording *header, uint64_t first,
-		       struct trace_file *file)
-{
-	uint64_t later, oldest, n = file->n_written - first;
-
-	for (uint64_t i = 0; i < n;) {
-		const uint64_t place = (first + i) % header->n_events;
-		const uint64_t left = header->n_events - place;
-		const size_t len = (left < n - i ? left : n - i) * sizeof(*file->events);
-
-		if (pread(fd, file->events + i, len, (off_t)RECORDING_BYTES(place)) != (ssize_t)len)
-			return -EIO;
-		i += len / sizeof(*file->events);
-	}
-	if (pread(fd, &later, sizeof(later), offsetof(struct recording, n_written)) !=
-	    sizeof(later))
-		return -EIO;
-	/* The lane has gone on meanwhile. */
-	oldest = oldest_of(header, later);
-	oldest = oldest > first ? oldest - first : 0;
-	oldest = oldest < n ? oldest : n;
-	file->n_lost += oldest;
-	file->n_events = n - oldest;
-	memmove(file->events, file->events + oldest, file->n_events * sizeof(*file->events));
-	return 0;
-}
-
-int trace_file_read(const struct ctl *ctl, const char *path, int fd, struct trace_file *file)
-{
-	struct recording header;
-	const char *wrong;
-	uint64_t oldest, first;
+	const struct recording *before = file->recording;
+	struct recording header = { .magic = "" }, later;
+	uint64_t first, n_written, oldest;
+	const char *wrong = "is no file of the flight recorder";
 	struct stat st;
 
-	free(file->events);
-	file->events = NULL;
-	file->n_events = 0;
 	if (fstat(fd, &st) < 0)
 		return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(errno));
-	if (!S_ISREG(st.st_mode) || pread(fd, &header, sizeof(header), 0) != sizeof(header))
-		memset(&header, 0, sizeof(header));
-	wrong = what_is_wrong(&header, (size_t)st.st_size);
-	if (wrong && !file->is_left_out)
-		ctl_note(ctl, "%s %s: left out", path, wrong);
-	file->is_left_out = wrong;
+	if (S_ISREG(st.st_mode) &&
+	    (!st.st_size || pread(fd, &header, sizeof(header), 0) == sizeof(header)))
+		wrong = what_is_wrong(&header, (size_t)st.st_size, n_events_max);
 	if (wrong)
+		return ctl_fail(ctl, "%s %s", path, wrong);
+	/* relaxed: a copy of our own; so is the other one */
+	n_written = atomic_load_explicit(&header.n_written, memory_order_relaxed);
+	first = before && before->start_nsec == header.start_nsec ? file->n_written : 0;
+	if (first > n_written) /* a stranger's */
+		first = n_written;
+	if (before && first == n_written) {
+		file->first = file->n_written = n_written;
+		file->n_lost = 0;
 		return CTL_OK;
-	first = file->start_nsec == header.start_nsec ? file->n_written : 0;
-	memcpy(file->store, header.store, sizeof(file->store) - 1);
-	memcpy(file->program, header.program, sizeof(file->program) - 1);
-	file->pid = header.pid;
-	file->crash_signal = header.crash_signal;
-	file->process_ticks = header.process_ticks;
-	file->start_nsec = header.start_nsec;
-	file->start_real_nsec = header.start_real_nsec;
-	file->crash_nsec = header.crash_nsec;
-	/* relaxed: a copy of our own */
-	file->n_written = atomic_load_explicit(&header.n_written, memory_order_relaxed);
-	if (first > file->n_written) /* a stranger's */
-		first = file->n_written;
-	oldest = oldest_of(&header, file->n_written);
-	file->n_lost += oldest > first ? oldest - first : 0;
-	first = oldest > first ? oldest : first;
-	file->events = calloc(file->n_written - first + 1, sizeof(*file->events));
-	if (!file->events)
+	}
+	trace_file_deinit(file);
+	if (!header.magic[0]) /* it is being made */
+		return CTL_OK;
+	file->recording = aligned_alloc(alignof(struct recording), (size_t)st.st_size);
+	if (!file->recording)
 		return ctl_fail(ctl, "out of memory");
-	if (read_events(fd, &header, first, file) < 0)
+	if (pread(fd, file->recording, (size_t)st.st_size, 0) != st.st_size ||
+	    pread(fd, &later, sizeof(later), 0) != sizeof(later))
 		return ctl_fail(ctl, "%s: became shorter while it was read", path);
+	header.store[sizeof(header.store) - 1] = header.program[sizeof(header.program) - 1] = '\0';
+	memcpy(file->recording, &header, sizeof(header)); /* which has been checked */
+	/* The lane has gone on meanwhile, and may be writing over some more. */
+	oldest = atomic_load_explicit(&later.n_written, memory_order_relaxed);
+	oldest = oldest > n_written ? oldest : n_written;
+	oldest -= oldest < header.n_events - RECORDING_MARGIN ? oldest
+							      : header.n_events - RECORDING_MARGIN;
+	oldest = oldest < n_written ? oldest : n_written;
+	file->first = first > oldest ? first : oldest;
+	file->n_written = n_written;
+	file->n_lost = file->first - first;
 	return CTL_OK;
 }
 
-bool trace_file_is_live(const struct trace_file *file)
+bool trace_file_is_live(const struct recording *recording)
 {
 	struct process process;
 
-	return file->pid <= INT32_MAX && process_look((pid_t)file->pid, &process) &&
-	       process.started == file->process_ticks && process.state != 'Z';
+	return recording->pid <= INT32_MAX && process_look((pid_t)recording->pid, &process) &&
+	       process.started == recording->process_ticks && process.state != 'Z';
 }
 
-uint64_t trace_file_real_nsec(const struct trace_file *file, uint64_t nsec)
+uint64_t trace_file_real_nsec(const struct recording *recording, uint64_t nsec)
 {
-	return file->start_real_nsec +
-	       (nsec - file->start_nsec); /* wraps for a stranger's values */
+	return recording->start_real_nsec +
+	       (nsec - recording->start_nsec); /* wraps for a stranger's values */
 }
 
 /* ---- all of a daemon ---- */
@@ -132,76 +109,181 @@ void trace_files_deinit(struct trace_files *files)
 {
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
 		trace_file_deinit(&files->files[i]);
-	trace_ops_deinit(&files->ops);
 }
 
-int trace_files_find(const struct ctl *ctl, struct trace_files *files)
+static const char *find_socket(const struct ctl *ctl)
 {
+	static struct socket_dir dir;
 	const char *named = ctl->socket_path ? ctl->socket_path : getenv("DSAIO_SOCKET");
-	struct socket_dir dir = { .fd = -1 };
 	char text[512];
 
-	if (!named || !*named) {
-		named = SOCKET_SYSTEM;
-		if (access(named, F_OK) < 0 &&
-		    socket_dir_open(false, &dir, text, sizeof(text)) == 0) {
-			closep(&dir.fd);
-			named = dir.path;
-		}
-	}
-	if (strlen(named) >= SOCKET_PATH_BYTES)
-		return ctl_fail(ctl, "the socket path %s has %zu bytes: at most %d are possible",
-				named, strlen(named), SOCKET_PATH_BYTES - 1);
-	(void)strcpy(files->socket_path, named);
-	return CTL_OK;
-}
-
-static int fail_to_open(const struct ctl *ctl, const char *path, int error)
-{
-	const struct passwd *user = NULL;
-	struct stat st;
-
-	if (error != EACCES)
-		return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(error));
-	if (lstat(path, &st) == 0 && st.st_uid)
-		user = getpwuid(st.st_uid);
-	return ctl_fail(ctl,
-			"%s: it shows the ops of all users: only root%s%s may read it: run this "
-			"command as root, for example with sudo",
-			path, user ? " and the daemon's user, " : "", user ? user->pw_name : "");
+	if (named && *named)
+		return named;
+	if (access(SOCKET_SYSTEM, F_OK) == 0 ||
+	    socket_dir_open(false, &dir, text, sizeof(text)) < 0)
+		return SOCKET_SYSTEM;
+	closep(&dir.fd);
+	return dir.path;
 }
 
 static int read_lane(const struct ctl *ctl, struct trace_files *files, const char *kind, unsigned i)
 {
-	char path[SOCKET_PATH_BYTES + RECORDING_SUFFIX_BYTES];
+	char path[PATH_MAX];
 	_cleanup_(closep) int fd = -1;
 
 	(void)snprintf(path, sizeof(path), "%s.%s.%u", files->socket_path, kind, i);
 	/* It may be a FIFO of a stranger. */
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd >= 0)
-		return trace_file_read(ctl, path, fd, &files->files[i]);
+		return trace_file_read(ctl, path, fd, RECORDING_EVENTS_MAX, &files->files[i]);
 	trace_file_deinit(&files->files[i]);
-	return errno == ENOENT || errno == ENOTDIR ? CTL_OK : fail_to_open(ctl, path, errno);
+	if (errno == ENOENT || errno == ENOTDIR)
+		return CTL_OK;
+	return ctl_fail(ctl, "%s: %s%s", path, strerrordesc_np(errno),
+			errno == EACCES ? ": it shows the ops of all users: only root and the "
+					  "daemon's user may read it: run this command as root, "
+					  "for example with sudo"
+					: "");
 }
 
-int trace_files_read(const struct ctl *ctl, struct trace_files *files, const char *kind,
-		     const struct trace_filter *filter)
+int trace_files_read(const struct ctl *ctl, struct trace_files *files, const char *kind)
 {
-	files->first = NULL;
-	files->n_lost = 0;
-	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++) {
-		const struct trace_file *file = &files->files[i];
+	int r = CTL_OK;
 
-		if (read_lane(ctl, files, kind, i) != CTL_OK)
-			return CTL_FAILED;
-		files->n_lost += file->n_lost;
-		if (file->events && !files->first)
-			files->first = file;
-		for (size_t k = 0; k < file->n_events; k++)
-			if (trace_filter_has_event(filter, file->store, &file->events[k]) &&
-			    trace_ops_add(&files->ops, file->pid, i, &file->events[k]) < 0)
-				return ctl_fail(ctl, "out of memory");
-	}
+	if (!files->socket_path)
+		files->socket_path = find_socket(ctl);
+	for (unsigned i = 0; r == CTL_OK && i < RECORDING_FILES_MAX; i++)
+		r = read_lane(ctl, files, kind, i);
+	return r;
+}
+
+/* ---- the choice of ops ---- */
+
+int trace_filter_check(struct ctl *ctl, struct trace_filter *filter)
+{
+	const int r = show_for_daemon(ctl);
+
+	if (r != CTL_OK)
+		return r;
+	if (filter->slower && units_parse_nsec(filter->slower, &filter->slower_nsec) < 0)
+		return ctl_usage(ctl, "--slower %s: is no time: write for example 10ms, 500us, 2s",
+				 filter->slower);
+	if (filter->user && !show_find_uid(filter->user, &filter->uid))
+		return ctl_fail(ctl, "--user %s: there is no such user: give a name or a number",
+				filter->user);
 	return CTL_OK;
+}
+
+bool trace_filter_has_event(const struct trace_filter *filter, const char *store,
+			    const struct recording_event *event)
+{
+	return (!filter->store || strcmp(filter->store, store) == 0) &&
+	       (!filter->pid || filter->pid == event->pid) &&
+	       (!filter->user || filter->uid == event->uid);
+}
+
+bool trace_filter_has(const struct trace_filter *filter, const struct trace_op *op,
+		      uint64_t now_nsec)
+{
+	const uint64_t end_nsec = op->ended_nsec ? op->ended_nsec : now_nsec;
+
+	return (!filter->errors || ring_result_errno(op->result)) &&
+	       (!filter->slower ||
+		(end_nsec >= op->taken_nsec && end_nsec - op->taken_nsec >= filter->slower_nsec));
+}
+
+/* ---- ops ---- */
+
+int trace_compare(const uint64_t *a, const uint64_t *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (a[i] != b[i])
+			return a[i] < b[i] ? -1 : 1;
+	return 0;
+}
+
+/* Events by their ops, and of an op the first one first.  They are numbers of file's. */
+static int compare_events(const void *a, const void *b, void *file)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	const struct recording_event *e = trace_file_event(file, x), *f = trace_file_event(file, y);
+
+	return trace_compare((uint64_t[]){ e->client, e->channel, e->id, x },
+			     (uint64_t[]){ f->client, f->channel, f->id, y }, 4);
+}
+
+static void add_event(struct trace_ops *ops, uint32_t lane, const struct recording_event *event)
+{
+	struct trace_op *op = ops->n ? &ops->ops[ops->n - 1] : NULL; /* the one that is open */
+
+	if (op && (op->ended_nsec || op->client != event->client || op->channel != event->channel ||
+		   op->id != event->id))
+		op = NULL;
+	switch (event->kind) {
+	case RECORDING_TAKEN:
+		ops->n_lost += op != NULL;
+		op = op ? op : &ops->ops[ops->n++];
+		*op = (struct trace_op){ .lane = lane,
+					 .id = event->id,
+					 .off = event->off,
+					 .len = event->len,
+					 .client = event->client,
+					 .channel = event->channel,
+					 .file = event->file,
+					 .pid = event->pid,
+					 .uid = event->uid,
+					 .opcode = event->opcode,
+					 .taken_nsec = event->nsec };
+		break;
+	case RECORDING_BLOCK_STARTED:
+		if (op && !op->started_nsec)
+			op->started_nsec = event->nsec;
+		break;
+	case RECORDING_BLOCK_DONE:
+		if (op)
+			op->done_nsec = event->nsec;
+		break;
+	case RECORDING_ENDED:
+		if (op) {
+			op->ended_nsec = event->nsec;
+			op->result = event->result;
+		}
+		break;
+	default:
+		break;
+	}
+}
+
+int trace_ops_add(struct trace_ops *ops, uint32_t lane, const struct trace_file *file,
+		  const struct trace_filter *filter)
+{
+	const uint64_t n_all = file->n_written - file->first;
+	_cleanup_(freep) uint64_t *numbers = calloc(n_all + 1, sizeof(*numbers));
+	struct trace_op *room = reallocarray(ops->ops, ops->n + n_all + 1, sizeof(*room));
+	size_t n = 0;
+
+	ops->ops = room ? room : ops->ops;
+	if (!numbers || !room)
+		return -ENOMEM;
+	for (uint64_t i = file->first; i < file->n_written; i++)
+		if (trace_filter_has_event(filter, file->recording->store,
+					   trace_file_event(file, i)))
+			numbers[n++] = i;
+	qsort_r(numbers, n, sizeof(*numbers), compare_events, (void *)(uintptr_t)file);
+	for (size_t i = 0; i < n; i++)
+		add_event(ops, lane, trace_file_event(file, numbers[i]));
+	return 0;
+}
+
+void trace_ops_deinit(struct trace_ops *ops)
+{
+	free(ops->ops);
+	*ops = (struct trace_ops){ 0 };
+}
+
+const char *trace_op_kind(const struct trace_op *op)
+{
+	static const char *const kinds[] = { "?", "read", "write", "fsync", "fdatasync" };
+
+	return op->opcode < sizeof(kinds) / sizeof(kinds[0]) ? kinds[op->opcode] : "?";
 }

@@ -1,20 +1,18 @@
 /*
- * dsaioctl trace record: the ops of a job, into a file for dsaioctl bench replay (bench/ops_file.h).
+ * dsaioctl trace record: the ops of a job, into a file for dsaioctl bench replay.
  *
- * It reads the flight recorder of each lane again and again, and asks no daemon.  Ops stay in memory until the end.
+ * It reads the flight recorder of each lane again and again, and asks no daemon.  The file is one of the flight
+ * recorder, too, with the events of all lanes at which ops began and ended; its header is written at the end.
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/trace_file.h"
 #include "client/ctl/ui/json.h"
-#include "client/ctl/ui/newfile.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
+#include "proto/ring.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/clock.h"
-#include "proto/util/plural.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <spawn.h>
@@ -26,21 +24,18 @@
 
 /* At a million events a second, a lane needs 16 ms to write over its oldest ones. */
 #define LOOK_NSEC 4000000
-#define NSEC_PER_SEC UINT64_C(1000000000)
 
 static const char help[] =
 	"dsaioctl trace record - the ops of a job, into a file for dsaioctl bench replay\n"
 	"\n"
 	"    dsaioctl trace record job.ops -- python3 train.py    what all do until it ends\n"
-	"    dsaioctl trace record job.ops --user anna --seconds 60\n"
+	"    dsaioctl trace record job.ops --user anna -- sleep 60\n"
 	"    dsaioctl trace record job.ops --store nvme0          until Ctrl-C\n"
 	"    dsaioctl bench replay job.ops --dir /nvme            the same again, on any host\n"
 	"\n"
-	"An op is a row of dsaioctl trace that began and ended meanwhile, and did not fail.  The\n"
-	"file is written at the end, and has no bytes of other files.  Only root and the daemon's\n"
-	"user may record.  PROGRAM has their rights, too, unless sudo -u anna is before it.\n"
+	"Only root and the daemon's user may record.  PROGRAM has their rights, unless sudo -u anna is\n"
+	"before it.\n"
 	"\n"
-	"    --seconds N    end after so many seconds\n"
 	"    --store NAME   only ops on this store\n"
 	"    --pid N        only this process's\n"
 	"    --user USER    only this user's: a name or a number\n"
@@ -50,47 +45,71 @@ static const char help[] =
 	"exit status: 0 done, 1 failed, or no op came, 2 wrong usage; else that of PROGRAM; 129, 130 and 143\n"
 	"after a signal (what came until then is in the file, and PROGRAM goes on)\n";
 
-static uint32_t n_seconds;
 static struct trace_filter filter;
 
-static const struct flag flags[] = {
-	{ "seconds", FLAG_COUNT, &n_seconds, 1, OPS_FILE_NSEC_MAX / NSEC_PER_SEC },
-	TRACE_FILTER_FLAGS(filter),
-};
+static const struct flag flags[] = { TRACE_FILTER_FLAGS(filter) };
 
 struct record {
 	const struct ctl *ctl;
 	const char *path;
-	int fd;
+	FILE *file;
 	struct trace_files files;
-	struct ops_file_header header;
+	uint64_t n_events, n_ops, n_bytes, n_lost;
 };
 
 static void record_deinit(struct record *record)
 {
-	closep(&record->fd);
+	fclosep(&record->file);
 	trace_files_deinit(&record->files);
+}
+
+static int write_event(struct record *record, const char *store,
+		       const struct recording_event *event)
+{
+	if ((event->kind != RECORDING_TAKEN && event->kind != RECORDING_ENDED) ||
+	    !trace_filter_has_event(&filter, store, event) ||
+	    record->n_events >= TRACE_JOB_EVENTS_MAX)
+		return CTL_OK;
+	if (fwrite(event, sizeof(*event), 1, record->file) != 1)
+		return ctl_fail(record->ctl, "%s: %s", record->path, strerrordesc_np(errno));
+	record->n_events++;
+	if (event->kind == RECORDING_ENDED && !ring_result_errno(event->result)) {
+		record->n_ops++;
+		record->n_bytes += ring_result_done(event->result);
+	}
+	return CTL_OK;
+}
+
+static int write_events(struct record *record)
+{
+	int r = trace_files_read(record->ctl, &record->files, RECORDING_NOW);
+
+	for (unsigned i = 0; r == CTL_OK && i < RECORDING_FILES_MAX; i++) {
+		const struct trace_file *file = &record->files.files[i];
+
+		record->n_lost += file->n_lost;
+		for (uint64_t k = file->first; r == CTL_OK && k < file->n_written; k++)
+			r = write_event(record, file->recording->store, trace_file_event(file, k));
+	}
+	return r;
 }
 
 /* Waits for the end.  program: 0: none.  *ret_status: its. */
 static int follow(struct record *record, pid_t program, int *ret_status)
 {
 	const struct timespec pause = { .tv_nsec = LOOK_NSEC };
-	const uint64_t end_nsec = clock_nsec() +
-				  (n_seconds ? n_seconds * NSEC_PER_SEC : OPS_FILE_NSEC_MAX);
 	bool is_end = false;
 	int status, r = CTL_OK;
 
 	while (r == CTL_OK && !is_end) {
 		/* First, or the last ops could be missing. */
-		is_end = clock_nsec() >= end_nsec || record->files.ops.n >= OPS_FILE_OPS_MAX ||
-			 stop_signal();
+		is_end = record->n_events >= TRACE_JOB_EVENTS_MAX || stop_signal();
 		if (program && waitpid(program, &status, WNOHANG) > 0) {
 			is_end = true;
 			*ret_status = WIFEXITED(status) ? WEXITSTATUS(status)
 							: 128 + WTERMSIG(status);
 		}
-		r = trace_files_read(record->ctl, &record->files, RECORDING_NOW, &filter);
+		r = write_events(record);
 		if (!is_end)
 			(void)nanosleep(&pause, NULL); /* a signal ends it: the better */
 	}
@@ -100,12 +119,9 @@ static int follow(struct record *record, pid_t program, int *ret_status)
 static int record_job(struct record *record, char **args, int *ret_status)
 {
 	pid_t program = 0;
-	int r = trace_files_read(record->ctl, &record->files, RECORDING_NOW, &filter);
-
 	/* Earlier ops do not count. */
-	trace_ops_deinit(&record->files.ops);
-	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
-		record->files.files[i].n_lost = 0;
+	int r = trace_files_read(record->ctl, &record->files, RECORDING_NOW);
+
 	if (r == CTL_OK && args[0]) {
 		const int error = posix_spawnp(&program, args[0], NULL, NULL, args, environ);
 
@@ -113,76 +129,55 @@ static int record_job(struct record *record, char **args, int *ret_status)
 			return ctl_fail(record->ctl, "%s: %s", args[0], strerrordesc_np(error));
 	}
 	if (r == CTL_OK && !program)
-		ctl_note(record->ctl, "recording%s", n_seconds ? "" : ": Ctrl-C ends it");
+		ctl_note(record->ctl, "recording: Ctrl-C ends it");
 	return r == CTL_OK ? follow(record, program, ret_status) : r;
 }
 
-/* ---- the file ---- */
-
-static int write_file(struct record *record)
+/* Writes the header. */
+static int finish(struct record *record)
 {
-	struct ops_file_header *header = &record->header;
-	struct trace_ops *ops = &record->files.ops;
-	int r = 0;
+	struct recording header = { .version = RECORDING_VERSION,
+				    .event_bytes = sizeof(struct recording_event),
+				    .n_events = (uint32_t)record->n_events + 2 * RECORDING_MARGIN };
 
-	if (trace_ops_end(ops) < 0)
-		return ctl_fail(record->ctl, "out of memory");
-	*header = (struct ops_file_header){ .version = OPS_FILE_VERSION,
-					    .op_bytes = sizeof(*ops->ops),
-					    .n_left_out = ops->n_lost };
-	memcpy(header->magic, OPS_FILE_MAGIC, sizeof(header->magic));
-	for (size_t i = 0; i < ops->n; i++) {
-		if (ops_file_has(&ops->ops[i]) && header->n_ops < OPS_FILE_OPS_MAX)
-			ops->ops[header->n_ops++] = ops->ops[i];
-		else
-			header->n_left_out++;
-	}
-	if (!header->n_ops)
+	if (!record->n_ops)
 		return ctl_fail(record->ctl,
-				"no op came: nothing is written; the daemon may have no flight "
-				"recorder (its log says so), or the choice of ops has none");
-	if (ftruncate(record->fd, 0) < 0)
-		r = -errno;
-	if (r == 0)
-		r = write_all(record->fd, (const char *)header, sizeof(*header));
-	if (r == 0)
-		r = write_all(record->fd, (const char *)ops->ops,
-			      header->n_ops * sizeof(*ops->ops));
-	return r < 0 ? ctl_fail(record->ctl, "%s: %s", record->path, strerrordesc_np(-r)) : CTL_OK;
+				"no op came: the daemon may have no flight recorder (its log says "
+				"so), or the choice of ops has none");
+	memcpy(header.magic, RECORDING_MAGIC, sizeof(header.magic));
+	atomic_init(&header.n_written, record->n_events);
+	if (fseek(record->file, 0, SEEK_SET) != 0 ||
+	    fwrite(&header, sizeof(header), 1, record->file) != 1 || fflush(record->file) != 0 ||
+	    ftruncate(fileno(record->file), (off_t)RECORDING_BYTES(header.n_events)) < 0)
+		return ctl_fail(record->ctl, "%s: %s", record->path, strerrordesc_np(errno));
+	return CTL_OK;
 }
 
 static int report(const struct record *record)
 {
-	const struct ops_file_header *header = &record->header;
 	struct json_object *object;
 	char size[UNITS_TEXT_BYTES];
-	uint64_t bytes = 0;
 
-	for (uint64_t i = 0; i < header->n_ops; i++)
-		bytes += (uint64_t)record->files.ops.ops[i].result;
 	if (record->ctl->is_json) {
 		object = json_object_new_object();
 		json_add_text(object, "file", record->path);
-		json_add_number(object, "ops", header->n_ops);
-		json_add_number(object, "bytes", bytes);
-		json_add_number(object, "ops_left_out", header->n_left_out);
-		json_add_number(object, "events_lost", record->files.n_lost);
+		json_add_number(object, "ops", record->n_ops);
+		json_add_number(object, "bytes", record->n_bytes);
+		json_add_number(object, "events_lost", record->n_lost);
 		return ctl_print_json(record->ctl, object);
 	}
 	return ctl_print_line(record->ctl,
-			      "%s: %" PRIu64 " op%s, %s; left out: %" PRIu64
-			      " that failed or had not ended, and those of %" PRIu64
-			      " events that were gone before they were read",
-			      record->path, header->n_ops, plural(header->n_ops),
-			      units_format_size(size, bytes), header->n_left_out,
-			      record->files.n_lost);
+			      "%s: %" PRIu64 " ops, %s; %" PRIu64
+			      " events were gone before they were read",
+			      record->path, record->n_ops, units_format_size(size, record->n_bytes),
+			      record->n_lost);
 }
 
 /* ---- the command ---- */
 
 static int record_run(struct ctl *ctl)
 {
-	_cleanup_(record_deinit) struct record record = { .ctl = ctl, .fd = -1 };
+	_cleanup_(record_deinit) struct record record = { .ctl = ctl };
 	int status = 0, r = trace_filter_check(ctl, &filter);
 
 	if (r != CTL_OK)
@@ -194,14 +189,12 @@ static int record_run(struct ctl *ctl)
 	if (stop_catch((int)SA_RESETHAND) < 0) /* a second signal ends it without a file */
 		return ctl_fail(ctl, "signals: %s", strerror(errno));
 	record.path = ctl->args[0];
-	record.fd = open(record.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-	if (record.fd < 0)
+	record.file = fopen(record.path, "we");
+	if (!record.file || fseek(record.file, sizeof(struct recording), SEEK_SET) != 0)
 		return ctl_fail(ctl, "%s: %s", record.path, strerrordesc_np(errno));
-	r = trace_files_find(ctl, &record.files);
+	r = record_job(&record, ctl->args + 1, &status);
 	if (r == CTL_OK)
-		r = record_job(&record, ctl->args + 1, &status);
-	if (r == CTL_OK)
-		r = write_file(&record);
+		r = finish(&record);
 	if (r == CTL_OK)
 		r = report(&record);
 	return r == CTL_OK ? status : r;

@@ -2,7 +2,9 @@
 
 #include "proto/util/size.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +59,22 @@ const char *units_format_count(char *text, uint64_t count)
 	else
 		format_scaled(text, (double)count / 1e9, "G");
 	return text;
+}
+
+int units_parse_nsec(const char *text, uint64_t *ret_nsec)
+{
+	static const char *const units[] = { "ns", "us", "ms", "s" };
+	char *end;
+	double nsec = strtod(text, &end);
+
+	for (size_t i = 0; end > text && i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(*end ? end : "s", units[i]) == 0 && nsec >= 0 && nsec < 1e18) {
+			*ret_nsec = (uint64_t)llround(nsec);
+			return 0;
+		}
+		nsec *= 1000;
+	}
+	return -EINVAL;
 }
 
 const char *units_format_bar(char *text, size_t width, double share)

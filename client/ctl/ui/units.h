@@ -17,6 +17,9 @@ const char *units_format_rate(char *text, uint64_t bytes, uint64_t nsec); /* "1.
 const char *units_format_nsec(char *text, uint64_t nsec);   /* "45.2 us", "1.30 s", "2 h 05 min" */
 const char *units_format_count(char *text, uint64_t count); /* "999999", "1.25 M" */
 
+/* "10ms", "500us", "1.5s"; without a unit, seconds.  Returns 0 or -EINVAL. */
+int units_parse_nsec(const char *text, uint64_t *ret_nsec);
+
 /* "####......": width characters of text, which has room for one more.  share: 0 to 1. */
 const char *units_format_bar(char *text, size_t width, double share);
 
