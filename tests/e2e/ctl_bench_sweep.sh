@@ -629,7 +629,7 @@ absurd_sizes_are_reported_before_anything_is_made() {
 
 piped_it_prints_plain_lines_and_a_terminal_gets_one() {
 	two_points
-	expect 0 sweep --verbose && says "$dir/err" "sweep: point 1 of 4: read_block_overlap_ftd1_d8_bs64K_p1 " \
+	expect 0 sweep --verbose && says "$dir/err" "sweep: point 1 of 4: " " GB/s read_block_overlap_ftd1_d8_bs64K_p1, " \
 		" left" || return 1
 	why="no plain lines"
 	! grep -q $'[\r\033]' "$dir/err" || return 1
@@ -637,10 +637,7 @@ piped_it_prints_plain_lines_and_a_terminal_gets_one() {
 	rm -rf "$logs"
 	script -qec "$ctl bench sweep --nvme_dir $store --sweep_config $space --io_size 1M --log_dir $logs" \
 		/dev/null >"$dir/out" </dev/null
-	# The time left is whole in 80 columns, also behind the longest names.
-	says "$dir/out" $'\rsweep: point 2 of 4  ' "GB/s  ETA " || return 1
-	why="cut: $(tr '\r' '\n' <"$dir/out" | grep 'point [2-4] of' | grep -vE 'ETA (under 1 s|[0-9.]+ .?s)' | head -2)"
-	! tr '\r' '\n' <"$dir/out" | grep 'point [2-4] of' | grep -qvE 'ETA (under 1 s|[0-9.]+ .?s)'
+	says "$dir/out" $'\rsweep: point 2 of 4  ETA ' " GB/s read_block_"
 }
 
 without_a_terminal_there_are_a_few_lines() {

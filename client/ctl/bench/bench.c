@@ -492,6 +492,19 @@ int bench_add(struct bench *bench, const struct bench_row *row)
 	return r;
 }
 
+void bench_end_point(struct bench *bench, const struct bench_row *row, const char *suffix)
+{
+	char name[BENCH_LOG_NAME_BYTES], text[BENCH_TEXT_BYTES + BENCH_LOG_NAME_BYTES + 16];
+
+	(void)bench_log_name(name, row->task.op, &row->task.profile, bench->n_places);
+	if (row->error[0])
+		(void)snprintf(text, sizeof(text), "%s failed: %s", name, row->error);
+	else
+		(void)snprintf(text, sizeof(text), "%.2f GB/s %s%s", row->total.e2e_speed, name,
+			       suffix);
+	progress_points_end(&bench->progress, text);
+}
+
 /* ---- the end ---- */
 
 /* Small pages cost the kernel so much time that the program's own hardly matters. */

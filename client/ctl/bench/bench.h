@@ -99,7 +99,10 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 /* Adds the row: when it returns, a process that is killed does not lose it. */
 int bench_add(struct bench *bench, const struct bench_row *row);
 
-/* The same for an element of another array of the results.  Takes object. */
+/* Shows that the row's point is done.  suffix: behind its name. */
+void bench_end_point(struct bench *bench, const struct bench_row *row, const char *suffix);
+
+/* The same as bench_add() for an element of another array of the results.  Takes object. */
 int bench_append(struct bench *bench, const char *key, struct json_object *object);
 
 /*

@@ -127,18 +127,6 @@ static int print_table(struct ctl *ctl, const struct bench_space *space,
 	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
 }
 
-static void report_point(struct bench *bench, const struct bench_row *row)
-{
-	char name[BENCH_LOG_NAME_BYTES], text[BENCH_TEXT_BYTES + BENCH_LOG_NAME_BYTES + 16];
-
-	(void)bench_log_name(name, row->task.op, &row->task.profile, bench->n_places);
-	if (row->error[0])
-		(void)snprintf(text, sizeof(text), "%s failed: %s", name, row->error);
-	else
-		(void)snprintf(text, sizeof(text), "%s %.2f GB/s", name, row->total.e2e_speed);
-	progress_points_end(&bench->progress, text);
-}
-
 static int sweep_point(struct bench *bench, enum bench_op op, const struct profile *profile)
 {
 	struct bench_task task = { .op = op,
@@ -159,7 +147,7 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 		r = bench_add(bench, &row);
 	}
 	if (r == CTL_OK)
-		report_point(bench, &row);
+		bench_end_point(bench, &row, "");
 	bench_row_deinit(&row);
 	return r;
 }

@@ -175,7 +175,6 @@ static void update_estimate(struct tune *tune)
 
 static int measure_step(struct tune *tune, const struct bench_task *task)
 {
-	char name[BENCH_LOG_NAME_BYTES], text[BENCH_TEXT_BYTES + BENCH_LOG_NAME_BYTES + 16];
 	const uint64_t start = clock_nsec();
 	struct bench *bench = tune->bench;
 	struct bench_row row;
@@ -186,18 +185,11 @@ static int measure_step(struct tune *tune, const struct bench_task *task)
 	if (r == CTL_OK)
 		r = bench_add(bench, &row);
 	if (r == CTL_OK) {
-		(void)bench_log_name(name, task->op, &task->profile, bench->n_places);
-		if (row.error[0])
-			(void)snprintf(text, sizeof(text), "%s failed: %s", name, row.error);
-		else
-			(void)snprintf(text, sizeof(text), "%s %.2f GB/s%s", name,
-				       row.total.e2e_speed,
-				       is_reached(tune, &row) ? "" : ", depth not reached");
 		add_to_tuner(tune, &row);
 		tune->step_nsec += clock_nsec() - start;
 		tune->bytes += task->io_size;
 		update_estimate(tune);
-		progress_points_end(&bench->progress, text);
+		bench_end_point(bench, &row, is_reached(tune, &row) ? "" : ", depth not reached");
 	}
 	bench_row_deinit(&row);
 	return r;

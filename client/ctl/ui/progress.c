@@ -161,29 +161,15 @@ static void format_point(char *text, size_t size, const struct progress_points *
 }
 
 void progress_points_format(char *text, size_t size, const struct progress_points *points,
-			    uint64_t now_nsec, unsigned width)
+			    uint64_t now_nsec)
 {
 	const size_t n = points_done(points) + (points->begun_nsec ? 1 : 0);
-	const size_t len = strlen(points->text);
-	const char *last = points->text, *cut = "";
 	char left[UNITS_TEXT_BYTES], point[POINT_BYTES];
-	size_t taken, room;
 
 	format_left(left, progress_points_left_nsec(points, now_nsec));
 	format_point(point, sizeof(point), points, n);
-	taken = strlen(points->label) + strlen(": point ") + strlen(point) + strlen("    ETA ") +
-		strlen(left);
-	room = width > taken + 1 ? width - taken - 1 : 0; /* a full last column would wrap */
-	if (len > room) {
-		/* Its end is kept: the speed is there. */
-		cut = "...";
-		last = room > strlen(cut) ? points->text + len - (room - strlen(cut)) : NULL;
-	}
-	if (!last || !len)
-		(void)snprintf(text, size, "%s: point %s  ETA %s", points->label, point, left);
-	else
-		(void)snprintf(text, size, "%s: point %s  %s%s  ETA %s", points->label, point, cut,
-			       last, left);
+	(void)snprintf(text, size, "%s: point %s  ETA %s  %s", points->label, point, left,
+		       points->text);
 }
 
 void progress_points_start(struct progress_points *points, const char *label, size_t n_done,
@@ -204,7 +190,7 @@ void progress_points_tick(struct progress_points *points)
 
 	if (!points->is_terminal)
 		return;
-	progress_points_format(line, sizeof(line), points, now, width);
+	progress_points_format(line, sizeof(line), points, now);
 	/* A line that wraps could not be drawn over. */
 	if (strlen(line) >= width)
 		line[width - 1] = '\0';

@@ -59,12 +59,9 @@ struct progress_points {
  */
 uint64_t progress_points_left_nsec(const struct progress_points *points, uint64_t now_nsec);
 
-/*
- * Writes the line, without its end, into text.  width: columns of the terminal.  The last point's
- * text is cut at its beginning, so that the time left always fits.
- */
+/* Writes the line, without its end, into text.  The last point's text ends it, since a narrow terminal cuts it. */
 void progress_points_format(char *text, size_t size, const struct progress_points *points,
-			    uint64_t now_nsec, unsigned width);
+			    uint64_t now_nsec);
 
 /* Without a terminal, after each point: is a line due? */
 bool progress_points_is_due(struct progress_points *points);
