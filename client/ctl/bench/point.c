@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -96,20 +97,12 @@ int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 	return r;
 }
 
-static double seconds_since_1970(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_REALTIME, &ts); /* this clock is always there */
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 static int measure_loop(struct bench_process *process, const struct bench_task *task,
 			struct dsaio_handle *handle, struct dsaio_file *file, const char *path,
 			unsigned loop)
 {
 	struct result *result = process->shared;
-	double at_sec = seconds_since_1970();
+	double at_sec = (double)clock_nsec_of(CLOCK_REALTIME) / 1e9;
 	uint64_t start = clock_nsec(), done;
 	int r = bench_transfer(process, handle, file, path, task->op, 0, task->io_size);
 
@@ -164,11 +157,6 @@ static int measure(struct bench_process *process, const void *arg)
 	return r;
 }
 
-static double larger(double a, double b)
-{
-	return a > b ? a : b;
-}
-
 int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct bench_task *task,
 		    struct bench_repetition *ret_repetitions, struct measure *ret_total,
 		    struct bench_moved *ret_moved, char *text)
@@ -201,9 +189,8 @@ int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct 
 
 			if (w == 0)
 				repetition.at_sec = result->loops[i].at_sec;
-			repetition.task_sec = larger(repetition.task_sec,
-						     result->loops[i].task_sec);
-			repetition.e2e_sec = larger(repetition.e2e_sec, result->loops[i].e2e_sec);
+			repetition.task_sec = fmax(repetition.task_sec, result->loops[i].task_sec);
+			repetition.e2e_sec = fmax(repetition.e2e_sec, result->loops[i].e2e_sec);
 			parts[w].task_sec += result->loops[i].task_sec;
 			parts[w].e2e_sec += result->loops[i].e2e_sec;
 			parts[w].bytes += task->io_size;

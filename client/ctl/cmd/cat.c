@@ -130,10 +130,7 @@ static int cat_run(struct ctl *ctl)
 			return ctl_usage(ctl, "a file's name is empty");
 	if (ctl->is_json)
 		return ctl_usage(ctl, "--json: standard output is for the files' bytes");
-	ctl->is_through_restarts = true;
-	r = ctl_connect(ctl, (const char *const *)ctl->args, (size_t)ctl->n_args, &copy.client);
-	if (r == CTL_OK)
-		r = file_copy_open_handle(&copy);
+	r = file_copy_connect(&copy, (const char *const *)ctl->args, (size_t)ctl->n_args);
 	if (r != CTL_OK)
 		return r;
 	for (int i = 0; i < ctl->n_args && !copy.is_output_lost; i++)

@@ -76,8 +76,8 @@ static int compare_files(struct file_copy *copy)
 
 		if (stop_signal())
 			return file_copy_fail(copy, "interrupted");
-		file_copy_place_chunk(copy, a, pos, copy->end);
-		file_copy_place_chunk(copy, b, pos, copy->end);
+		chunk_place(a, copy->chunk_bytes, pos, copy->end);
+		chunk_place(b, copy->chunk_bytes, pos, copy->end);
 		r = file_copy_start_chunk(copy, &copy->from, a, false);
 		if (r == CTL_OK)
 			r = file_copy_start_chunk(copy, &copy->to, b, false);
@@ -212,11 +212,8 @@ static int print_result(const struct file_copy *copy, uint64_t nsec)
 static int copy_files(struct file_copy *copy)
 {
 	uint64_t start, nsec;
-	int r;
+	int r = attach_sides(copy);
 
-	r = file_copy_open_handle(copy);
-	if (r == CTL_OK)
-		r = attach_sides(copy);
 	if (r == CTL_OK)
 		r = check_size(copy);
 	if (r == CTL_OK)

@@ -67,12 +67,6 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 
 /* ---- chunks ---- */
 
-void file_copy_place_chunk(const struct file_copy *copy, struct chunk *chunk, uint64_t off,
-			   uint64_t end)
-{
-	chunk_place(chunk, copy->chunk_bytes, off, end);
-}
-
 int file_copy_start_chunk(struct file_copy *copy, const struct side *side, struct chunk *chunk,
 			  bool is_write)
 {
@@ -194,7 +188,7 @@ static int start_read(struct file_copy *copy)
 	if (run->is_at_end)
 		return CTL_OK;
 	run->reading++;
-	file_copy_place_chunk(copy, chunk, run->pos, run->data_end);
+	chunk_place(chunk, copy->chunk_bytes, run->pos, run->data_end);
 	run->pos += chunk->len;
 	run->is_at_end = run->pos == copy->end;
 	return file_copy_start_chunk(copy, &copy->from, chunk, false);
@@ -328,12 +322,10 @@ int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n
 	r = ctl_connect(copy->ctl, paths, n_paths, &copy->client);
 	if (r != CTL_OK)
 		return r;
-	r = stop_catch((int)SA_RESETHAND);
-	return r < 0 ? ctl_fail(copy->ctl, "signals: %s", strerror(-r)) : CTL_OK;
-}
-
-int file_copy_open_handle(struct file_copy *copy)
-{
+	/* cat has nothing to remove. */
+	r = copy->to.is_stream ? 0 : stop_catch((int)SA_RESETHAND);
+	if (r < 0)
+		return ctl_fail(copy->ctl, "signals: %s", strerror(-r));
 	if (dsaio_handle_open(copy->client, NULL, &copy->handle) < 0)
 		return ctl_fail(copy->ctl, "%s", dsaio_error());
 	return CTL_OK;

@@ -69,14 +69,11 @@ int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat);
 int file_copy_open_to(struct file_copy *copy, mode_t mode);
 
 /*
- * Connects for stores of these files, then catches signals.  Until then a signal ends the
- * process at once, also while the library waits for a daemon that is stopped.  So nothing that has
- * to be removed may be made before.
+ * Connects for stores of these files, catches signals (except for a stream: cat has nothing to
+ * remove), and opens the handle.  Until then a signal ends the process at once, also while the library
+ * waits for a daemon that is stopped.  So nothing that has to be removed may be made before.
  */
 int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n_paths);
-
-/* Opens the handle. */
-int file_copy_open_handle(struct file_copy *copy);
 
 /*
  * Allocates the chunks' buffers.  They are smaller for few bytes, and if the client's share of the
@@ -100,10 +97,6 @@ int file_copy_place(struct file_copy *copy, bool is_synced);
 void file_copy_deinit(struct file_copy *copy);
 
 /* ---- chunks one by one, for comparing ---- */
-
-/* The chunk that begins at byte off and ends at byte end at the latest. */
-void file_copy_place_chunk(const struct file_copy *copy, struct chunk *chunk, uint64_t off,
-			   uint64_t end);
 
 /* Starts to move a chunk; without the daemon, moves it. */
 int file_copy_start_chunk(struct file_copy *copy, const struct side *side, struct chunk *chunk,

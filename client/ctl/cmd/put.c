@@ -74,7 +74,7 @@ static int check_size(struct file_copy *copy)
 				      " bytes that --size says",
 				      copy->done_bytes, size_bytes);
 	/* Reads one byte more, to find out. */
-	file_copy_place_chunk(copy, chunk, size_bytes, size_bytes + 1);
+	chunk_place(chunk, copy->chunk_bytes, size_bytes, size_bytes + 1);
 	r = file_copy_start_chunk(copy, &copy->from, chunk, false);
 	if (r == CTL_OK)
 		r = file_copy_finish_read(copy, &copy->from, chunk, &done);
@@ -121,10 +121,8 @@ static int sync_bytes(struct file_copy *copy)
 static int put_opened(struct file_copy *copy)
 {
 	uint64_t start, nsec;
-	int r = file_copy_open_handle(copy);
+	int r = attach(copy);
 
-	if (r == CTL_OK)
-		r = attach(copy);
 	if (r == CTL_OK && size_bytes != UINT64_MAX)
 		r = file_copy_reserve(copy);
 	if (r == CTL_OK)

@@ -79,7 +79,7 @@ void ctl_note(const struct ctl *ctl, const char *format, ...)
 		say(ctl, text);
 }
 
-int ctl_start_private(struct ctl *ctl, const char *const *paths, size_t n_paths)
+static int start_private(struct ctl *ctl, const char *const *paths, size_t n_paths)
 {
 	char text[1024];
 	int r;
@@ -107,7 +107,7 @@ int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client)
 {
 	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
-	int r = ctl_start_private(ctl, paths, n_paths);
+	int r = start_private(ctl, paths, n_paths);
 	const char *named;
 	bool is_absent;
 

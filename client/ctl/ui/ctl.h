@@ -58,14 +58,9 @@ int ctl_print_line(const struct ctl *ctl, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * With --private: starts the private daemon, with stores for these files and directories (once).
- * Returns CTL_OK, CTL_FAILED, or CTL_NO_DAEMON if there is no program to start (printed).
- */
-int ctl_start_private(struct ctl *ctl, const char *const *paths, size_t n_paths);
-
-/*
- * The same, then connects to that daemon or the chosen one.  Returns CTL_NO_DAEMON (printed) if none
- * answers.
+ * With --private: starts the private daemon, with stores for these files and directories (once).  Then
+ * connects to it, or to the chosen one.  Returns CTL_OK, CTL_FAILED, or CTL_NO_DAEMON if none answers, or
+ * there is no program to start (printed).
  */
 int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client);
