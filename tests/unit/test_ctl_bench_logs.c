@@ -10,7 +10,6 @@
 #include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <json-c/json.h>
-#include <string.h>
 
 static const struct {
 	const char *what, *json;

@@ -3,7 +3,6 @@
 #include "proto/util/map.h"
 #include "tests/unit/suite.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

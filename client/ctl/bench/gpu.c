@@ -6,7 +6,6 @@
 #include "proto/util/cuda.h"
 #include "proto/util/size.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>

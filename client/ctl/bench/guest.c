@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define WATCH_MSEC 250u /* --exclusive, before the start: a guess, short and longer than a pause */

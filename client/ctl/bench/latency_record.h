@@ -31,8 +31,8 @@ void latency_record_add(struct latency_record *record, uint64_t size, uint32_t n
 			uint64_t at_nsec, uint64_t nsec);
 
 /*
- * The rows of DS-AIO-Benchmark, with the units of all commands.  A transfer's bandwidth falls as its latency grows, so the 99th percentile of the bandwidth belongs
- * to the first of the latency.
+ * The rows of DS-AIO-Benchmark, with the units of all commands.  A transfer's bandwidth falls as its
+ * latency grows, so the 99th percentile of the bandwidth belongs to the first of the latency.
  */
 void latency_record_print(const struct latency_record *record, enum bench_op op, uint64_t size,
 			  FILE *out);

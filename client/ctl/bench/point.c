@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <string.h>
 #include <time.h>
 
 #define OPENING_BYTES 4096u /* of the op that opens the channel, which is not measured */

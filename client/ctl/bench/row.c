@@ -1,7 +1,6 @@
 #include "client/ctl/bench/row.h"
 
 #include "client/ctl/ui/json.h"
-#include "client/ctl/ui/units.h"
 
 #include <errno.h>
 #include <stdio.h>

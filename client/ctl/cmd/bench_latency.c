@@ -20,12 +20,9 @@
 #include "proto/util/size.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SIZES_MAX 64u /* a guess: more are not readable */
 /* Size of the file and of the buffer.  Transfers do not move the same bytes again and again. */

@@ -19,7 +19,6 @@
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define WARMUP_LOOPS 1u /* ds_io's default, which DeepSpeed's sweep leaves alone */
 

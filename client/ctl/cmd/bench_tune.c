@@ -27,7 +27,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /*
  * Mean depth of a transfer of n blocks with d of them in flight: the queue drains at the end, with

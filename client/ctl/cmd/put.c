@@ -7,7 +7,6 @@
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"
 #include "client/ctl/ui/json.h"
-#include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "client/lib/io/file.h"
 #include "proto/util/cleanup.h"

@@ -5,7 +5,6 @@
 #include "proto/util/clock.h"
 #include "proto/util/escape.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
