@@ -19,14 +19,15 @@
 static const struct {
 	const char *what;
 	int write_error;
-	bool is_cramped;
+	bool is_cramped, is_cached;
 	int result;
 	const char *words; /* of the message */
 } syncs[] = {
-	{ "that failed", EIO, false, -EIO,
+	{ "that failed", EIO, false, false, -EIO,
 	  "fsync;writing back failed around a crash of the daemon" },
-	{ "that went well", 0, false, 0, NULL },
-	{ "by a process that is short of descriptors", EIO, true, -ECONNRESET,
+	{ "that went well", 0, false, false, 0, NULL },
+	{ "that went well, of a file that was open before", 0, false, true, 0, NULL },
+	{ "by a process that is short of descriptors", EIO, true, false, -ECONNRESET,
 	  "fsync;may have met an error that is reported once: sync again" },
 };
 
@@ -62,6 +63,10 @@ TEST_TABLE(syncs_again, syncs, "a sync during which the daemon crashed, and writ
 	rig.daemon = daemon_start(DAEMON_ARGS("--user"));
 	reconnecting(&rig);
 	fuse_start(&fs, 0);
+	if (syncs[row].is_cached) {
+		CHECK_CALL(dsaio_open(rig.client, fuse_path(&fs, 'a'), O_RDWR, NULL, &file));
+		dsaio_file_close(file);
+	}
 	file = syncs[row].is_cramped ? file_without_descriptor(&rig, fuse_path(&fs, 'a'))
 				     : rig_file(&rig, fuse_path(&fs, 'a'), O_RDWR);
 	CHECK_CALL(dsaio_fsync(rig.handle, file, 0));

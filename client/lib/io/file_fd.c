@@ -128,11 +128,17 @@ void file_fd_need_second(struct dsaio_file *file)
 	struct client_files *files = &file->client->files;
 	_cleanup_(closep) int second = -1;
 	char path[32];
+	bool is_wanted;
 	int fd;
 
 	(void)pthread_mutex_lock(&files->lock);
-	fd = file->client->recovery.timeout_nsec && file->fds.second < 0 ? fd_take_kept(file) : -1;
+	is_wanted = file->client->recovery.timeout_nsec && file->fds.second < 0;
+	fd = is_wanted ? fd_take_kept(file) : -1;
+	is_wanted &= fd < 0 && files->n_fds < files->n_fds_wanted;
 	(void)pthread_mutex_unlock(&files->lock);
+	if (is_wanted &&
+	    !conn_is_away(file->client->conn)) /* it came from the cache, without one */
+		fd = file_fd_take(file);
 	if (fd < 0)
 		return;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd); /* fits */

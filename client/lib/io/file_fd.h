@@ -37,7 +37,8 @@ void file_fds_closep(struct file_fds *fds);
 /*
  * Linux reports an error of writing back once for each open file description.  A daemon that crashes in the middle of
  * a sync may have taken that report with it.  So there is a second description, which no daemon gets, opened before
- * the first sync.  It costs one more descriptor, for files whose descriptor is kept.
+ * the first sync.  It costs one more descriptor, for files whose descriptor is kept.  A file that was opened from the
+ * cache has none: the daemon gives it back, if one more may be kept.
  */
 void file_fd_need_second(struct dsaio_file *file);
 /*
