@@ -58,14 +58,14 @@ struct saved_change {
 };
 
 struct saved {
-	const char *dir;	       /* borrowed; NULL: nothing is saved */
+	char *dir;		       /* NULL: nothing is saved */
 	struct mailbox *main_mailbox;  /* borrowed */
 	struct work_queue *work_queue; /* writes; the caller makes it before saved_set() */
 	struct list entries;	       /* struct saved_entry */
 	unsigned n_entries;
 };
 
-/* Reads the files in dir, which need not exist, and is borrowed. */
+/* Reads the files in dir, which need not exist.  Without memory nothing is saved. */
 void saved_init(struct saved *saved, const char *dir, struct mailbox *main_mailbox);
 void saved_deinit(struct saved *saved); /* after all calls of on_done; zeroes are fine */
 

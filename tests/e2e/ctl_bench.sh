@@ -105,7 +105,7 @@ ctrl_c_while_it_reads_says_which_files_stay() {
 	env --default-signal=INT "$ctl" bench io --folder "$there" --io_size 4M --read --loops 1000000 \
 		>"$dir/out" 2>"$dir/err" </dev/null &
 	pid=$!
-	until "$ctl" clients --json | grep -q '"reads": [1-9]' || ! kill -0 "$pid" 2>/dev/null; do
+	until clients_json | grep -q '"reads": [1-9]' || ! kill -0 "$pid" 2>/dev/null; do
 		read -rt 0.02 <> <(:)
 	done
 	kill -INT "$pid"

@@ -38,9 +38,12 @@ limits_profiles_and_access_are_applied() {
 	return $rc
 }
 
+# After a reload it was saved in a directory whose name was in memory that had been freed.
 a_saved_profile_takes_precedence() {
-	expect 0 "$ctl" profile set t queue_depth=33 &&
-		config '[daemon]' 'pool_size = 320M' "[store t]" "path = $store" 'queue_depth = 44' &&
+	expect 0 "$ctl" profile set t queue_depth=33 || return 1
+	why="not in the state directory: $(ls "$dir/state")"
+	grep -rqE "^queue_depth *= *33" "$dir/state" 2>/dev/null || return 1
+	config '[daemon]' 'pool_size = 320M' "[store t]" "path = $store" 'queue_depth = 44' &&
 		expect 0 "$ctl" reload && says "$dir/out" "store t: queue_depth, after dsaioctl profile reset" &&
 		expect 0 "$ctl" profile show t && says "$dir/out" "33" && expect 0 "$ctl" profile reset t && says "$dir/out" "44"
 }

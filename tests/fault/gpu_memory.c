@@ -286,15 +286,10 @@ TEST(limits, "imports beyond the limits are refused, and room comes back")
 
 TEST(shown, "dsaioctl shows the GPU memory of each client")
 {
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-	const char *line;
 	struct kit kit;
 
 	kit_open(&kit, "", "gpu = direct\n");
-	daemon_status(kit.daemon, &answer);
-	line = test_text("client %u: 4 MiB of its GPU memory is used directly\n",
-			 answer.reply->status->clients[0]->client);
-	ctl_says(kit.daemon, "clients", line);
+	ctl_says(kit.daemon, "clients", " 4 MiB\n"); /* the last column of its row */
 	ctl_says(kit.daemon, "status --json --interval 0", "\"device_bytes\": 4194304");
 	ctl_says(kit.daemon, "clients --json", "\"device_bytes\": 4194304");
 	ctl_says(kit.daemon, "status --json --interval 0", "\"pool_bytes\": 0");

@@ -116,6 +116,7 @@ TEST(a_drain_that_begins_lasts_until_its_end)
 
 	fill();
 	store = file_of(ids[1])->store;
+	free(c.service.registry.saved.dir);
 	c.service.registry.saved.dir = NULL; /* as without a state_dir: nothing is written */
 	drain_mode(store->name, -1, WIRE__DRAIN_MODE__DRAIN_BEGIN);
 	ck_assert(lane_store_is_drained(&store->lane_store)); /* at once: the rest may take long */

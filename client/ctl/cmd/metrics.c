@@ -78,7 +78,7 @@ static int metrics_text(struct ctl *ctl, char **ret_text)
 static void on_metrics(struct evhttp_request *request, void *arg)
 {
 	struct ctl ctl = *(const struct ctl *)arg; /* each asks anew */
-	char message[CTL_MESSAGE_BYTES];
+	char message[CTL_MESSAGE_BYTES] = "";
 	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
 	struct evbuffer *body = evhttp_request_get_output_buffer(request);
 	_cleanup_(freep) char *text = NULL;
