@@ -1,5 +1,5 @@
 #!/bin/bash
-# dsaioctl bench latency: DS-AIO-Benchmark's numbers; bench report of them.
+# dsaioctl bench latency: DS-AIO-Benchmark's numbers, closed and open loop; bench report of them.
 . "$(dirname "$0")/ctl_common.sh"
 
 latency() {
@@ -41,6 +41,15 @@ numbers_agree_with_each_other() {
 	[ -z "$why" ]
 }
 
+# 50 transfers at 1,000 a second take 49 ms at least; as many at once take a fraction of it.
+the_open_loop_keeps_its_rate() {
+	expect 0 latency --rate 1000 --json || return 1
+	says "$dir/out" '"rate": 1000' && ! grep -q "closed loop" "$dir/err" || return 1
+	why="took $(grep '"task_sec"' "$dir/out" | tr -d '\n')"
+	awk '/"task_sec"/ { gsub(/[",]/, ""); n++; if ($2 < 0.049) short++ } END { exit n < 4 || short > 0 }' \
+		"$dir/out"
+}
+
 # The 99.9th percentile of five transfers is none, and no latency is negative.
 what_few_transfers_do_not_tell_is_not_printed() {
 	expect 0 latency --iterations 5 || return 1
@@ -55,6 +64,12 @@ what_few_transfers_do_not_tell_is_not_printed() {
 	! grep -q '"p90_nsec": null' "$dir/out"
 }
 
+a_rate_that_is_missed_is_reported() {
+	expect 0 latency --sizes 1M --iterations 200 --rate 10000000 &&
+		says "$dir/err" "--rate 10000000: only " "give a smaller --rate" && says "$dir/out" "begun a second" || return 1
+	expect 0 latency --sizes 4K --iterations 10 --rate 20 --json && says "$dir/out" '"rate_achieved": '
+}
+
 # There is no --io_size here.
 advice_names_no_option_of_another_bench() {
 	expect 1 latency --sizes 10T && says "$dir/err" "free: give a smaller size" || return 1
@@ -66,7 +81,7 @@ absurd_values_are_refused() {
 	expect 2 latency --sizes none && says "$dir/err" "--sizes none: is no size" &&
 		expect 2 latency --sizes 0 && expect 2 latency --iterations 0 && says "$dir/err" "--iterations 0" &&
 		expect 2 latency --threads 65 && expect 2 latency --queue-depth 5000 &&
-		expect 2 latency --block-size 1000 &&
+		expect 2 latency --block-size 1000 && expect 2 latency --rate 0 &&
 		expect 2 "$ctl" bench latency && says "$dir/err" "--dir" &&
 		expect 1 "$ctl" bench latency --nvme-path "$dir/none" && says "$dir/err" "$dir/none" &&
 		nothing_is_left
@@ -157,8 +172,8 @@ a_reader_that_goes_away_leaves_no_files() {
 	[ "$rc" = 141 ] && [ -z "$(find "$store" -name '_dsaioctl_bench.*')" ]
 }
 
-for t in each_size_is_written_and_then_read numbers_agree_with_each_other \
-	what_few_transfers_do_not_tell_is_not_printed \
+for t in each_size_is_written_and_then_read numbers_agree_with_each_other the_open_loop_keeps_its_rate \
+	what_few_transfers_do_not_tell_is_not_printed a_rate_that_is_missed_is_reported \
 	advice_names_no_option_of_another_bench \
 	absurd_values_are_refused ctrl_c_leaves_no_file_and_says_so ctrl_c_prints_what_was_measured_until_then a_reader_that_goes_away_leaves_no_files a_report_is_one_page_beside_the_results \
 	several_runs_go_to_one_page what_is_no_result_is_reported_and_an_old_report_stays; do

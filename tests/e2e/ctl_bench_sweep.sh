@@ -485,6 +485,18 @@ the_share_of_the_buffers_in_huge_pages_is_reported() {
 	return $rc
 }
 
+keep_leaves_the_files() {
+	two_points
+	expect 0 sweep --keep && says "$dir/err" "the test file is kept: $store/_dsaioctl_bench." || return 1
+	why="kept: $(ls -l "$store")"
+	[ "$(stat -c %s "$store"/_dsaioctl_bench.* | xargs)" = "1048576 1048576" ] || return 1
+	two_points
+	expect 0 sweep || return 1
+	why="the next sweep removed what was kept"
+	[ "$(test_files | wc -l)" = 2 ] || return 1
+	rm "$store"/_dsaioctl_bench.*
+}
+
 # ---- room and rights ----
 
 # It once took up to 30 s: the command waited for the daemon's status.
@@ -668,7 +680,7 @@ for t in the_default_space_has_deepspeeds_64_names deepspeeds_parser_reads_the_s
 	somebody_elses_logs_are_left_and_reported a_second_sweep_keeps_the_first_ones_results_and_logs \
 	a_tune_after_a_sweep_leaves_its_results_and_logs a_sweep_that_fails_leaves_the_results_that_were_there \
 	a_killed_sweep_leaves_the_results_that_were_there \
-	a_log_directory_of_another_user_does_not_redirect_roots_writes \
+	a_log_directory_of_another_user_does_not_redirect_roots_writes keep_leaves_the_files \
 	the_share_of_the_buffers_in_huge_pages_is_reported \
 	one_ctrl_c_is_enough_while_the_daemon_is_stopped \
 	a_disk_that_is_too_full_is_reported_before_anything_is_made \

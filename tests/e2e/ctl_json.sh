@@ -85,7 +85,7 @@ fields_of_benches_are_in_the_page() {
 	all=(--dir "$store" --log_dir "$dir/logs")
 	json sweep 0 "$ctl" bench sweep "${all[@]}" --sweep_config "$dir/space.json" --io_size 1M &&
 		json tune 0 "$ctl" bench tune "${all[@]}" --sweep_config "$dir/space.json" --io_size 1M &&
-		json latency 0 "$ctl" bench latency "${all[@]}" --sizes 4K --iterations 20 &&
+		json latency 0 "$ctl" bench latency "${all[@]}" --sizes 4K --iterations 20 --rate 1000 &&
 		printf '[a]\nruntime=0.02\nsize=1M\n' >"$dir/job.fio" && json mix 0 "$ctl" bench mix "$dir/job.fio" --dir "$store" &&
 		json gpu 0 env LD_LIBRARY_PATH="$dir/driver" "$ctl" bench latency "${all[@]}" --sizes 4K --iterations 2 --gpu &&
 		echo '{"report": "", "runs": 1}' >"$dir/report.json" || return 1

@@ -72,10 +72,9 @@ j[0]["recorded"]["bytes"] == j[0]["replayed"]["bytes"] and
 			"$dir/out" "$dir/recorded"
 }
 
-# 40 writes, 5 ms apart, and once more: the pauses are the time that their latencies are not.
+# 40 writes, 5 ms apart, and as many reads: the pauses are the time that their latencies are not.
 pauses_are_kept() {
-	printf '[a]\nrw=write\nsize=1M\nrate_iops=200\nruntime=0.2\n' >"$dir/slow.fio"
-	record -- "$ctl" bench mix "$dir/slow.fio" --dir "$store" &&
+	record -- "$ctl" bench latency --dir "$store" --sizes 4K --iterations 40 --rate 200 &&
 		expect 0 "$ctl" bench replay "$dir/job.ops" --dir "$store" --json &&
 		holds 'j[0]["streams"] == 2 and j[0]["recorded"]["took_nsec"] >= 190e6 and j[0]["replayed"]["took_nsec"] >= 80e6' "$dir/out"
 }

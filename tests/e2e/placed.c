@@ -130,7 +130,8 @@ TEST(node, "memory is taken from the node that was named")
 	void *memory;
 
 	CHECK_CALL(alloc(&rig, DSAIO_ALLOC_NODE | DSAIO_ALLOC_SMALL, 0, BYTES, &memory));
-	CHECK_FAILS(alloc(&rig, DSAIO_ALLOC_NODE, 77, BYTES, &memory), -EINVAL, "node 77;has_memory");
+	CHECK_FAILS(alloc(&rig, DSAIO_ALLOC_NODE, 77, BYTES, &memory), -EINVAL,
+		    "node 77;has_memory");
 	CHECK_FAILS(alloc(&rig, DSAIO_ALLOC_NODE, UINT32_MAX, BYTES, &memory), -EINVAL,
 		    "node 4294967295");
 	if (!maps)

@@ -1,8 +1,10 @@
-/* bench files: whole, and without a name. */
+/* bench files: whole, without a name, or kept. */
 #include "client/ctl/bench/files.h"
 #include "tests/unit/suite.h"
 
 #include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,13 +22,22 @@ static void make_place(void)
 	ck_assert_int_eq(bench_place_find(folder, &place, text, sizeof(text)), 0);
 }
 
-TEST(they_are_whole_and_have_no_name)
+static struct bench_files *make(bool keep)
 {
 	struct bench_files *files = NULL;
+
+	ck_assert_int_eq(bench_files_make(&ctl, &place, 1, true, true, IO_SIZE, keep, &files),
+			 CTL_OK);
+	return files;
+}
+
+TEST(they_are_whole_and_have_no_name)
+{
+	struct bench_files *files;
 	struct stat st;
 
 	make_place();
-	ck_assert_int_eq(bench_files_make(&ctl, &place, 1, true, true, IO_SIZE, &files), CTL_OK);
+	files = make(false);
 	for (unsigned op = BENCH_READ; op <= BENCH_WRITE; op++) {
 		const int fd = bench_files_fd(files, 0, op);
 
@@ -39,13 +50,35 @@ TEST(they_are_whole_and_have_no_name)
 	bench_files_free(files);
 }
 
+TEST(those_that_are_kept_stay)
+{
+	char pattern[PATH_MAX + 32];
+	struct stat st;
+	glob_t found;
+
+	make_place();
+	bench_files_free(make(true));
+	bench_files_free(make(false));
+	(void)snprintf(pattern, sizeof(pattern), "%s/_dsaioctl_bench.*", place.folder);
+	ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
+	ck_assert_uint_eq(found.gl_pathc, 2);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		ck_assert_int_eq(stat(found.gl_pathv[i], &st), 0);
+		ck_assert_uint_eq((uint64_t)st.st_size, IO_SIZE);
+		ck_assert_int_eq(unlink(found.gl_pathv[i]), 0);
+	}
+	globfree(&found);
+	ck_assert_int_eq(rmdir(place.folder), 0);
+}
+
 TEST(without_room_nothing_is_made)
 {
 	struct bench_files *files = NULL;
 
 	make_place();
-	ck_assert_int_eq(bench_files_make(&ctl, &place, 1, true, true, (uint64_t)1 << 60, &files),
-			 CTL_FAILED);
+	ck_assert_int_eq(
+		bench_files_make(&ctl, &place, 1, true, true, (uint64_t)1 << 60, false, &files),
+		CTL_FAILED);
 	ck_assert_ptr_null(files);
 	ck_assert_int_eq(rmdir(place.folder), 0);
 }

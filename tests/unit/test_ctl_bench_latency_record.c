@@ -31,7 +31,7 @@ TEST(the_mean_of_the_bandwidth_is_of_each_transfer)
 	ck_assert_ptr_nonnull(out);
 	add(1, MSEC);
 	add(1, 2 * MSEC);
-	latency_record_print(&record, BENCH_READ, SIZE, out);
+	latency_record_print(&record, BENCH_READ, SIZE, 0, out);
 	ck_assert_int_eq(fclose(out), 0);
 	ck_assert_ptr_nonnull(strstr(text, "Reads of 977 KiB, 2 transfers\n"));
 	/* 1000 and 500 MB/s */
@@ -40,6 +40,17 @@ TEST(the_mean_of_the_bandwidth_is_of_each_transfer)
 	ck_assert_ptr_nonnull(
 		strstr(text, "  max                           2.00 ms        954 MiB/s"));
 	ck_assert_ptr_nonnull(strstr(text, "-  (needs 1000 transfers)"));
+	ck_assert_ptr_null(strstr(text, "begun a second"));
+}
+
+TEST(the_rate_is_of_the_starts)
+{
+	ck_assert_double_eq(latency_record_rate(&record), 0);
+	add(1, MSEC);
+	ck_assert_double_eq(latency_record_rate(&record), 0);
+	add(10, MSEC);
+	record.starting_nsec = 1000 * MSEC;
+	ck_assert_double_eq(latency_record_rate(&record), 10);
 }
 
 TEST(a_percentile_of_too_few_is_null)
@@ -47,11 +58,12 @@ TEST(a_percentile_of_too_few_is_null)
 	struct json_object *object;
 
 	add(100, MSEC);
-	object = latency_record_json(&record, BENCH_WRITE, SIZE);
+	object = latency_record_json(&record, BENCH_WRITE, SIZE, 0);
 	ck_assert_str_eq(json_object_get_string(json_object_object_get(object, "op")), "write");
 	ck_assert_int_eq(json_object_get_int(json_object_object_get(object, "n")), 100);
 	ck_assert_ptr_nonnull(json_object_object_get(object, "p99_nsec"));
 	ck_assert_ptr_null(json_object_object_get(object, "p999_nsec"));
+	ck_assert_ptr_null(json_object_object_get(object, "rate"));
 	ck_assert_uint_eq(json_object_array_length(json_object_object_get(object, "series")), 100);
 	(void)json_object_put(object);
 }
@@ -68,7 +80,7 @@ TEST(the_histogram_has_each_step_with_values_and_all_transfers)
 
 	for (uint32_t i = 0; i < 5000; i++)
 		latency_record_add(&record, SIZE, 5000, i, i < 3000 ? 1000 : 2 * MSEC + i);
-	object = latency_record_json(&record, BENCH_READ, SIZE);
+	object = latency_record_json(&record, BENCH_READ, SIZE, 100);
 	steps = json_object_object_get(object, "histogram");
 	ck_assert_uint_eq(number_of(json_object_array_get_idx(steps, 0), "nsec"), 1000);
 	ck_assert_uint_eq(number_of(json_object_array_get_idx(steps, 0), "count"), 3000);

@@ -280,10 +280,11 @@ TEST(the_verdict_names_all_that_is_wrong)
 	now.store.name = (char *)"a\033[2J";
 	gpus.problem = (char *)"error 999";
 	(void)overview_verdict(line, NULL, &now.reply); /* errors of which time? */
-	ck_assert_str_eq(line,
-			 "NOT HEALTHY: 1 call is hung; store a?[2J is drained; "
-			 "the pool cannot all be locked; "
-			 "the daemon's program was replaced after its start; GPUs cannot be used: error 999");
+	ck_assert_str_eq(
+		line,
+		"NOT HEALTHY: 1 call is hung; store a?[2J is drained; "
+		"the pool cannot all be locked; "
+		"the daemon's program was replaced after its start; GPUs cannot be used: error 999");
 }
 
 TEST_MAIN

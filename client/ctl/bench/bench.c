@@ -325,7 +325,8 @@ int bench_prepare(struct bench *bench)
 	if (r != CTL_OK)
 		return r;
 	r = bench_files_make(bench->ctl, bench->places, bench->n_places, bench->needs.reads,
-			     bench->needs.writes, bench->options->io_size, &bench->files);
+			     bench->needs.writes, bench->options->io_size, bench->options->keep,
+			     &bench->files);
 	if (r != CTL_OK)
 		return r;
 	r = start_crew(bench);

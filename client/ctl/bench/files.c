@@ -99,16 +99,18 @@ int bench_file_fill(int fd, uint64_t bytes, uint64_t *done_bytes, struct progres
 	return 0;
 }
 
-static int make_file(struct ctl *ctl, const char *folder, uint64_t bytes, uint64_t *done_bytes,
-		     struct progress *progress, int *ret_fd)
+static int make_file(struct ctl *ctl, const char *folder, uint64_t bytes, bool keep,
+		     uint64_t *done_bytes, struct progress *progress, int *ret_fd)
 {
 	char path[PATH_MAX + 32];
 	int r;
 
 	(void)snprintf(path, sizeof(path), "%s/_dsaioctl_bench.XXXXXX", folder);
 	*ret_fd = mkostemp(path, O_CLOEXEC);
-	if (*ret_fd < 0 || unlink(path) < 0)
+	if (*ret_fd < 0 || (!keep && unlink(path) < 0))
 		return ctl_fail(ctl, "%s: cannot make a test file: %s", folder, strerror(errno));
+	if (keep)
+		ctl_note(ctl, "the test file is kept: %s", path);
 	r = newfile_reserve(*ret_fd, 0, bytes);
 	if (r == 0)
 		r = bench_file_fill(*ret_fd, bytes, done_bytes, progress);
@@ -120,7 +122,8 @@ static int make_file(struct ctl *ctl, const char *folder, uint64_t bytes, uint64
 }
 
 int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned n_places,
-		     bool reads, bool writes, uint64_t io_size, struct bench_files **ret_files)
+		     bool reads, bool writes, uint64_t io_size, bool keep,
+		     struct bench_files **ret_files)
 {
 	struct bench_files *files = malloc(sizeof(*files) + n_places * sizeof(files->fds[0]));
 	const bool wanted[] = { [BENCH_READ] = reads, [BENCH_WRITE] = writes };
@@ -139,7 +142,7 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 	for (unsigned i = 0; i < 2 * n_places && r == CTL_OK; i++)
 		if (wanted[i % 2])
 			r = make_file(ctl, places[i / 2].folder, bytes_of(&places[i / 2], io_size),
-				      &done_bytes, &progress, &files->fds[i / 2][i % 2]);
+				      keep, &done_bytes, &progress, &files->fds[i / 2][i % 2]);
 	progress_stop(&progress);
 	if (r != CTL_OK) {
 		bench_files_free(files);

@@ -37,6 +37,15 @@ static double usable_sqrt(double value)
 	return value > 0 ? sqrt(value) : 0;
 }
 
+double latency_record_rate(const struct latency_record *record)
+{
+	const uint64_t n = record->histogram.n;
+
+	return n > 1 && record->starting_nsec
+		       ? (double)(n - 1) * (double)NSEC_PER_SEC / (double)record->starting_nsec
+		       : 0;
+}
+
 static void print_line(FILE *out, const char *name, double nsec, double mb_per_sec)
 {
 	char latency[UNITS_TEXT_BYTES], speed[UNITS_TEXT_BYTES];
@@ -47,7 +56,7 @@ static void print_line(FILE *out, const char *name, double nsec, double mb_per_s
 }
 
 void latency_record_print(const struct latency_record *record, enum bench_op op, uint64_t size,
-			  FILE *out)
+			  uint32_t rate, FILE *out)
 {
 	static const double shares[] = { 0.5, 0.9, 0.99, 0.999 };
 	const struct bench_histogram *h = &record->histogram;
@@ -88,6 +97,9 @@ void latency_record_print(const struct latency_record *record, enum bench_op op,
 			print_line(out, name, (double)bench_histogram_quantile(h, share),
 				   mb_per_sec_of(size, bench_histogram_quantile(h, 1 - share)));
 	}
+	if (rate)
+		(void)fprintf(out, "  %-22s %14.1f of %" PRIu32 "\n", "begun a second",
+			      latency_record_rate(record), rate);
 	print_line(out, "max", (double)h->max_nsec, mb_per_sec_of(size, h->min_nsec));
 	(void)fputc('\n', out);
 }
@@ -132,7 +144,7 @@ static struct json_object *series_json(const struct latency_record *record)
 }
 
 struct json_object *latency_record_json(const struct latency_record *record, enum bench_op op,
-					uint64_t size)
+					uint64_t size, uint32_t rate)
 {
 	static const struct {
 		const char *key;
@@ -148,6 +160,11 @@ struct json_object *latency_record_json(const struct latency_record *record, enu
 	json_add_text(o, "op", bench_op_name(op));
 	json_add_number(o, "size", size);
 	json_add_number(o, "n", h->n);
+	json_object_object_add(o, "rate", rate ? json_object_new_uint64(rate) : NULL);
+	json_object_object_add(o, "rate_achieved",
+			       rate && latency_record_rate(record) > 0
+				       ? json_float(latency_record_rate(record))
+				       : NULL);
 	json_add_float(o, "mean_nsec", h->mean_nsec);
 	json_add_float(o, "sd_nsec", bench_histogram_deviation(h));
 	json_object_object_add(o, "mean_low_nsec",

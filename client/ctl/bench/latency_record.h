@@ -18,6 +18,7 @@ struct json_object;
 struct latency_record {
 	uint64_t took_nsec, bytes;   /* until the end of the last one */
 	uint64_t n_direct, n_copied; /* ops on memory of GPUs */
+	uint64_t starting_nsec;	     /* open loop: from the first start to the last one */
 	struct {
 		double sum_nsec;
 		uint64_t n, at_nsec;
@@ -30,15 +31,19 @@ struct latency_record {
 void latency_record_add(struct latency_record *record, uint64_t size, uint32_t n_iterations,
 			uint64_t at_nsec, uint64_t nsec);
 
+/* Transfers of the open loop that began in a second; 0: there was only one. */
+double latency_record_rate(const struct latency_record *record);
+
 /*
- * The rows of DS-AIO-Benchmark, with the units of all commands.  A transfer's bandwidth falls as its
- * latency grows, so the 99th percentile of the bandwidth belongs to the first of the latency.
+ * The rows of DS-AIO-Benchmark, with the units of all commands.  rate: the one asked for; 0: closed loop.  A
+ * transfer's bandwidth falls as its latency grows, so the 99th percentile of the bandwidth belongs
+ * to the first of the latency.
  */
 void latency_record_print(const struct latency_record *record, enum bench_op op, uint64_t size,
-			  FILE *out);
+			  uint32_t rate, FILE *out);
 
 /* The element of latency.json's array "latency" (cmd/bench_latency.c); the caller's. */
 struct json_object *latency_record_json(const struct latency_record *record, enum bench_op op,
-					uint64_t size);
+					uint64_t size, uint32_t rate);
 
 #endif

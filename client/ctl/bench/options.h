@@ -25,7 +25,7 @@ struct bench_options {
 	uint64_t io_size;
 	uint32_t loops, parallel; /* parallel 0: as the space has it */
 	struct bench_gpu_options gpu;
-	bool no_read, no_write, flush_page_cache, no_sudo, verbose, resume, exclusive;
+	bool no_read, no_write, flush_page_cache, no_sudo, verbose, keep, resume, exclusive;
 };
 
 #define BENCH_OPTIONS_INIT                                                           \
@@ -45,6 +45,7 @@ struct bench_options {
 		{ "flush_page_cache", FLAG_BOOL, &(o).flush_page_cache, 0, 0 },           \
 		{ "no_sudo", FLAG_BOOL, &(o).no_sudo, 0, 0 },                             \
 		{ "verbose", FLAG_BOOL, &(o).verbose, 0, 0 },                             \
+		{ "keep", FLAG_BOOL, &(o).keep, 0, 0 },                                   \
 		{ "resume", FLAG_BOOL, &(o).resume, 0, 0 },                               \
 	{                                                                                 \
 		"exclusive", FLAG_BOOL, &(o).exclusive, 0, 0                              \
@@ -64,6 +65,7 @@ struct bench_options {
 	"                           (_aio_bench_logs)\n"                                                \
 	"    --resume               continue the last run in --log_dir\n"                               \
 	"    --exclusive            refuse to begin while others use the store or its disk\n"           \
+	"    --keep                 leave the test files there\n"                                       \
 	"    --verbose              print a line for each point\n"
 
 /* The description of --sweep_config in --help. */

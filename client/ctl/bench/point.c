@@ -69,16 +69,14 @@ int bench_open_file(struct bench_process *process, enum bench_op op, struct dsai
 }
 
 int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
-		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t off,
-		   uint64_t len)
+		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len)
 {
-	char *buf = (char *)process->buffer + off;
 	struct dsaio_op *running;
 	int64_t done;
 	int r;
 
-	r = op == BENCH_READ ? dsaio_pread_async(handle, file, buf, len, off, &running)
-			     : dsaio_pwrite_async(handle, file, buf, len, off, &running);
+	r = op == BENCH_READ ? dsaio_pread_async(handle, file, process->buffer, len, 0, &running)
+			     : dsaio_pwrite_async(handle, file, process->buffer, len, 0, &running);
 	if (r < 0)
 		return bench_process_fail(process, "%s", dsaio_error());
 	r = 0;
@@ -88,8 +86,8 @@ int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 		r = bench_process_fail(process, "%s", dsaio_op_error(running));
 	else if ((uint64_t)done != len)
 		r = bench_process_fail(process,
-				       "%s: became shorter: ends at byte %" PRIu64 " of %" PRIu64,
-				       path, off + (uint64_t)done, off + len);
+				       "%s: became shorter: ends at byte %" PRId64 " of %" PRIu64,
+				       path, done, len);
 	if (r == 0 && process->gpu)
 		bench_gpu_note(process, running);
 	dsaio_op_free(running);
@@ -103,12 +101,13 @@ static int measure_loop(struct bench_process *process, const struct bench_task *
 	struct result *result = process->shared;
 	double at_sec = (double)clock_nsec_of(CLOCK_REALTIME) / 1e9;
 	uint64_t start = clock_nsec(), done;
-	int r = bench_transfer(process, handle, file, path, task->op, 0, task->io_size);
+	int r = bench_transfer(process, handle, file, path, task->op, task->io_size);
 
 	if (r < 0)
 		return r;
 	done = clock_nsec();
 	result->moved.bytes += task->io_size;
+	result->moved.ops++;
 	r = bench_process_barrier(process);
 	if (r == 0 && loop >= task->warmup_loops) {
 		unsigned i = loop - task->warmup_loops;
@@ -138,10 +137,11 @@ static int measure(struct bench_process *process, const void *arg)
 	r = bench_open_file(process, task->op, &file, path);
 	if (r < 0)
 		return r;
-	r = bench_transfer(process, handle, file, path, task->op, 0, opening);
+	r = bench_transfer(process, handle, file, path, task->op, opening);
 	if (r < 0)
 		return r;
 	result->moved.bytes += opening;
+	result->moved.ops++;
 	if (process->gpu)
 		before = *bench_gpu_paths(process->gpu);
 	r = bench_process_barrier(process);
@@ -173,6 +173,7 @@ int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct 
 		const struct result *result = bench_crew_shared(crew, w);
 
 		ret_moved->bytes += result->moved.bytes;
+		ret_moved->ops += result->moved.ops;
 		ret_moved->n_direct += result->moved.n_direct;
 		ret_moved->n_copied += result->moved.n_copied;
 		if (result->moved.nsec > ret_moved->nsec)

@@ -40,7 +40,7 @@ struct bench_task {
 
 /* The traffic of all processes for a point, warm-up included, also if the point failed. */
 struct bench_moved {
-	uint64_t bytes;
+	uint64_t bytes, ops;
 	uint64_t nsec; /* of the slowest, from its first transfer to the end of its last */
 	uint64_t n_direct, n_copied; /* measured ops on memory of GPUs */
 };
@@ -67,9 +67,8 @@ int bench_open_handle(struct bench_process *process, const struct profile *profi
 int bench_open_file(struct bench_process *process, enum bench_op op, struct dsaio_file **ret_file,
 		    char *path);
 
-/* Moves len bytes at off, of the file and of the process's buffer, and waits. */
+/* Moves len bytes at the file's start from or to the process's buffer, and waits. */
 int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
-		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t off,
-		   uint64_t len);
+		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len);
 
 #endif

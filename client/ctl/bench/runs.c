@@ -31,7 +31,7 @@ int bench_runs_start(struct bench_runs *runs, const char *dir, const uint64_t *f
 	if (r != CTL_OK)
 		return r;
 	bench_guest_free(guest); /* it has looked whether there is a store */
-	r = bench_files_make(runs->ctl, places, n, false, true, 0, &runs->files);
+	r = bench_files_make(runs->ctl, places, n, false, true, 0, false, &runs->files);
 	if (r != CTL_OK)
 		return r;
 	options.socket_path = runs->ctl->socket_path;

@@ -277,7 +277,7 @@ static int task_loop(struct task *task, unsigned loop)
 
 	start = clock_nsec();
 	r = bench_transfer(process, task->handle, task->files[i], path,
-			   options.is_read ? BENCH_READ : BENCH_WRITE, 0, options.io_size);
+			   options.is_read ? BENCH_READ : BENCH_WRITE, options.io_size);
 	done = clock_nsec();
 	if (r == 0)
 		r = bench_process_barrier(process);
@@ -285,6 +285,7 @@ static int task_loop(struct task *task, unsigned loop)
 	if (r < 0)
 		return r;
 	result->moved.bytes += options.io_size;
+	result->moved.ops++;
 	if (is_counted) {
 		result->part.task_sec += seconds(start, done);
 		result->part.e2e_sec += seconds(start, end);
