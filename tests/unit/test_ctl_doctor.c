@@ -357,6 +357,36 @@ TEST(stores_are_looked_at_one_by_one)
 	ck_assert_str_eq(doctor.subject, "");
 }
 
+/* It once said only OK of a store that hung. */
+TEST(a_store_that_hangs_or_has_errors_is_no_ok)
+{
+	Wire__Store store = WIRE__STORE__INIT, *list[] = { &store };
+	Wire__Counters counters = WIRE__COUNTERS__INIT;
+
+	doctor.status = &status;
+	status.stores = list;
+	status.n_stores = 1;
+	store.name = "a";
+	store.path = "/nonexistent";
+	store.counters = &counters;
+	counters.errors = 36;
+	store.hung = 2;
+	store.is_drained = true;
+	doctor_stores(&doctor);
+	found("FAIL", "store a: calls", "2 hang", "dsaioctl status");
+	found("WARN", "store a: ops", "36 failed since", "DSAIO_EVENT=io-error");
+	found("WARN", "store a: drained", "refuses", "dsaioctl undrain a");
+	ck_assert_uint_eq(json_object_array_length(doctor.findings),
+			  4); /* its path is not looked at */
+	doctor.findings = (json_object_put(doctor.findings), json_object_new_array());
+	counters.errors = store.hung = 0;
+	store.is_drained = false;
+	doctor_stores(&doctor);
+	found("OK", "store a: calls", "0 hang", "");
+	found("OK", "store a: ops", "0 failed", "");
+	found("WARN", "store a: disks", "/nonexistent", "sudo");
+}
+
 /* ---- wear ---- */
 
 /* The first 192 bytes of a page, as a drive of 1 TB has it after three years; the rest is 0. */
