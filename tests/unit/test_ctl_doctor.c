@@ -142,6 +142,7 @@ TEST(limits_of_the_daemon)
 	pool.why_unlocked = "w";
 	put("/proc/self/limits", LIMITS("67108864", "20000"));
 	put("/proc/4711/limits", LIMITS("8388608", "7"));
+	put("/proc/4711/comm", "dsaiod\n");
 	doctor_limits(&doctor);
 	found("WARN", "RLIMIT_MEMLOCK", "8 MiB, the pool cannot all be locked: w",
 	      "LimitMEMLOCK=infinity");
@@ -153,9 +154,22 @@ TEST(a_daemon_that_has_locked_its_pool_is_well)
 	doctor.status = &status;
 	pool.is_locked = true;
 	put("/proc/4711/limits", LIMITS("unlimited", "65536"));
+	put("/proc/4711/comm", "dsaiod\n");
 	doctor_limits(&doctor);
 	found("OK", "RLIMIT_MEMLOCK", "unlimited, the pool is locked", "");
 	found("OK", "RLIMIT_NOFILE", "65536", "");
+}
+
+/* It once showed those of another process with the same pid. */
+TEST(limits_of_a_daemon_in_another_pid_namespace_are_not_known)
+{
+	doctor.status = &status;
+	pool.is_locked = true;
+	put("/proc/4711/limits", LIMITS("8388608", "7"));
+	put("/proc/4711/comm", "bash\n");
+	doctor_limits(&doctor);
+	found("OK", "RLIMIT_MEMLOCK", "another pid namespace, the pool is locked", "");
+	found("OK", "RLIMIT_NOFILE", "not known here", "");
 }
 
 static const struct {
