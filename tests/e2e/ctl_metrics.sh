@@ -113,6 +113,32 @@ two_cannot_listen_at_one_port() {
 	expect 1 "$ctl" metrics --listen "127.0.0.1:${port##*:}" && says "$dir/err" "Address already in use"
 }
 
+# It once wrote a line for each accept(2) that failed, as fast as it could.
+by_http_it_waits_when_descriptors_run_out() {
+	local log=$dir/listen.log limited port fd fds=() rc
+	why="needs python3"
+	[ -x "$python" ] || return 2
+	(ulimit -n 40 && exec "$ctl" metrics --listen 127.0.0.1 2>"$log") &
+	limited=$!
+	await "$limited" grep -q "at port " "$log" || return 1
+	port=$(sed -n 's/.*at port //p' "$log")
+	for _ in {1..45}; do
+		exec {fd}<>"/dev/tcp/127.0.0.1/$port" && fds+=("$fd")
+	done
+	await "$limited" grep -q "Too many open files" "$log"
+	for fd in "${fds[@]}"; do
+		exec {fd}>&-
+	done
+	url=http://127.0.0.1:$port/metrics
+	fetch 200 "# EOF"
+	rc=$?
+	kill "$limited"
+	wait "$limited" 2>/dev/null
+	[ $rc = 0 ] || return 1
+	why="its log has $(wc -l <"$log") lines"
+	[ "$(wc -l <"$log")" = 2 ]
+}
+
 written() {
 	expect 0 "$ctl" wear --json || return 1
 	sed -n '/"users"/,$d; s/.*"written_bytes": \([0-9]*\).*/\1/p' "$dir/out"
@@ -181,7 +207,8 @@ random_file "$dir/some" 3000000
 "$ctl" cp "$dir/some" "$store/some" >/dev/null
 for t in the_text_is_openmetrics_and_has_the_numbers_of_status the_dashboard_asks_for_metrics_that_are_there another_user_sees_itself \
 	wrong_usage_is_reported by_http_it_answers_one_path_and_bounds_what_it_reads two_cannot_listen_at_one_port \
-	by_http_a_stopped_daemon_is_reported_within_seconds by_http_it_goes_on_after_a_restart_of_the_daemon what_was_written_is_kept_over_restarts crashes_are_counted \
+	by_http_a_stopped_daemon_is_reported_within_seconds by_http_it_goes_on_after_a_restart_of_the_daemon by_http_it_waits_when_descriptors_run_out \
+	what_was_written_is_kept_over_restarts crashes_are_counted \
 	clients_that_come_back_are_counted; do
 	run_test $t
 done

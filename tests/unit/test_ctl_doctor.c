@@ -142,6 +142,7 @@ TEST(limits_of_the_daemon)
 	pool.why_unlocked = "w";
 	put("/proc/self/limits", LIMITS("67108864", "20000"));
 	put("/proc/4711/limits", LIMITS("8388608", "7"));
+	put("/proc/4711/comm", "dsaiod\n");
 	doctor_limits(&doctor);
 	found("WARN", "RLIMIT_MEMLOCK", "8 MiB, the pool cannot all be locked: w",
 	      "LimitMEMLOCK=infinity");
@@ -153,9 +154,22 @@ TEST(a_daemon_that_has_locked_its_pool_is_well)
 	doctor.status = &status;
 	pool.is_locked = true;
 	put("/proc/4711/limits", LIMITS("unlimited", "65536"));
+	put("/proc/4711/comm", "dsaiod\n");
 	doctor_limits(&doctor);
 	found("OK", "RLIMIT_MEMLOCK", "unlimited, the pool is locked", "");
 	found("OK", "RLIMIT_NOFILE", "65536", "");
+}
+
+/* It once showed those of another process with the same pid. */
+TEST(limits_of_a_daemon_in_another_pid_namespace_are_not_known)
+{
+	doctor.status = &status;
+	pool.is_locked = true;
+	put("/proc/4711/limits", LIMITS("8388608", "7"));
+	put("/proc/4711/comm", "bash\n");
+	doctor_limits(&doctor);
+	found("OK", "RLIMIT_MEMLOCK", "another pid namespace, the pool is locked", "");
+	found("OK", "RLIMIT_NOFILE", "not known here", "");
 }
 
 static const struct {
@@ -355,6 +369,36 @@ TEST(stores_are_looked_at_one_by_one)
 	found("WARN", "store b: disks", "/nonexistent", "sudo");
 	found("OK", "store c: engine", "tmpfs at /dev/shm: worker threads", "");
 	ck_assert_str_eq(doctor.subject, "");
+}
+
+/* It once said only OK of a store that hung. */
+TEST(a_store_that_hangs_or_has_errors_is_no_ok)
+{
+	Wire__Store store = WIRE__STORE__INIT, *list[] = { &store };
+	Wire__Counters counters = WIRE__COUNTERS__INIT;
+
+	doctor.status = &status;
+	status.stores = list;
+	status.n_stores = 1;
+	store.name = "a";
+	store.path = "/nonexistent";
+	store.counters = &counters;
+	counters.errors = 36;
+	store.hung = 2;
+	store.is_drained = true;
+	doctor_stores(&doctor);
+	found("FAIL", "store a: calls", "2 hang", "dsaioctl status");
+	found("WARN", "store a: ops", "36 failed since", "DSAIO_EVENT=io-error");
+	found("WARN", "store a: drained", "refuses", "dsaioctl undrain a");
+	ck_assert_uint_eq(json_object_array_length(doctor.findings),
+			  4); /* its path is not looked at */
+	doctor.findings = (json_object_put(doctor.findings), json_object_new_array());
+	counters.errors = store.hung = 0;
+	store.is_drained = false;
+	doctor_stores(&doctor);
+	found("OK", "store a: calls", "0 hang", "");
+	found("OK", "store a: ops", "0 failed", "");
+	found("WARN", "store a: disks", "/nonexistent", "sudo");
 }
 
 /* ---- wear ---- */

@@ -5,11 +5,13 @@
 #include "client/ctl/cmd/trace_file.h"
 #include "proto/ring.h"
 #include "tests/unit/suite.h"
+#include "tests/unit/temp_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -173,14 +175,29 @@ TEST(a_file_that_was_made_later_is_read_from_its_start)
 	free(recording);
 }
 
-/* Its pid may be another process's by now. */
-TEST(a_daemon_is_live_if_pid_and_start_are_those_of_a_process)
+/* Its pid may be another process's by now, or of another pid namespace. */
+TEST(a_daemon_is_live_if_pid_and_start_are_those_of_a_process_or_of_the_lock)
 {
+	char path[256], socket[256];
+	int fd;
+
+	make_dir();
+	(void)snprintf(socket, sizeof(socket), "%s/s", dir);
+	(void)snprintf(path, sizeof(path), "%s/s.lock", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	ck_assert_int_eq(write(fd, "4294967295 77 serving\n", 22), 22);
 	setup_file(1);
 	ck_assert_int_eq(read_file(RECORDING_BYTES(N), 0), 0);
-	ck_assert(!trace_file_is_live(file.recording));
+	ck_assert(!trace_file_is_live(file.recording, socket));
 	file.recording->pid = UINT32_MAX;
-	ck_assert(!trace_file_is_live(file.recording));
+	file.recording->process_ticks = 77;
+	ck_assert(!trace_file_is_live(file.recording, socket)); /* it has died */
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	ck_assert(trace_file_is_live(file.recording, socket));
+	file.recording->process_ticks = 78; /* the next one serves */
+	ck_assert(!trace_file_is_live(file.recording, socket));
+	ck_assert_int_eq(close(fd), 0);
+	remove_dir();
 	trace_file_deinit(&file);
 	free(recording);
 }

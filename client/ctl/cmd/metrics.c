@@ -17,6 +17,7 @@
 #include <event2/util.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,8 +25,10 @@
 #define CONTENT_TYPE "application/openmetrics-text; version=1.0.0; charset=utf-8"
 /* Far more than a scraper sends. */
 #define HEADERS_BYTES_MAX 16384
-/* A connection without progress ends. */
-#define TIMEOUT_SEC 10
+/* A connection without progress ends; scrapers send at once. */
+#define TIMEOUT_SEC 5
+/* Without free descriptors accept() fails at once, again and again. */
+#define PAUSE_SEC 1
 /* A daemon that is stopped; scrapers wait 10 s. */
 #define DAEMON_TIMEOUT_NSEC 2000000000u
 
@@ -96,6 +99,29 @@ static void on_metrics(struct evhttp_request *request, void *arg)
 			  text ? "OK" : "no daemon answers", NULL);
 }
 
+static void on_pause_end(evutil_socket_t fd, short what, void *listener)
+{
+	(void)fd;
+	(void)what;
+	(void)evconnlistener_enable(listener); /* epoll has it: it cannot fail */
+}
+
+/* Connections wait in the kernel meanwhile.  http: evhttp's. */
+static void on_accept_error(struct evconnlistener *listener, void *http)
+{
+	static bool is_reported;
+
+	(void)http;
+	if (!is_reported)
+		(void)fprintf(stderr, "--listen %s: accept: %s: it waits for others to end\n",
+			      listen_text, strerror(errno));
+	is_reported = true;
+	(void)evconnlistener_disable(listener);
+	if (event_base_once(evconnlistener_get_base(listener), -1, EV_TIMEOUT, on_pause_end,
+			    listener, &(struct timeval){ .tv_sec = PAUSE_SEC }) < 0)
+		(void)evconnlistener_enable(listener); /* without memory it tries again at once */
+}
+
 /* Until a signal ends the process; so it returns only errors. */
 static int serve(struct ctl *ctl, struct evhttp *http, struct event_base *base)
 {
@@ -122,6 +148,7 @@ static int serve(struct ctl *ctl, struct evhttp *http, struct event_base *base)
 		-1, address, size);
 	if (!listener || !evhttp_bind_listener(http, listener))
 		return ctl_fail(ctl, "--listen %s: %s", listen_text, strerror(errno));
+	evconnlistener_set_error_cb(listener, on_accept_error);
 	/* The kernel may have chosen the port; it is at the same place in all addresses. */
 	(void)getsockname(evconnlistener_get_fd(listener), address, &len);
 	ctl_note(ctl, "--listen %s: answers GET /metrics at port %u", listen_text,

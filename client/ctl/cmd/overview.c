@@ -145,28 +145,25 @@ __attribute__((format(printf, 2, 3))) static void add_problem(struct json_object
 	(void)json_object_array_add(problems, json_object_new_string(text));
 }
 
-struct json_object *overview_problems(const Wire__StatusReply *before, const Wire__StatusReply *now)
+struct json_object *overview_problems(const Wire__StatusReply *now)
 {
 	struct json_object *problems = json_object_new_array();
 	const Wire__Gpus *gpus = now->gpus;
-	char time[UNITS_TEXT_BYTES];
 
 	if (now->n_hung)
 		add_problem(problems, "%zu call%s hung", now->n_hung,
 			    now->n_hung == 1 ? " is" : "s are");
 	for (size_t i = 0; i < now->n_stores; i++) {
 		const Wire__Store *store = now->stores[i];
-		const struct rates rates = rates_of_store(before, now, store);
+		const uint64_t errors = store->counters ? store->counters->errors : 0;
 
-		if (rates.nsec && rates.errors)
-			add_problem(problems, "store %s: %" PRIu64 " op%s failed in the last %s",
-				    store->name, rates.errors, plural(rates.errors),
-				    units_format_nsec(time, rates.nsec));
+		if (errors)
+			add_problem(problems,
+				    "store %s: %" PRIu64 " op%s failed since the daemon's start",
+				    store->name, errors, plural(errors));
 		if (store->is_drained)
 			add_problem(problems, "store %s is drained", store->name);
 	}
-	if (now->pool && !now->pool->is_locked)
-		add_problem(problems, "the pool cannot all be locked");
 	if (now->is_replaced)
 		add_problem(problems, "the daemon's program was replaced after its start");
 	if (gpus && gpus->problem[0])
@@ -176,9 +173,9 @@ struct json_object *overview_problems(const Wire__StatusReply *before, const Wir
 	return problems;
 }
 
-bool overview_verdict(char *line, const Wire__StatusReply *before, const Wire__StatusReply *now)
+bool overview_verdict(char *line, const Wire__StatusReply *now)
 {
-	_cleanup_(json_putp) struct json_object *problems = overview_problems(before, now);
+	_cleanup_(json_putp) struct json_object *problems = overview_problems(now);
 	const size_t n = json_object_array_length(problems);
 	size_t used = 0;
 

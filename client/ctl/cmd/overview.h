@@ -43,10 +43,9 @@ const char *overview_client_line(char *line, const struct overview_client *row);
 /* Any text as a line of printable ASCII, of at most width columns. */
 const char *overview_text(char *line, size_t width, const char *text);
 
-/* An array of strings: all that is wrong.  Errors are those of the time between both replies. */
-struct json_object *overview_problems(const Wire__StatusReply *before,
-				      const Wire__StatusReply *now);
+/* An array of strings: all that is wrong.  A pool that is not locked is not: it only costs time. */
+struct json_object *overview_problems(const Wire__StatusReply *now);
 /* "healthy", or "NOT HEALTHY: ..." with the problems.  Returns whether it is. */
-bool overview_verdict(char *line, const Wire__StatusReply *before, const Wire__StatusReply *now);
+bool overview_verdict(char *line, const Wire__StatusReply *now);
 
 #endif

@@ -96,7 +96,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 								  sizeof(*clients));
 	char line[OVERVIEW_LINE_BYTES];
 
-	(void)overview_verdict(line, before, now);
+	(void)overview_verdict(line, now);
 	(void)puts(line); /* ctl_flush() looks */
 	print_program(ctl, now);
 	print_pool(now->pool);
@@ -135,7 +135,7 @@ static struct json_object *status_json(const Wire__StatusReply *before,
 		add_rates(stores, i, rates_of_store(before, now, now->stores[i]));
 	for (size_t i = 0; i < now->n_clients; i++)
 		add_rates(clients, i, rates_of_client(before, now, now->clients[i]));
-	json_object_object_add(object, "problems", overview_problems(before, now));
+	json_object_object_add(object, "problems", overview_problems(now));
 	return object;
 }
 

@@ -173,7 +173,7 @@ static void draw_head(const struct top *top)
 		draw_line(0, A_BOLD, line);
 		return;
 	}
-	is_healthy = overview_verdict(verdict, status_of(top->before), now);
+	is_healthy = overview_verdict(verdict, now);
 	(void)snprintf(line, sizeof(line), "%.200s%s%.250s", top->message,
 		       top->message[0] ? "; before that: " : "", verdict);
 	draw_line(0, is_healthy && !top->message[0] ? A_NORMAL : A_BOLD, line);

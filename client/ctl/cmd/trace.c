@@ -84,7 +84,7 @@ static int read_files(const struct ctl *ctl, struct trace *trace, const char *ki
 		if (!recording)
 			continue;
 		trace->first = recording;
-		trace->is_live |= trace_file_is_live(recording);
+		trace->is_live |= trace_file_is_live(recording, trace->files.socket_path);
 		if (recording->crash_signal && recording->crash_nsec > crash_nsec)
 			crash_nsec = recording->crash_nsec;
 		if (file->first < file->n_written &&

@@ -9,10 +9,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdalign.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,12 +92,29 @@ int trace_file_read(const struct ctl *ctl, const char *path, int fd, uint32_t n_
 	return CTL_OK;
 }
 
-bool trace_file_is_live(const struct recording *recording)
+/* In another pid namespace there is no such process here, but its start lock shows it. */
+static bool holds_lock(const struct recording *recording, const char *socket_path)
+{
+	char path[PATH_MAX], text[64] = "";
+	_cleanup_(closep) int fd = -1;
+	unsigned long long started;
+	uint32_t pid;
+
+	(void)snprintf(path, sizeof(path), "%s.lock", socket_path);
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	return fd >= 0 && pread(fd, text, sizeof(text) - 1, 0) > 0 &&
+	       sscanf(text, "%" SCNu32 " %llu", &pid, &started) == 2 && pid == recording->pid &&
+	       started == recording->process_ticks && flock(fd, LOCK_SH | LOCK_NB) < 0;
+}
+
+bool trace_file_is_live(const struct recording *recording, const char *socket_path)
 {
 	struct process process;
 
-	return recording->pid <= INT32_MAX && process_look((pid_t)recording->pid, &process) &&
-	       process.started == recording->process_ticks && process.state != 'Z';
+	if (recording->pid <= INT32_MAX && process_look((pid_t)recording->pid, &process) &&
+	    process.started == recording->process_ticks)
+		return process.state != 'Z';
+	return holds_lock(recording, socket_path);
 }
 
 uint64_t trace_file_real_nsec(const struct recording *recording, uint64_t nsec)

@@ -40,8 +40,8 @@ static inline const struct recording_event *trace_file_event(const struct trace_
 	return &file->recording->events[number % file->recording->n_events];
 }
 
-/* Whether the daemon that wrote it still runs, as far as this process sees it. */
-bool trace_file_is_live(const struct recording *recording);
+/* Whether the daemon that wrote it, and listens on the socket, still runs: by its process or its start lock. */
+bool trace_file_is_live(const struct recording *recording, const char *socket_path);
 /* That time of the lane as CLOCK_REALTIME. */
 uint64_t trace_file_real_nsec(const struct recording *recording, uint64_t nsec);
 

@@ -4,6 +4,7 @@
 #include "proto/util/cleanup.h"
 
 #include <glob.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -98,6 +99,24 @@ static void check_place(struct doctor *doctor, const char *path)
 		doctor_disks(doctor, place.device);
 }
 
+static void check_ops(struct doctor *doctor, const Wire__Store *store)
+{
+	const uint64_t errors = store->counters ? store->counters->errors : 0;
+	char remedy[320];
+
+	doctor_add(doctor, store->hung ? DOCTOR_FAIL : DOCTOR_OK, "calls",
+		   "dsaioctl status shows them, and what frees each", "%" PRIu64 " hang",
+		   (uint64_t)store->hung);
+	doctor_add(
+		doctor, doctor_warn(errors), "ops",
+		"journalctl -u dsaiod DSAIO_EVENT=io-error has those of a failing device, dsaioctl "
+		"trace --errors the last ones of all kinds; the count ends with the daemon",
+		"%" PRIu64 " failed since the daemon's start", errors);
+	(void)snprintf(remedy, sizeof(remedy), "dsaioctl undrain %s", store->name);
+	if (store->is_drained)
+		doctor_add(doctor, DOCTOR_WARN, "drained", remedy, "refuses new files and ops");
+}
+
 void doctor_stores(struct doctor *doctor)
 {
 	const Wire__StatusReply *status = doctor->status;
@@ -112,7 +131,9 @@ void doctor_stores(struct doctor *doctor)
 			   "%s at %s: %s: %s", store->fs_type, store->path,
 			   store->is_blocking ? "worker threads" : store->engine,
 			   store->engine_text);
-		check_place(doctor, store->path);
+		check_ops(doctor, store);
+		if (!store->hung) /* looking at its path might hang, too */
+			check_place(doctor, store->path);
 		doctor->subject[0] = '\0';
 	}
 }

@@ -11,6 +11,7 @@
 /* Guesses: a user's own daemon has little to lend below this, and few clients' files fit. */
 #define MEMLOCK_BYTES_MIN (UINT64_C(64) << 20)
 #define DESCRIPTORS_MIN 16384u
+#define NOT_KNOWN "not known here: the daemon is in another pid namespace"
 
 void doctor_kernel(struct doctor *doctor)
 {
@@ -49,19 +50,33 @@ void doctor_aio(struct doctor *doctor)
 		   remedy, "%" PRIu64 ", %" PRIu64 " in use", max, used);
 }
 
+/* Elsewhere its pid is of no process, or of another one. */
+static bool sees_daemon(const struct doctor *doctor)
+{
+	char line[DOCTOR_LINE_BYTES];
+
+	return strcmp(doctor_read(doctor, line, "", "/proc/%" PRIu32 "/comm", doctor->status->pid),
+		      "dsaiod") == 0;
+}
+
 /* Those of the daemon matter; a daemon to come has those of the caller. */
 void doctor_limits(struct doctor *doctor)
 {
 	const Wire__Pool *pool = doctor->status ? doctor->status->pool : NULL;
-	char path[64] = "/proc/self/limits", text[UNITS_TEXT_BYTES] = "unlimited";
+	const bool is_known = !pool || sees_daemon(doctor);
+	char path[64] = "/proc/self/limits", text[64] = "unlimited", files_text[64] = NOT_KNOWN;
 	uint64_t memory, files;
 
 	if (pool)
 		(void)snprintf(path, sizeof(path), "/proc/%" PRIu32 "/limits", doctor->status->pid);
 	memory = number_of(doctor, "Max locked memory", path);
 	files = number_of(doctor, "Max open files", path);
-	if (memory < UINT64_MAX)
+	if (!is_known)
+		(void)strcpy(text, NOT_KNOWN);
+	else if (memory < UINT64_MAX)
 		(void)units_format_size(text, memory);
+	if (is_known)
+		(void)snprintf(files_text, sizeof(files_text), "%" PRIu64, files);
 	doctor_add(doctor, doctor_warn(pool ? !pool->is_locked : memory < MEMLOCK_BYTES_MIN),
 		   "RLIMIT_MEMLOCK",
 		   "systemctl edit dsaiod: [Service] LimitMEMLOCK=infinity, or, where that has no "
@@ -74,10 +89,10 @@ void doctor_limits(struct doctor *doctor)
 		   pool ? pool->why_unlocked : "");
 	if (pool)
 		doctor_add(
-			doctor, doctor_warn(files < DESCRIPTORS_MIN), "RLIMIT_NOFILE",
+			doctor, doctor_warn(is_known && files < DESCRIPTORS_MIN), "RLIMIT_NOFILE",
 			"systemctl edit dsaiod: [Service] LimitNOFILE=4194304; for a daemon of your "
 			"own: ulimit -n 65536",
-			"%" PRIu64, files);
+			"%s", files_text);
 }
 
 void doctor_huge_pages(struct doctor *doctor)
