@@ -107,8 +107,7 @@ static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec
 		metrics_add(&metrics->read_bytes, op->end);
 		break;
 	case RING_OP_WRITE:
-		metrics_add(&metrics->writes, 1);
-		metrics_add(&metrics->write_bytes, op->end);
+		metrics_add(&metrics->writes, 1); /* its blocks have counted their bytes */
 		break;
 	case RING_OP_FSYNC:
 	case RING_OP_FDATASYNC:

@@ -64,6 +64,21 @@ TEST(an_error_names_the_bytes_before_it)
 	parts_teardown();
 }
 
+/* 31 of 32 MiB were on the disk, and none was counted. */
+TEST(bytes_written_behind_a_block_that_failed_are_counted)
+{
+	parts_setup();
+	parts_put(1, RING_OP_WRITE, 0, 2 * PARTS_BLOCK);
+	parts_turn();
+	parts_end_block(-EFAULT);
+	parts_end_block(PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, ring_result_failed(EFAULT, 0));
+	ck_assert_uint_eq(metrics_get(&p.channel.metrics.write_bytes), PARTS_BLOCK);
+	ck_assert_uint_eq(lane_store_written(&p.store), PARTS_BLOCK);
+	parts_teardown();
+}
+
 TEST(memory_whose_blocks_stall_the_lane_is_banned)
 {
 	const struct stall_table *stalls = &p.transfer.stalls;
