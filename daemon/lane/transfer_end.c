@@ -113,6 +113,7 @@ void transfer_cancel(struct transfer *transfer, struct op *op, int error)
 	case OP_WAITS_ORDER:
 		order_cancel(&op->channel->order, op_number(op));
 		op_stop_at(op, 0, error);
+		op->cancel_error = (uint8_t)error;
 		publish_end(transfer->publish, op);
 		return;
 	case OP_READY:
