@@ -65,7 +65,7 @@ static void log_failed(struct transfer *transfer, const struct block *block)
 
 	log_event(transfer->log_limit,
 		  LOG_FIELDS(.event = "io-error", .store = transfer->store->name, .op = op,
-			     .who = &block->op->channel->who, .error = EIO),
+			     .who = &block->op->channel->who, .error = EIO, .is_warning = true),
 		  "store %s: %s of %" PRIu32 " bytes at %" PRIu64 " of %s: %s",
 		  transfer->store->name, op, block->len, block->off, block->target->about.file,
 		  strerrordesc_np(EIO));

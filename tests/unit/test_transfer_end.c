@@ -1,6 +1,7 @@
 /*
  * Blocks that are back: continued, handed to a worker, or ended with their op.
  */
+#include "tests/unit/journal.h"
 #include "tests/unit/parts.h"
 
 #include <errno.h>
@@ -61,6 +62,18 @@ TEST(an_error_names_the_bytes_before_it)
 	parts_turn();
 	result = parts_get().result;
 	ck_assert_int_eq(result, ring_result_failed(ENOSPC, PARTS_BLOCK));
+	parts_teardown();
+}
+
+TEST(an_error_of_the_device_is_a_warning)
+{
+	parts_setup();
+	journal_take();
+	parts_put(1, RING_OP_READ, 0, PARTS_BLOCK);
+	parts_turn();
+	parts_end_block(-EIO);
+	parts_turn();
+	ck_assert_msg(journal_has("4", "io-error\nDSAIO_STORE="), "%s", journal_text);
 	parts_teardown();
 }
 
