@@ -4,7 +4,7 @@
  * that are slightly old.
  *
  * Latency buckets are 1/8 of a power of two wide, and a percentile is its bucket's end:
- * up to 12.5% above the true one.
+ * up to 12.5% above the true one.  Of a coarse sum it is a place's end: up to twice the true one.
  */
 #ifndef DSAIO_DAEMON_ACCOUNT_METRICS_H
 #define DSAIO_DAEMON_ACCOUNT_METRICS_H
@@ -14,6 +14,7 @@
 
 #define STATS_BITS 3u	   /* of log_bucket() */
 #define STATS_BUCKETS 320u /* up to 2^42 nsec: 73 minutes */
+#define METRICS_PLACES 26u
 
 struct metrics {
 	_Atomic uint64_t reads, writes, fsyncs, errors, read_bytes, write_bytes;
@@ -23,6 +24,9 @@ struct metrics {
 	/* Sums over ops: time open, the part of it with a block in flight, and the time open of
 	   the ops that have ended. */
 	_Atomic uint64_t open_nsec, device_nsec, ended_nsec;
+	/* The ops by latency.  Place i counts those below 1024 << i nsec, the last one the rest. */
+	_Atomic uint64_t places[METRICS_PLACES];
+	/* The same, for percentiles: the last field, and no part of a coarse sum. */
 	_Atomic uint64_t latency[STATS_BUCKETS];
 };
 
@@ -45,9 +49,7 @@ uint64_t metrics_percentile(const struct metrics *metrics, double share);
 
 /* Adds all of one to sum, which only this thread uses. */
 void metrics_sum(struct metrics *sum, const struct metrics *one);
-
-/* Places of the coarse histogram: the place i counts latencies below 1024 << i nsec, the last one the rest. */
-#define METRICS_PLACES 26u
-void metrics_latencies(const struct metrics *metrics, uint64_t ret_counts[METRICS_PLACES]);
+/* The same without the buckets, which are most of it: users have thousands of channels. */
+void metrics_sum_coarse(struct metrics *sum, const struct metrics *one);
 
 #endif

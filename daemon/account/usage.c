@@ -19,7 +19,7 @@ static struct usage_user *user_recycle(struct usage *usage)
 		list_remove(&usage->users, &user->node);
 		usage->n_users--;
 		usage->rest.earlier_bytes += user->earlier_bytes;
-		metrics_sum(&usage->rest.ended, &user->ended);
+		metrics_sum_coarse(&usage->rest.ended, &user->ended);
 		usage->has_rest = true;
 		*user = (struct usage_user){ 0 };
 		return user;

@@ -26,7 +26,7 @@ struct usage_user {
 	uid_t uid;
 	uint32_t n_clients;
 	uint64_t earlier_bytes; /* written before the daemon's start */
-	struct metrics ended;	/* of its channels that have ended */
+	struct metrics ended;	/* of its channels that have ended: a coarse sum */
 	struct limiter limiter; /* lasts longer than its clients, and with it what the user owes */
 };
 

@@ -64,8 +64,8 @@ static void log_return(struct hung_call *call)
 
 	if (!has_line(call))
 		log_event(&hung.log_limit,
-			  LOG_FIELDS(.event = "hung-end", .op = call->about.what,
-				     .who = &call->about.who),
+			  LOG_FIELDS(.event = "hung-end", .store = call->about.store,
+				     .op = call->about.what, .who = &call->about.who),
 			  "%s: %s: %s came back after %" PRIu64 " s",
 			  who_title(&call->about.who, who), call->file, call->about.what,
 			  (clock_nsec() - call->reported_nsec) / NSEC_PER_SEC);
@@ -164,6 +164,7 @@ void hung_enter(struct hung_call *call, const struct hung_who *who, uint64_t now
 {
 	/* relaxed: the store of since_nsec releases them */
 	atomic_store_explicit(&call->uid, who->uid, memory_order_relaxed);
+	atomic_store_explicit(&call->pid, (uint32_t)who->pid, memory_order_relaxed);
 	atomic_store_explicit(&call->client, who->client, memory_order_relaxed);
 	/* Both sequentially consistent, as in on_due(): one of the two sees the other's. */
 	atomic_store(&call->since_nsec, now_nsec);
@@ -289,7 +290,8 @@ static void log_hung(const struct hung_call *call)
 	char who[WHO_BYTES];
 
 	log_event(&hung.log_limit,
-		  LOG_FIELDS(.event = "hung", .op = call->about.what, .who = &call->about.who),
+		  LOG_FIELDS(.event = "hung", .store = call->about.store, .op = call->about.what,
+			     .who = &call->about.who, .is_warning = true),
 		  "%s: %s: %s has not come back for %" PRIu64 " s%s: on %s; what frees it: %s",
 		  who_title(&call->about.who, who), call->file, call->about.what,
 		  (clock_nsec() - call->reported_nsec) / NSEC_PER_SEC, delay_of(call),
@@ -325,6 +327,8 @@ static bool look(struct due *ret_due)
 		if (call->is_lane) { /* relaxed: as in hung_enter() */
 			call->about.who.uid = atomic_load_explicit(&call->uid,
 								   memory_order_relaxed);
+			call->about.who.pid = (pid_t)atomic_load_explicit(&call->pid,
+									  memory_order_relaxed);
 			call->about.who.client = atomic_load_explicit(&call->client,
 								      memory_order_relaxed);
 		}

@@ -45,10 +45,11 @@ struct hung_who {
 
 /* The description of a call. */
 struct hung_about {
-	const char *what; /* as dsaio.proto's Hung lists them; NULL: cannot hang */
-	const char *file; /* its name, copied by hung_begin() */
-	int fd;		  /* with mount_id 0: gives the mount; open when the call begins */
-	dev_t dev;	  /* of its file system; 0: not known */
+	const char *what;  /* as dsaio.proto's Hung lists them; NULL: cannot hang */
+	const char *file;  /* its name, copied by hung_begin() */
+	const char *store; /* of a lane: its name, borrowed, for the journal */
+	int fd;		   /* with mount_id 0: gives the mount; open when the call begins */
+	dev_t dev;	   /* of its file system; 0: not known */
 	uint64_t mount_id;
 	bool is_gpu;   /* a call of the GPU's driver: the driver has to answer, not a file system */
 	bool is_block; /* of blocks in flight: bytes of an op may arrive until it returns */
@@ -64,9 +65,9 @@ struct hung_call {
 	struct hung_about about;
 	char file[128];
 	bool is_lane;
-	_Atomic uint64_t since_nsec;  /* 0: the lane makes none */
-	_Atomic uint32_t uid, client; /* of a lane's call; set before since_nsec */
-	uint64_t reported_nsec;	      /* since_nsec of the call that was reported; 0: none */
+	_Atomic uint64_t since_nsec;	   /* 0: the lane makes none */
+	_Atomic uint32_t uid, pid, client; /* of a lane's call; set before since_nsec */
+	uint64_t reported_nsec;		   /* since_nsec of the call that was reported; 0: none */
 	/* of a call that was reported */
 	struct hung_place {
 		char mount[320]; /* mount point, type and device */

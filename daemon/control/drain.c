@@ -166,6 +166,7 @@ static void on_store(struct store *store, int result, const struct error *error,
 		     void *arg)
 {
 	struct drain *drain = arg;
+	const bool begins = drain->mode == WIRE__DRAIN_MODE__DRAIN_BEGIN;
 
 	if (result < 0) {
 		drain_end(drain, result, error);
@@ -175,10 +176,10 @@ static void on_store(struct store *store, int result, const struct error *error,
 	store_ref(store);
 	drain->store = store;
 	if (drain->mode != WIRE__DRAIN_MODE__DRAIN_CLOSE)
-		log_notice("store %s: %s by user %u", store->name,
-			   drain->mode == WIRE__DRAIN_MODE__DRAIN_BEGIN ? "drained"
-									: "served again",
-			   drain->call->session->user->uid);
+		log_event(NULL,
+			  LOG_FIELDS(.event = begins ? "drained" : "served", .store = store->name),
+			  "store %s: %s by user %u", store->name,
+			  begins ? "drained" : "served again", drain->call->session->user->uid);
 	if (drain->mode == WIRE__DRAIN_MODE__DRAIN_END) {
 		drain_report(drain);
 		return;

@@ -101,7 +101,7 @@ static void on_channel_removed(struct channel *channel, void *arg)
 	list_remove(&session->handles.channel_list, &session_channel->session_node);
 	handle->n_channels--;
 	session->handles.n_channels--;
-	metrics_sum(&session->usage->ended, &channel->metrics);
+	metrics_sum_coarse(&session->usage->ended, &channel->metrics);
 	session->written_bytes += metrics_get(&channel->metrics.write_bytes);
 	channel_free(channel);
 	session_channel->share->n_channels--;

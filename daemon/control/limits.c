@@ -7,11 +7,14 @@
 #include <errno.h>
 #include <inttypes.h>
 
-static void log_limit(const struct session *session, const char *kind, const char *name,
-		      const struct rate_limit *limit)
+/* object: "store " with its name, or of who: a client or a user. */
+static void log_limit(const struct session *session, const char *object, const char *store,
+		      const struct hung_who *who, const struct rate_limit *limit)
 {
-	log_notice("%s %s: limited by user %u to %s/s and %" PRIu64 " ops/s (0: no limit)", kind,
-		   name, session->user->uid, SIZE_TEXT(limit->bytes_per_sec), limit->ops_per_sec);
+	log_event(NULL, LOG_FIELDS(.event = "limited", .store = store, .who = who),
+		  "%s%s: limited by user %u to %s/s and %" PRIu64 " ops/s (0: no limit)", object,
+		  store ? store : "", session->user->uid, SIZE_TEXT(limit->bytes_per_sec),
+		  limit->ops_per_sec);
 }
 
 /* ---- a user ---- */
@@ -26,7 +29,7 @@ static void on_saved(void *arg, const char *note)
 static int limit_user(struct session *session, uid_t uid, const struct rate_limit *limit,
 		      struct call *call, struct error *error)
 {
-	char key[SAVED_KEY_BYTES], name[16];
+	char key[SAVED_KEY_BYTES];
 	struct saved *saved = &session->service->registry.saved;
 	struct saved_change change = { .what = "limit",
 				       .is_set = rate_limit_is_set(limit),
@@ -39,9 +42,8 @@ static int limit_user(struct session *session, uid_t uid, const struct rate_limi
 	change.entry = saved_entry(saved, key);
 	if (!change.entry || usage_set_limit(&session->service->usage, uid, limit) < 0)
 		return error_set(error, -ENOMEM, "user %u", uid);
-	(void)snprintf(name, sizeof(name), "%u", uid);
-	log_limit(session, "user", name, limit);
 	(void)snprintf(change.title, sizeof(change.title), "user %u", uid);
+	log_limit(session, change.title, NULL, &(struct hung_who){ .uid = uid }, limit);
 	saved_set(saved, &change);
 	return 0;
 }
@@ -61,7 +63,7 @@ static int limit_client(const struct session *session, const Wire__LimitSet *set
 				       set->client);
 	if (set->limit) {
 		limiter_set(&client->limiter, limit);
-		log_limit(session, "client", session_title(client), limit);
+		log_limit(session, session_title(client), NULL, &client->who, limit);
 	}
 	if (set->weight)
 		handles_set_weight(client, set->weight);
@@ -80,7 +82,7 @@ int session_limit_set(struct session *session, const Wire__LimitSet *set, struct
 	int r;
 
 	r = config_check_admin(session->service->config, &session->peer,
-			       "limit: only administrators set it", ": ask one", error);
+			       "only administrators set limits", ": ask one", error);
 	if (r < 0)
 		return r;
 	if (set->limit)
@@ -93,6 +95,6 @@ int session_limit_set(struct session *session, const Wire__LimitSet *set, struct
 	change.is_set = rate_limit_is_set(limit);
 	r = registry_change(&session->service->registry, &question, &change, error);
 	if (r == 0)
-		log_limit(session, "store", set->store, limit);
+		log_limit(session, "store ", set->store, NULL, limit);
 	return r;
 }

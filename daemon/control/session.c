@@ -152,7 +152,7 @@ static void bound(struct id_table *table, uint64_t limit)
 void session_sum(const struct session *session, struct metrics *sum)
 {
 	LIST_EACH(const struct session_channel, c, &session->handles.channel_list, session_node)
-		metrics_sum(sum, &c->channel->metrics);
+		metrics_sum_coarse(sum, &c->channel->metrics);
 }
 
 uint64_t session_open_bytes(const struct session *session)

@@ -128,7 +128,7 @@ bool session_serve(struct session *session);
 /* "client 7 (pid 123, name)": the object that a log line starts with. */
 const char *session_title(const struct session *session);
 
-/* Adds the counters of its channels that have not ended. */
+/* Adds the counters of its channels that have not ended: a coarse sum. */
 void session_sum(const struct session *session, struct metrics *sum);
 /* The bytes that these have written. */
 uint64_t session_open_bytes(const struct session *session);

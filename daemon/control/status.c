@@ -64,7 +64,8 @@ static Wire__Counters *counters_to_wire(const struct metrics *metrics, bool with
 	if (with_histograms) {
 		wire->n_latencies = METRICS_PLACES;
 		wire->latencies = take(METRICS_PLACES * sizeof(*wire->latencies));
-		metrics_latencies(metrics, wire->latencies);
+		for (size_t i = 0; i < METRICS_PLACES; i++)
+			wire->latencies[i] = metrics_get(&metrics->places[i]);
 	}
 	wire->latency_sum_nsec = metrics_get(&metrics->ended_nsec);
 	wire->reads = metrics_get(&metrics->reads);
@@ -363,7 +364,7 @@ static void user_sum(Wire__User *wire, struct metrics *sum, const struct service
 	wire->clients += user->n_clients;
 	wire->written_bytes += user->earlier_bytes;
 	wire->hung += hung_number((struct hung_number){ .uid = &user->uid });
-	metrics_sum(sum, &user->ended);
+	metrics_sum_coarse(sum, &user->ended);
 	LIST_EACH(const struct session, session, &service->sessions, node) {
 		if (session->usage != user)
 			continue;
@@ -391,7 +392,7 @@ static void add_users(Wire__StatusReply *wire, const struct service *service,
 
 	rest->is_rest = true;
 	rest->written_bytes = usage->rest.earlier_bytes;
-	metrics_sum(&rest_sum, &usage->rest.ended);
+	metrics_sum_coarse(&rest_sum, &usage->rest.ended);
 	wire->users = take((USERS_MAX + 1) * sizeof(*wire->users));
 	LIST_EACH(const struct usage_user, user, &usage->users, node) {
 		struct metrics sum = { 0 };

@@ -326,11 +326,13 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	(void)snprintf(name, sizeof(name), "store %s, lane", lane->store->name);
 	hung_add_lane(&lane->call, &(struct hung_about){ .what = "io_submit",
 							 .file = name,
+							 .store = lane->store->name,
 							 .dev = lane->store->dev,
 							 .is_block = true });
 	(void)snprintf(name, sizeof(name), "store %s", lane->store->name);
 	hung_add_lane(&lane->device, &(struct hung_about){ .what = "block",
 							   .file = name,
+							   .store = lane->store->name,
 							   .dev = lane->store->dev,
 							   .is_block = true,
 							   .is_device = true });

@@ -5,6 +5,7 @@
 #include "daemon/object/pool.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/socket.h>
@@ -99,6 +100,12 @@ static void wake_some(struct publish *publish)
 		n -= wake_client(next_to_wake(publish));
 }
 
+/* Of its store's health: it was not refused, cancelled, or failed by its client's memory. */
+static bool is_store_error(const struct op *op)
+{
+	return op->error && op->file && op->error != op->cancel_error && op->error != EFAULT;
+}
+
 static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec)
 {
 	switch (op->opcode) {
@@ -107,8 +114,7 @@ static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec
 		metrics_add(&metrics->read_bytes, op->end);
 		break;
 	case RING_OP_WRITE:
-		metrics_add(&metrics->writes, 1);
-		metrics_add(&metrics->write_bytes, op->end);
+		metrics_add(&metrics->writes, 1); /* its blocks have counted their bytes */
 		break;
 	case RING_OP_FSYNC:
 	case RING_OP_FDATASYNC:
@@ -117,8 +123,6 @@ static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec
 	default: /* refused: it was none of them */
 		break;
 	}
-	if (op->error)
-		metrics_add(&metrics->errors, 1);
 	metrics_add(&metrics->open_ops, UINT64_MAX);
 	metrics_add(&metrics->ended_nsec, nsec);
 	metrics_add_latency(metrics, nsec);
@@ -136,6 +140,8 @@ static void count_ended(const struct publish *publish, struct channel *channel)
 
 		count_op(&channel->metrics, op, now_nsec - op->taken_nsec);
 		count_op(class_metrics, op, now_nsec - op->taken_nsec);
+		metrics_add(&channel->metrics.errors, op->error != 0);
+		metrics_add(&class_metrics->errors, is_store_error(op));
 	}
 }
 

@@ -65,7 +65,7 @@ static void log_failed(struct transfer *transfer, const struct block *block)
 
 	log_event(transfer->log_limit,
 		  LOG_FIELDS(.event = "io-error", .store = transfer->store->name, .op = op,
-			     .who = &block->op->channel->who, .error = EIO),
+			     .who = &block->op->channel->who, .error = EIO, .is_warning = true),
 		  "store %s: %s of %" PRIu32 " bytes at %" PRIu64 " of %s: %s",
 		  transfer->store->name, op, block->len, block->off, block->target->about.file,
 		  strerrordesc_np(EIO));
@@ -77,6 +77,11 @@ static void settle(struct transfer *transfer, struct block *block)
 	struct op *op = block->op;
 	int error;
 
+	/* Also those behind a block that failed, which are not in the op's result: they wear the device. */
+	if (block_is_write(block)) {
+		metrics_add(&op->channel->metrics.write_bytes, block->best);
+		metrics_add(&channel_class_metrics(op->channel)->write_bytes, block->best);
+	}
 	if (block->best == block->bytes && block->result >= 0)
 		return;
 	/* A write that makes no progress has no errno; such a read is at the end of the file. */
@@ -108,6 +113,7 @@ void transfer_cancel(struct transfer *transfer, struct op *op, int error)
 	case OP_WAITS_ORDER:
 		order_cancel(&op->channel->order, op_number(op));
 		op_stop_at(op, 0, error);
+		op->cancel_error = (uint8_t)error;
 		publish_end(transfer->publish, op);
 		return;
 	case OP_READY:

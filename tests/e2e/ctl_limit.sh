@@ -127,7 +127,7 @@ wrong_usage_is_reported() {
 
 others_may_not() {
 	as_nobody || return 2
-	expect 1 "${nobody[@]}" "$ctl" limit --store t --iops 1 && says "$dir/err" "dsaioctl: limit: " "only administrators set it" &&
+	expect 1 "${nobody[@]}" "$ctl" limit --store t --iops 1 && says "$dir/err" "dsaioctl: limit: only administrators set limits" &&
 		expect 0 "${nobody[@]}" "$ctl" limit && says_not "$dir/out" user
 }
 

@@ -4,6 +4,7 @@
 #include "daemon/control/limits.h"
 
 #include "tests/unit/control_session.h"
+#include "tests/unit/journal.h"
 
 static struct {
 	unsigned n;
@@ -120,6 +121,34 @@ TEST(the_limit_of_a_store_is_its_lanes)
 	ck_assert_uint_eq(limiter_get(&store->lane_store.limiter).bytes_per_sec, 1000);
 	set.store = (char[]){ "nosuch" };
 	ck_assert_int_eq(ask(), -ENXIO);
+}
+
+TEST(the_journal_names_what_is_limited)
+{
+	const struct store *store = registry_by_key(
+		&c.service.registry, control_store(session, control_file(session, 0, "f")));
+	char fields[128];
+
+	journal_take();
+	set.client = session->id;
+	ck_assert_int_eq(ask(), 0);
+	ck_assert_msg(strncmp(journal_text, "MESSAGE=client 1 (pid ", 22) == 0, "%s", journal_text);
+	(void)snprintf(fields, sizeof(fields),
+		       "limited\nDSAIO_CLIENT_UID=%u\nDSAIO_CLIENT_PID=%d\nDSAIO_CLIENT=%u",
+		       getuid(), session->peer.pid, session->id);
+	ck_assert_msg(journal_has("5", fields), "%s", journal_text);
+	set.client = 0;
+	limited.n = 0;
+	set.has_uid = true;
+	set.uid = 4321;
+	ck_assert_int_eq(ask(), 0);
+	ck_assert_msg(journal_has("5", "limited\nDSAIO_CLIENT_UID=4321"), "%s", journal_text);
+	set.has_uid = false;
+	limited.n = 0;
+	set.store = store->name;
+	ck_assert_int_eq(ask(), 0);
+	(void)snprintf(fields, sizeof(fields), "limited\nDSAIO_STORE=%s", store->name);
+	ck_assert_msg(journal_has("5", fields), "%s", journal_text);
 }
 
 FIXTURE(setup, session_teardown)

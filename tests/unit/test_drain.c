@@ -4,6 +4,7 @@
 #include "daemon/control/drain.h"
 
 #include "tests/unit/control_parts.h"
+#include "tests/unit/journal.h"
 
 static struct session *session, *asking;
 static int fds[2];
@@ -118,6 +119,7 @@ TEST(a_drain_that_begins_lasts_until_its_end)
 	store = file_of(ids[1])->store;
 	free(c.service.registry.saved.dir);
 	c.service.registry.saved.dir = NULL; /* as without a state_dir: nothing is written */
+	journal_take();
 	drain_mode(store->name, -1, WIRE__DRAIN_MODE__DRAIN_BEGIN);
 	ck_assert(lane_store_is_drained(&store->lane_store)); /* at once: the rest may take long */
 	CONTROL_UNTIL(drained.n);
@@ -137,6 +139,8 @@ TEST(a_drain_that_begins_lasts_until_its_end)
 	ck_assert_uint_eq(drained.closed, 0);
 	ck_assert_str_eq(drained.note, "");
 	ck_assert_ptr_nonnull(file_of(ids[1]));
+	ck_assert_msg(journal_has("5", "drained\nDSAIO_STORE="), "%s", journal_text);
+	ck_assert_msg(journal_has("5", "served\nDSAIO_STORE="), "%s", journal_text);
 }
 
 TEST(the_end_of_the_asking_client_ends_its_drain)

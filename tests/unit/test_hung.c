@@ -2,6 +2,7 @@
 
 #include "daemon/base/mailbox.h"
 #include "proto/util/clock.h"
+#include "tests/unit/journal.h"
 #include "tests/unit/suite.h"
 
 #include <event2/event.h>
@@ -300,6 +301,28 @@ TEST(a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_is_no_t
 	ck_assert_int_eq(mailbox_run(&mailbox), 1); /* a wake-up again */
 	look();
 	ck_assert_uint_eq(n, 0);
+	hung_remove_lane(&lane);
+}
+
+/* `journalctl -p warning` did not show it, and no field named the store and the process. */
+TEST(a_hung_lane_is_a_warning_with_the_fields_of_its_store_and_client)
+{
+	const struct hung_about about = { .what = "io_submit",
+					  .file = "store a, lane",
+					  .store = "a" };
+	struct hung_call lane;
+
+	journal_take();
+	hung_add_lane(&lane, &about);
+	hung_enter(&lane, &(struct hung_who){ .uid = 77, .pid = 66, .client = 5 },
+		   clock_nsec() - 2 * SECOND);
+	turn();
+	ck_assert_msg(journal_has("4", "hung\nDSAIO_STORE=a\nDSAIO_OP=io_submit\n"
+				       "DSAIO_CLIENT_UID=77\nDSAIO_CLIENT_PID=66\nDSAIO_CLIENT=5"),
+		      "%s", journal_text);
+	hung_leave(&lane);
+	turn();
+	ck_assert_msg(journal_has("5", "hung-end\nDSAIO_STORE=a"), "%s", journal_text);
 	hung_remove_lane(&lane);
 }
 

@@ -26,6 +26,26 @@ TEST(a_completion_is_shown_by_publishing)
 	ck_assert_int_eq(parts_get().result, ring_result_failed(EOPNOTSUPP, 0));
 	ck_assert_int_eq(parts_publish(), 0);
 	ck_assert_uint_eq(metrics_get(&p.channel.metrics.errors), 1);
+	ck_assert_uint_eq(metrics_get(&p.store.metrics[SCHED_NORMAL].errors), 0);
+	parts_teardown();
+}
+
+/* A kill made its store unhealthy. */
+TEST(an_op_that_was_cancelled_is_no_error_of_its_store)
+{
+	parts_setup();
+	for (uint64_t id = 1; id <= 3;
+	     id++) /* one at the device, one that waits for it, and one that fails */
+		parts_put(id, RING_OP_WRITE, id < 3 ? 0 : 8192, 4096);
+	parts_turn();
+	ck_assert_uint_eq(p.channel.ops[1].state, OP_WAITS_ORDER);
+	transfer_cancel(&p.transfer, &p.channel.ops[0], ECANCELED);
+	transfer_cancel(&p.transfer, &p.channel.ops[1], ECANCELED);
+	parts_end_block(-ECANCELED);
+	parts_end_block(-EIO);
+	parts_turn();
+	ck_assert_uint_eq(metrics_get(&p.channel.metrics.errors), 3);
+	ck_assert_uint_eq(metrics_get(&p.store.metrics[SCHED_NORMAL].errors), 1);
 	parts_teardown();
 }
 

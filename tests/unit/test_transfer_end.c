@@ -1,6 +1,7 @@
 /*
  * Blocks that are back: continued, handed to a worker, or ended with their op.
  */
+#include "tests/unit/journal.h"
 #include "tests/unit/parts.h"
 
 #include <errno.h>
@@ -61,6 +62,33 @@ TEST(an_error_names_the_bytes_before_it)
 	parts_turn();
 	result = parts_get().result;
 	ck_assert_int_eq(result, ring_result_failed(ENOSPC, PARTS_BLOCK));
+	parts_teardown();
+}
+
+TEST(an_error_of_the_device_is_a_warning)
+{
+	parts_setup();
+	journal_take();
+	parts_put(1, RING_OP_READ, 0, PARTS_BLOCK);
+	parts_turn();
+	parts_end_block(-EIO);
+	parts_turn();
+	ck_assert_msg(journal_has("4", "io-error\nDSAIO_STORE="), "%s", journal_text);
+	parts_teardown();
+}
+
+/* 31 of 32 MiB were on the disk, and none was counted. */
+TEST(bytes_written_behind_a_block_that_failed_are_counted)
+{
+	parts_setup();
+	parts_put(1, RING_OP_WRITE, 0, 2 * PARTS_BLOCK);
+	parts_turn();
+	parts_end_block(-EFAULT);
+	parts_end_block(PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, ring_result_failed(EFAULT, 0));
+	ck_assert_uint_eq(metrics_get(&p.channel.metrics.write_bytes), PARTS_BLOCK);
+	ck_assert_uint_eq(lane_store_written(&p.store), PARTS_BLOCK);
 	parts_teardown();
 }
 
