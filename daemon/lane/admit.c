@@ -55,6 +55,34 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
 		admit->recent_client = NULL;
 }
 
+/* ---- open ops ---- */
+
+/* After a change of the channel's open ops, or of its wait for a limit: ops that a limit holds back keep neither their
+   client nor their class active. */
+static void count_open(struct admit *admit, struct admit_channel *channel)
+{
+	struct sched_client *client = channel->queue.client;
+	const uint32_t n = channel->limit_wait.is_waiting ? 0 : channel->n_open;
+
+	admit->n_busy -= client->n_open > 0;
+	client->n_open += n - channel->n_counted;
+	admit->n_busy += client->n_open > 0;
+	admit->sched.n_open[channel->queue.io_class] += n - channel->n_counted;
+	channel->n_counted = n;
+}
+
+void admit_open_op(struct admit *admit, struct admit_channel *channel)
+{
+	channel->n_open++;
+	count_open(admit, channel);
+}
+
+void admit_close_op(struct admit *admit, struct admit_channel *channel)
+{
+	channel->n_open--;
+	count_open(admit, channel);
+}
+
 /* ---- waiters ---- */
 
 /* A channel that waits already keeps its place. */
@@ -89,6 +117,7 @@ static void waits_stop(struct admit *admit, struct admit_channel *channel)
 	wait_stop(&admit->page_waiters, &channel->page_wait);
 	wait_stop(&admit->gpu_waiters, &channel->gpu_wait);
 	wait_stop(&admit->limit_waiters, &channel->limit_wait);
+	count_open(admit, channel);
 }
 
 /* ---- limits ---- */
@@ -131,6 +160,7 @@ static void limit_wait(struct admit *admit, struct admit_channel *channel, uint6
 {
 	sched_set_aside(&admit->sched, &channel->queue);
 	wait_start(&admit->limit_waiters, &channel->limit_wait);
+	count_open(admit, channel);
 	channel->limit_nsec = nsec;
 	admit->limit_nsec = clock_first(admit->limit_nsec, nsec);
 }
@@ -230,21 +260,11 @@ static void update_sharing(struct admit *admit, uint64_t now_nsec)
 		admit->block_bytes[SCHED_BACKGROUND] = SCHED_SHARE_BYTES;
 }
 
-void admit_open_op(struct admit *admit, struct admit_channel *channel)
-{
-	admit->n_busy += channel->queue.client->n_open++ == 0;
-	admit->sched.n_open[channel->queue.io_class]++;
-}
-
-void admit_close_op(struct admit *admit, struct admit_channel *channel)
-{
-	admit->n_busy -= --channel->queue.client->n_open == 0;
-	admit->sched.n_open[channel->queue.io_class]--;
-}
-
 void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t bytes, bool is_sync,
 		   uint64_t now_nsec)
 {
+	if (channel->limit_wait.is_waiting)
+		return;
 	note_active(admit, channel, now_nsec);
 	if (bytes < ADMIT_CUT_BYTES && !is_sync)
 		admit->small_op_nsec[channel->queue.io_class] = now_nsec;
