@@ -240,20 +240,39 @@ static void note_active(struct admit *admit, const struct admit_channel *channel
 	admit->sched.active_nsec[channel->queue.io_class] = now_nsec;
 }
 
+/* The largest block while the store's bytes are limited, in whole units of any file; else UINT64_MAX.  All other ops
+   wait for the debt of a block, and longer than clients count as active. */
+static uint64_t limited_block_bytes(const struct admit *admit)
+{
+	const uint64_t per_sec = limiter_is_limited(admit->limiter)
+					 ? limiter_get(admit->limiter).bytes_per_sec
+					 : 0;
+	const uint64_t bytes = per_sec / ADMIT_LIMITED_BLOCKS &
+			       ~(uint64_t)(ADMIT_LIMITED_LEAST - 1);
+
+	if (!per_sec)
+		return UINT64_MAX;
+	return bytes > ADMIT_LIMITED_LEAST ? bytes : ADMIT_LIMITED_LEAST;
+}
+
 /* Blocks are cut only where that makes a wait shorter: those of large ops beside small ones, and those of a
    lower class beside a higher one, but no blocks for the sake of a lower class. */
 static void update_sharing(struct admit *admit, uint64_t now_nsec)
 {
 	const bool was_throttled = admit->is_throttled;
+	const uint64_t most = limited_block_bytes(admit);
 	bool is_cut = false;
 
 	admit->is_throttled = sched_is_throttled(&admit->sched, SCHED_BACKGROUND, now_nsec);
 	if (was_throttled && !admit->is_throttled && admit->sched.n_open[SCHED_BACKGROUND])
 		admit->shared_until_nsec = now_nsec; /* the higher classes are silent */
 	admit->is_shared = now_nsec < admit->shared_until_nsec;
+	admit->is_limited = most != UINT64_MAX;
 	for (unsigned c = 0; c < N_SCHED_CLASSES; c++) {
 		is_cut |= now_nsec - admit->small_op_nsec[c] < ADMIT_ACTIVE_NSEC;
 		admit->block_bytes[c] = admit->is_shared && is_cut ? ADMIT_CUT_BYTES : UINT32_MAX;
+		if (admit->block_bytes[c] > most)
+			admit->block_bytes[c] = (uint32_t)most;
 		is_cut |= now_nsec - admit->sched.active_nsec[c] < ADMIT_ACTIVE_NSEC;
 	}
 	if (admit->is_throttled)

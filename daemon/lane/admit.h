@@ -42,6 +42,10 @@
    store, so that a small block need not wait long behind a large one. */
 #define ADMIT_CUT_BYTES (512u << 10)
 
+/* While the bytes of a store are limited a block takes 10 ms of that at most, but may have 64 KiB. */
+#define ADMIT_LIMITED_BLOCKS 100u /* in a second */
+#define ADMIT_LIMITED_LEAST (64u << 10)
+
 /* A channel that waits for a limit asks again after this time at the latest: the limit may have been raised or
    removed.  A
    guess. */
@@ -133,6 +137,7 @@ struct admit {
 	/* As of admit_begin_turn(). */
 	bool is_shared;
 	bool is_throttled;		       /* the class background */
+	bool is_limited;		       /* the store's bytes */
 	uint32_t block_bytes[N_SCHED_CLASSES]; /* the largest block that may start */
 };
 
