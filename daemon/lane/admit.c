@@ -55,6 +55,34 @@ void admit_remove_channel(struct admit *admit, struct admit_channel *channel)
 		admit->recent_client = NULL;
 }
 
+/* ---- open ops ---- */
+
+/* After a change of the channel's open ops, or of its wait for a limit: ops that a limit holds back keep neither their
+   client nor their class active. */
+static void count_open(struct admit *admit, struct admit_channel *channel)
+{
+	struct sched_client *client = channel->queue.client;
+	const uint32_t n = channel->limit_wait.is_waiting ? 0 : channel->n_open;
+
+	admit->n_busy -= client->n_open > 0;
+	client->n_open += n - channel->n_counted;
+	admit->n_busy += client->n_open > 0;
+	admit->sched.n_open[channel->queue.io_class] += n - channel->n_counted;
+	channel->n_counted = n;
+}
+
+void admit_open_op(struct admit *admit, struct admit_channel *channel)
+{
+	channel->n_open++;
+	count_open(admit, channel);
+}
+
+void admit_close_op(struct admit *admit, struct admit_channel *channel)
+{
+	channel->n_open--;
+	count_open(admit, channel);
+}
+
 /* ---- waiters ---- */
 
 /* A channel that waits already keeps its place. */
@@ -89,6 +117,7 @@ static void waits_stop(struct admit *admit, struct admit_channel *channel)
 	wait_stop(&admit->page_waiters, &channel->page_wait);
 	wait_stop(&admit->gpu_waiters, &channel->gpu_wait);
 	wait_stop(&admit->limit_waiters, &channel->limit_wait);
+	count_open(admit, channel);
 }
 
 /* ---- limits ---- */
@@ -131,6 +160,7 @@ static void limit_wait(struct admit *admit, struct admit_channel *channel, uint6
 {
 	sched_set_aside(&admit->sched, &channel->queue);
 	wait_start(&admit->limit_waiters, &channel->limit_wait);
+	count_open(admit, channel);
 	channel->limit_nsec = nsec;
 	admit->limit_nsec = clock_first(admit->limit_nsec, nsec);
 }
@@ -210,41 +240,50 @@ static void note_active(struct admit *admit, const struct admit_channel *channel
 	admit->sched.active_nsec[channel->queue.io_class] = now_nsec;
 }
 
+/* The largest block while the store's bytes are limited, in whole units of any file; else UINT64_MAX.  All other ops
+   wait for the debt of a block, and longer than clients count as active. */
+static uint64_t limited_block_bytes(const struct admit *admit)
+{
+	const uint64_t per_sec = limiter_is_limited(admit->limiter)
+					 ? limiter_get(admit->limiter).bytes_per_sec
+					 : 0;
+	const uint64_t bytes = per_sec / ADMIT_LIMITED_BLOCKS &
+			       ~(uint64_t)(ADMIT_LIMITED_LEAST - 1);
+
+	if (!per_sec)
+		return UINT64_MAX;
+	return bytes > ADMIT_LIMITED_LEAST ? bytes : ADMIT_LIMITED_LEAST;
+}
+
 /* Blocks are cut only where that makes a wait shorter: those of large ops beside small ones, and those of a
    lower class beside a higher one, but no blocks for the sake of a lower class. */
 static void update_sharing(struct admit *admit, uint64_t now_nsec)
 {
 	const bool was_throttled = admit->is_throttled;
+	const uint64_t most = limited_block_bytes(admit);
 	bool is_cut = false;
 
 	admit->is_throttled = sched_is_throttled(&admit->sched, SCHED_BACKGROUND, now_nsec);
 	if (was_throttled && !admit->is_throttled && admit->sched.n_open[SCHED_BACKGROUND])
 		admit->shared_until_nsec = now_nsec; /* the higher classes are silent */
 	admit->is_shared = now_nsec < admit->shared_until_nsec;
+	admit->is_limited = most != UINT64_MAX;
 	for (unsigned c = 0; c < N_SCHED_CLASSES; c++) {
 		is_cut |= now_nsec - admit->small_op_nsec[c] < ADMIT_ACTIVE_NSEC;
 		admit->block_bytes[c] = admit->is_shared && is_cut ? ADMIT_CUT_BYTES : UINT32_MAX;
+		if (admit->block_bytes[c] > most)
+			admit->block_bytes[c] = (uint32_t)most;
 		is_cut |= now_nsec - admit->sched.active_nsec[c] < ADMIT_ACTIVE_NSEC;
 	}
 	if (admit->is_throttled)
 		admit->block_bytes[SCHED_BACKGROUND] = SCHED_SHARE_BYTES;
 }
 
-void admit_open_op(struct admit *admit, struct admit_channel *channel)
-{
-	admit->n_busy += channel->queue.client->n_open++ == 0;
-	admit->sched.n_open[channel->queue.io_class]++;
-}
-
-void admit_close_op(struct admit *admit, struct admit_channel *channel)
-{
-	admit->n_busy -= --channel->queue.client->n_open == 0;
-	admit->sched.n_open[channel->queue.io_class]--;
-}
-
 void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t bytes, bool is_sync,
 		   uint64_t now_nsec)
 {
+	if (channel->limit_wait.is_waiting)
+		return;
 	note_active(admit, channel, now_nsec);
 	if (bytes < ADMIT_CUT_BYTES && !is_sync)
 		admit->small_op_nsec[channel->queue.io_class] = now_nsec;

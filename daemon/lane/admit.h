@@ -15,7 +15,7 @@
  *
  * Administrators limit the bytes and ops in a second (limiter.h).  While the store's limit is reached, nothing starts,
  * and the scheduler keeps its order.  A channel whose user's or client's limit is reached is out of the scheduler
- * until then, so that others go on.
+ * until then, so that others go on.  Its ops count as open neither for its client nor for its class.
  *
  * The lane asks for the channel that is next, describes its head block, and asks whether that may start.
  * Admission knows a channel as an admit_channel, and its next block as an admit_head.  It knows no op, file or
@@ -41,6 +41,10 @@
 /* Blocks are at most so large while clients with smaller ops, or of a higher class, share the
    store, so that a small block need not wait long behind a large one. */
 #define ADMIT_CUT_BYTES (512u << 10)
+
+/* While the bytes of a store are limited a block takes 10 ms of that at most, but may have 64 KiB. */
+#define ADMIT_LIMITED_BLOCKS 100u /* in a second */
+#define ADMIT_LIMITED_LEAST (64u << 10)
 
 /* A channel that waits for a limit asks again after this time at the latest: the limit may have been raised or
    removed.  A
@@ -70,6 +74,8 @@ struct admit_channel {
 	struct limiter_share shares[ADMIT_LIMITERS];
 	struct admit_wait limit_wait; /* for a limit */
 	uint64_t limit_nsec;	      /* with limit_wait: until then */
+	uint32_t n_open;	      /* ops */
+	uint32_t n_counted; /* in its client's and class's n_open: n_open, or 0 with limit_wait */
 };
 
 /* The next block of a channel's head op. */
@@ -124,13 +130,14 @@ struct admit {
 	uint32_t n_free_pages;
 	struct admit_waiters page_waiters;
 
-	uint32_t n_busy;			  /* clients with an op open */
+	uint32_t n_busy; /* clients with an op open that no limit of a user or client holds back */
 	const struct sched_client *recent_client; /* the last client with an op or a block */
 	uint64_t recent_nsec, shared_until_nsec;
 	uint64_t small_op_nsec[N_SCHED_CLASSES]; /* the last op smaller than ADMIT_CUT_BYTES */
 	/* As of admit_begin_turn(). */
 	bool is_shared;
 	bool is_throttled;		       /* the class background */
+	bool is_limited;		       /* the store's bytes */
 	uint32_t block_bytes[N_SCHED_CLASSES]; /* the largest block that may start */
 };
 
@@ -157,7 +164,7 @@ void admit_lift_limits(struct admit *admit, struct admit_channel *channel);
 /* An op of the channel is taken, or freed.  Its blocks start and end in between. */
 void admit_open_op(struct admit *admit, struct admit_channel *channel);
 void admit_close_op(struct admit *admit, struct admit_channel *channel);
-/* An op of the channel has passed its checks, so its client is active. */
+/* An op of the channel has passed its checks, so its client is active, unless a limit holds the channel back. */
 void admit_note_op(struct admit *admit, struct admit_channel *channel, uint64_t bytes, bool is_sync,
 		   uint64_t now_nsec);
 /* The channel has a block to start, or none.  Its head may have changed. */

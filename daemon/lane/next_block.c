@@ -128,7 +128,7 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	if (next.len > rules->engine->max_bytes)
 		next.len = rules->engine->max_bytes;
 	/* Its driver makes requests of it that the device takes, so only admission's limit cuts it. */
-	if (((is_of_gpu(op) && !op->is_misaligned) || rules->is_throttled) &&
+	if (((is_of_gpu(op) && !op->is_misaligned) || rules->is_any_cut) &&
 	    next.len > rules->cut_bytes)
 		next.len = rules->cut_bytes;
 	if ((next.is_nowait || rules->must_not_wait) && !op->is_misaligned &&

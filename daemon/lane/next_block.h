@@ -38,7 +38,7 @@ struct block_rules {
 	bool must_not_wait; /* no block may wait in io_submit */
 	uint32_t max_bytes; /* of a block that may not wait there */
 	uint32_t cut_bytes; /* of a block of GPU memory, which the driver cuts for the device */
-	bool is_throttled;  /* by a higher class (sched.h): cut_bytes is for any block */
+	bool is_any_cut; /* cut_bytes is for any block: a higher class throttles it (sched.h), or the store is limited */
 };
 
 /* Whether worker threads are the engine for the blocks of this op: by its file, or for GPU memory. */

@@ -78,7 +78,7 @@ struct sched_client {
 	struct takes takes; /* intake's */
 	uint32_t n_pages;   /* bounce pages of its blocks */
 	uint64_t done_nsec; /* when its last block ended */
-	uint32_t n_open;    /* ops taken, not yet shown as ended */
+	uint32_t n_open; /* ops taken, not yet shown as ended, that no limit holds back (admit.h) */
 	struct wakes wakes;
 	struct list to_wake; /* channels, for publish.h */
 	struct list_node to_wake_node;

@@ -263,7 +263,8 @@ static struct block_rules rules(const struct transfer *transfer, const struct ch
 				     .must_not_wait = must_not_wait(transfer),
 				     .max_bytes = whole < most ? whole : most,
 				     .cut_bytes = most,
-				     .is_throttled = most <= SCHED_SHARE_BYTES };
+				     .is_any_cut = most <= SCHED_SHARE_BYTES ||
+						   transfer->admit->is_limited };
 }
 
 static enum next_needs needs(const struct transfer *transfer, const struct next_block *next)

@@ -205,6 +205,30 @@ static void open_others(void)
 	open_op(2, 2 * SEC);
 }
 
+/* One op in a second was enough to throttle the class background of all clients. */
+TEST(ops_that_a_limit_holds_back_keep_nothing_active)
+{
+	const uint64_t later = SEC + ADMIT_ACTIVE_NSEC;
+
+	reach_limit(&(struct rate_limit){ .bytes_per_sec = 1 });
+	ck_assert_uint_eq(admit.n_busy, 0);
+	open_op(0, later);
+	ck_assert_uint_eq(admit.n_busy, 0);
+	ck_assert(!sched_is_throttled(&admit.sched, SCHED_BACKGROUND, later));
+	open_op(1, later);
+	turn(later, 1);
+	ck_assert(!admit.is_shared);
+	admit_close_op(&admit, &sides[0].channel);
+	ck_assert_uint_eq(admit.n_busy, 1);
+	/* Its limit is gone: they count again. */
+	limiter_set(&client, &(struct rate_limit){ 0 });
+	turn(later + ADMIT_LIMIT_NSEC, 2);
+	ck_assert_uint_eq(admit.n_busy, 2);
+	ck_assert_uint_eq(admit.sched.n_open[SCHED_NORMAL], 2);
+	open_op(2, 2 * SEC);
+}
+END_TEST
+
 TEST(the_lane_wakes_for_it)
 {
 	const struct rate_limit limit = mib_per_sec(50);

@@ -97,7 +97,7 @@ static struct block_rules rules_of(unsigned how)
 		.must_not_wait = how & SHARED,
 		.max_bytes = KIB(32),
 		.cut_bytes = KIB(48),
-		.is_throttled = how & THROTTLED,
+		.is_any_cut = how & THROTTLED,
 	};
 }
 

@@ -253,6 +253,39 @@ TEST(gpu_memory_needs_no_room_in_the_lanes_engine)
 	parts_teardown();
 }
 
+static const struct {
+	uint64_t limit_mib; /* in a second; 0: none */
+	uint32_t block;
+} limited_rows[] = {
+	{ 0, 1u << 20 },
+	{ 4, 64u << 10 },
+	{ 45, 448u << 10 },
+	{ 800, 1u << 20 },
+};
+
+/* They had a debt of seconds, for which the store's other clients waited. */
+TEST_TABLE(a_limited_store_cuts_the_blocks_of_a_client_that_is_alone, limited_rows)
+{
+	struct limiter limiter = { 0 };
+
+	limiter_set(&limiter,
+		    &(struct rate_limit){ .bytes_per_sec = limited_rows[_i].limit_mib << 20 });
+	parts_setup();
+	p.admit.limiter = &limiter;
+	p.channel.profile.block_size = 1u << 20;
+	parts_put(1, RING_OP_READ, 0, 1u << 20);
+	parts_turn();
+	ck_assert(!p.admit.is_shared);
+	ck_assert_uint_eq(p.fake.blocks[0]->len, limited_rows[_i].block);
+	p.admit.limiter = NULL;
+	parts_turn();
+	while (p.fake.n_done < (int)p.fake.engine.n_in_flight)
+		parts_end_block(p.fake.blocks[p.fake.n_done]->len);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 1 << 20);
+	parts_teardown();
+}
+
 TEST(the_engine_is_asked_what_it_can_do)
 {
 	struct engine_ops ops = parts_engine_ops;
