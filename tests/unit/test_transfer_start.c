@@ -286,6 +286,52 @@ TEST_TABLE(a_limited_store_cuts_the_blocks_of_a_client_that_is_alone, limited_ro
 	parts_teardown();
 }
 
+TEST(an_op_of_many_blocks_is_one_op_of_a_limit)
+{
+	struct limiter limiter = { 0 };
+
+	limiter_set(&limiter, &(struct rate_limit){ .ops_per_sec = 1000 });
+	parts_setup();
+	p.channel.admit.limiters[0] = &limiter;
+	parts_put(1, RING_OP_READ, 0, 3 * PARTS_BLOCK);
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 3);
+	ck_assert_uint_eq(p.channel.admit.shares[0].ops.left, 9); /* of ten that were bought */
+	for (int i = 0; i < 3; i++)
+		parts_end_block(PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, 3 * PARTS_BLOCK);
+	parts_teardown();
+}
+
+/* Its limit may last: aligned writes of others to the file do not wait so long. */
+TEST(a_channel_that_a_limit_holds_back_has_no_mode_lock_reserved)
+{
+	struct limiter limiter = { 0 };
+
+	parts_setup();
+	parts_set_workers(1);
+	atomic_store(&p.file.target.buffered_fd, 99);
+	parts_put(1, RING_OP_WRITE, 1 << 20, PARTS_BLOCK);
+	parts_turn();
+	parts_put(2, RING_OP_WRITE, 100, 200); /* buffered: waits for the mode lock */
+	parts_turn();
+	ck_assert_uint_eq(p.fake.engine.n_in_flight, 1);
+	ck_assert_uint_eq(p.channel.ops[1].state, OP_DEFERRED);
+	limiter_set(&limiter, &(struct rate_limit){ .bytes_per_sec = 1 });
+	(void)limiter_ask(&limiter, &p.channel.admit.shares[0], 1000, p.turn.now_nsec);
+	limiter_charge(&limiter, &p.channel.admit.shares[0], 1000, 1, p.turn.now_nsec);
+	p.channel.admit.limiters[0] = &limiter;
+	parts_end_block(PARTS_BLOCK);
+	parts_turn();
+	ck_assert_int_eq(parts_get().result, PARTS_BLOCK);
+	ck_assert(p.channel.admit.limit_wait.is_waiting);
+	ck_assert_uint_eq(p.inode.mode_lock.n_reserved, 0);
+	transfer_cancel(&p.transfer, &p.channel.ops[1], ECANCELED);
+	(void)parts_publish();
+	parts_teardown();
+}
+
 TEST(the_engine_is_asked_what_it_can_do)
 {
 	struct engine_ops ops = parts_engine_ops;
