@@ -77,7 +77,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion \
 # All code is position independent, so daemon, library and tests share objects.
 # The library checks its arguments itself, and the tests pass wrong ones.
 ATTRIBUTES = $(if $(filter client/ctl/% tests/demo.c tests/bench/%,$<),,-DDSAIO_NO_ATTRIBUTES)
-# What counts the lines that run, where the stage coverage looks at them: elsewhere it would only take time.
+# Lines that run are counted where the stage coverage looks at them: elsewhere that would only take time.
 COUNTED = $(if $(filter daemon/% client/lib/% tests/coverage/%,$<),$(COUNT_FLAGS))
 COMPILE  = $(CC) -std=gnu17 -D_GNU_SOURCE -I. -I$(BUILD) $(ATTRIBUTES) $(WITHOUT) $(CPPFLAGS) $(WARNINGS) -pthread -fPIC \
 	   -fno-semantic-interposition -fstack-protector-strong $(SANITIZE_FLAGS) $(CFLAGS) $(COUNTED) -MMD -MP

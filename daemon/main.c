@@ -480,8 +480,10 @@ static int run(int argc, char **argv)
 		return STATUS_USAGE;
 	}
 	if (options.only_check) {
+		const int host = check_host(&config);
+
 		check_memory(&config);
-		if (check_host(&config) + check_stores(&config) < 0) {
+		if (check_stores(&config) < 0 || host < 0) {
 			config_log_mistakes(&config, "");
 			return STATUS_USAGE;
 		}

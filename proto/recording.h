@@ -29,7 +29,8 @@
 enum recording_kind {
 	RECORDING_TAKEN = 1, /* the entry was copied; opcode, file, off and len are as it says */
 	RECORDING_ENDED,     /* its completion is written; result as in struct ring_completion */
-	/* A request to the device was handed to the lane's engine or a worker thread, or will be in this turn; and is done. */
+	/* A request to the device was handed to the lane's engine or a worker thread, or will be in this turn; and is
+	   done. */
 	RECORDING_BLOCK_STARTED,
 	RECORDING_BLOCK_DONE,
 };

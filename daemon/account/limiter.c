@@ -117,7 +117,7 @@ static void part_return(struct limiter_rate *rate, const struct limiter_part *pa
 	const uint64_t nsec = part->left ? part->left * SEC_NSEC / part->per_sec : 0;
 	uint64_t next = atomic_load_explicit(&rate->next_nsec, memory_order_relaxed);
 
-	/* Orders as in take().  What is void is not returned, see part_buy(). */
+	/* Orders as in take().  Bytes that are void are not returned, see part_buy(). */
 	while (part->left && part->start_nsec <= next &&
 	       part->per_sec == atomic_load_explicit(&rate->per_sec, memory_order_relaxed) &&
 	       !atomic_compare_exchange_weak_explicit(&rate->next_nsec, &next,

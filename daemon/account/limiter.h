@@ -56,7 +56,8 @@ void limiter_set(struct limiter *limiter, const struct rate_limit *limit);
 /* Main thread. */
 struct rate_limit limiter_get(const struct limiter *limiter);
 
-/* NULL: no limit.  When the buyer's next block, of so many bytes (0: a sync), may start: later than now_nsec, or not. */
+/* NULL: no limit.  When the buyer's next block, of so many bytes (0: a sync), may start: later than now_nsec, or
+   not. */
 uint64_t limiter_ask(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
 		     uint64_t now_nsec);
 /* Likewise: a block has started, with so many bytes: the first of its op (ops: 1), or another (0). */

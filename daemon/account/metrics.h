@@ -4,7 +4,7 @@
  * that are slightly old.
  *
  * Latency buckets are 1/8 of a power of two wide, and a percentile is its bucket's end:
- * up to 12.5% above the true one.  Of a coarse sum it is a place's end: up to twice the true one.
+ * up to 12.5% above the true one.  In a coarse sum it is a place's end: up to twice the true one.
  */
 #ifndef DSAIO_DAEMON_ACCOUNT_METRICS_H
 #define DSAIO_DAEMON_ACCOUNT_METRICS_H

@@ -43,11 +43,12 @@ void changes_of_keys(struct changes *changes, enum key_section section, void *li
 	const struct key *key;
 
 	for (unsigned i = 0; (key = key_at(i)); i++) {
-		if (key->section != section || key_is_same(key, live, next))
+		if (key->section != section)
 			continue;
-		changes_add(key->is_live ? &changes->applied : &changes->needs_restart, "%s %s%s",
-			    title, key->name, note);
-		if (!key->is_live)
+		if (!key_is_same(key, live, next))
+			changes_add(key->is_live ? &changes->applied : &changes->needs_restart,
+				    "%s %s%s", title, key->name, note);
+		if (!key->is_live) /* also the same text: others may have borrowed that of live */
 			key_swap(key, live, next);
 	}
 }

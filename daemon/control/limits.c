@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* object: "store " with its name, or of who: a client or a user. */
+/* object: "store " with its name; or a client or user, which who is. */
 static void log_limit(const struct session *session, const char *object, const char *store,
 		      const struct hung_who *who, const struct rate_limit *limit)
 {

@@ -17,9 +17,9 @@ struct call;
 struct session;
 
 /*
- * Returns 0, and the call ends later, with call->changes; or an error: -EPERM (no administrator), -EBUSY (another reload is under way),
- * -EOPNOTSUPP (no program started this daemon), -ENOMEM.  The call's: -EINVAL (the first mistake; the log has all), and
- * those of a store.
+ * Returns 0, and the call ends later, with call->changes; or an error: -EPERM (no administrator), -EBUSY (another
+ * reload is under way), -EOPNOTSUPP (no program started this daemon), -ENOMEM.  The call's: -EINVAL (the first mistake;
+ * the log has all).
  */
 int session_reload(struct session *session, struct call *call, struct error *error);
 

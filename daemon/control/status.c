@@ -218,7 +218,9 @@ static Wire__Handle *handle_to_wire(const struct handle *handle)
 		wire->profile = NEW(Wire__Profile, wire__profile);
 		partial_to_wire(&handle->profile, wire->profile);
 	}
-	wire->channels = take(handle->n_channels * sizeof(*wire->channels));
+	wire->channels = take(
+		(handle->n_channels < CHANNELS_MAX ? handle->n_channels : CHANNELS_MAX) *
+		sizeof(*wire->channels));
 	LIST_EACH(const struct session_channel, c, &handle->channels, node)
 		if (wire->n_channels < CHANNELS_MAX)
 			wire->channels[wire->n_channels++] = channel_to_wire(c->channel);

@@ -109,6 +109,7 @@ static void on_written(void *arg, const char *note)
 	struct wear *wear = arg;
 
 	wear->has_failed = note[0]; /* the next minute tries again */
+	wear->is_damaged = wear->is_damaged && note[0];
 }
 
 void wear_save(struct wear *wear)
@@ -128,7 +129,6 @@ void wear_save(struct wear *wear)
 	if (!text || (!wear->has_failed && strcmp(text, wear->text) == 0))
 		return; /* without memory: a minute later */
 	saved_write(saved, &change, FILE_NAME, text, wear->is_damaged);
-	wear->is_damaged = false;
 	free(wear->text);
 	wear->text = TAKE_PTR(text);
 }

@@ -145,7 +145,7 @@ static uint64_t channel_limit_nsec(struct admit_channel *channel, const struct a
 	return look_nsec(latest, now_nsec);
 }
 
-/* What a block counts in the scheduler.  A store that is limited in ops shares these, not bytes. */
+/* The bytes that a block counts in the scheduler.  A store that is limited in ops shares these, not bytes. */
 static uint64_t sched_bytes(const struct admit *admit, uint32_t bytes, bool is_first)
 {
 	return is_first && bytes < SCHED_QUANTUM_BYTES && limiter_is_limited(admit->limiter) &&

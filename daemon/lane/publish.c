@@ -100,10 +100,11 @@ static void wake_some(struct publish *publish)
 		n -= wake_client(next_to_wake(publish));
 }
 
-/* Of its store's health: it was not refused, cancelled, or failed by its client's memory. */
+/* An error of the store's health: it was not refused, cancelled, failed by its client's memory, or without room. */
 static bool is_store_error(const struct op *op)
 {
-	return op->error && op->file && op->error != op->cancel_error && op->error != EFAULT;
+	return op->error && op->file && op->error != op->cancel_error && op->error != EFAULT &&
+	       op->error != ENOSPC && op->error != EDQUOT;
 }
 
 static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec)

@@ -151,8 +151,9 @@ void slab_start(struct slab *slab,
 
 /*
  * For kinds of slabs that are memory of a client's descriptor, on the work queue.  slab_look() checks what all of them
- * have to be, sets memory, and finds the rest; what: the start of its messages.  The others: maps and locks map_bytes of slab->fd
- * from import_off on, step by step (import_step.h); and removes what that has left, and closes fd.  Returns 0, or -errno with the message in slab->error.
+ * have to be, sets memory, and finds the rest; what: the start of its messages.  The others: maps and locks map_bytes
+ * of slab->fd from import_off on, step by step (import_step.h); and removes what that has left, and closes fd.
+ * Returns 0, or -errno with the message in slab->error.
  */
 struct slab_facts {
 	uint64_t bytes, page_bytes; /* of the file */

@@ -128,8 +128,8 @@ struct store_change {
 /*
  * Finds the store, or makes an automatic store, and changes it; if that cannot be saved, the note says so.  Returns 0,
  * takes fd, and calls on_done now or later.  After an error it does not call on_done, and fd remains the caller's.
- * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  -EPERM, -EINVAL: of a profile, the peer
- * is no administrator, or it is invalid.  For other changes the caller has checked that.
+ * Errors: those of registry_for_file(), and -ENXIO for a name that no store has.  -EPERM, -EINVAL: of a profile, the
+ * peer is no administrator, or it is invalid.  For other changes the caller has checked that.
  */
 int registry_change(struct registry *registry, const struct registry_question *question,
 		    const struct store_change *change, struct error *error);

@@ -30,7 +30,7 @@ struct work_queue;
 /* The key of a user, for printf(3) and scanf(3): no key of a store begins so. */
 #define SAVED_USER_KEY "user-%u"
 
-/* What is known under a key.  It stays as long as struct saved. */
+/* The settings and written bytes of a key.  It stays as long as struct saved. */
 struct saved_entry {
 	struct list_node node;
 	char key[SAVED_KEY_BYTES];

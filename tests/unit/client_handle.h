@@ -69,7 +69,7 @@ static inline void handle_teardown(void)
 	op_pool_deinit(&handle.pool);
 	inode_drop(&client, file.inode);
 	bounce_stop(&client);
-	bounce_free(client.bounce);
+	free(client.bounce);
 	buffers_deinit(&client.buffers);
 	(void)close(file.fds.direct);
 	channel_teardown();

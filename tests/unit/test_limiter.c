@@ -172,7 +172,7 @@ TEST(what_a_buyer_has_left_is_not_owed)
 	ck_assert_uint_gt(limiter.bytes.next_nsec, before + 5 * MSEC);
 	limiter_return(&limiter, &shares[1]);
 	ck_assert_uint_eq(limiter.bytes.next_nsec, before + MSEC);
-	/* What another limit has sold is void. */
+	/* Ops that another limit has sold are void. */
 	limit(2000, 1000);
 	ck_assert(go(0, 100, START));
 	before = limiter.bytes.next_nsec;

@@ -116,7 +116,7 @@ TEST(histograms_are_there_if_asked_for)
 	wire = ask(session, true)->stores[0];
 	ck_assert_uint_eq(reply->users[0]->counters->n_latencies, METRICS_PLACES);
 	ck_assert_uint_eq(reply->users[0]->counters->latencies[2], 1); /* 3000 nsec */
-	/* Of the place: adding all buckets of all its channels took the main thread too long. */
+	/* That of the place: adding all buckets of all its channels took the main thread too long. */
 	ck_assert_uint_eq(reply->users[0]->counters->latency_p99_nsec, 4095);
 	ck_assert_uint_eq(wire->counters->reads, 2);
 	ck_assert_uint_eq(wire->counters->latencies[0], 1);

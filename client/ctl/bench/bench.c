@@ -552,7 +552,7 @@ static void note_all(struct bench *bench)
 		note_memory(bench);
 }
 
-/* Of the ops of all points. */
+/* Those of the ops of all points. */
 static void add_gpu_paths(struct bench *bench)
 {
 	struct json_object *array = bench_results_get(&bench->results, "gpu_paths");

@@ -57,15 +57,6 @@ void bounce_stop(struct dsaio_client *client)
 	closep(&bounce->wake_fd);
 }
 
-void bounce_free(struct client_bounce *bounce)
-{
-	if (!bounce)
-		return;
-	(void)pthread_cond_destroy(&bounce->jobs_ended);
-	(void)pthread_mutex_destroy(&bounce->lock);
-	free(bounce);
-}
-
 int bounce_start(struct dsaio_client *client)
 {
 	struct client_bounce *bounce = client->bounce;

@@ -20,10 +20,9 @@
 
 /* The part of a new client; NULL: no memory. */
 struct client_bounce *bounce_new(struct dsaio_client *client);
-/* The client is closed, and has no handle any more: ends the threads, and unmaps the slots. */
+/* The client is closed, and has no handle any more: ends the threads, and unmaps the slots; free(3)
+   frees the rest. */
 void bounce_stop(struct dsaio_client *client);
-/* NULL is fine. */
-void bounce_free(struct client_bounce *bounce);
 
 /* Makes sure that the thread runs.  Returns 0 or a negative errno, with a message. */
 int bounce_start(struct dsaio_client *client);

@@ -1,4 +1,4 @@
-#include "client/lib/io/bounce.h"
+#include "client/lib/io/client.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -55,7 +55,7 @@ void client_free(struct dsaio_client *client)
 		return;
 	buffers_deinit(&client->buffers);
 	gpu_memory_deinit(&client->gpu);
-	bounce_free(client->bounce);
+	free(client->bounce); /* after bounce_stop() */
 	conn_close(client->conn);
 	closep(&client->state_fd);
 	closep(&client->state_event_fd);

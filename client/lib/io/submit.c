@@ -469,7 +469,8 @@ int submit_ops(struct op_request *requests, unsigned n, struct dsaio_op **ret_op
 	for (n_plans = 0; n_plans < n; n_plans++) {
 		struct op_plan *plan = &plans[n_plans];
 
-		/* Ops on other files do not wait for the answer.  Parts come into the order of their inode when they go. */
+		/* Ops on other files do not wait for the answer.  Parts come into the order of their inode when
+		   they go. */
 		if (n_gone < n_plans && (plans[n_plans - 1].transport == IN_PARTS ||
 					 route_gpu_asks(&requests[n_plans]))) {
 			for (; n_gone < n_plans; n_gone++)

@@ -196,8 +196,8 @@ int conn_call(struct dsaio_conn *conn, const char *what, Wire__Request *request,
 	      unsigned n_fds, Wire__Reply **ret_reply, int *ret_fds);
 
 /*
- * The same, and the descriptors stay the caller's, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no reply of any kind
- * came for CONN_SILENT_MSEC.  A daemon that answers is waited for without limit.
+ * The same, and the descriptors stay the caller's, but returns -ETIMEDOUT if the daemon is silent: it was asked, and no
+ * reply of any kind came for CONN_SILENT_MSEC.  A daemon that answers is waited for without limit.
  * One that reads no further request, since as many as it reads from a client or a user hang, counts
  * as one that does not answer.
  */

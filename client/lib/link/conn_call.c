@@ -588,14 +588,15 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 		hang_up(conn);
 		frame_writer_deinit(&conn->writer); /* the caller closes what may still be in it */
 	}
+	pid = conn->peer.pid;
 	(void)pthread_mutex_unlock(TAKE_PTR(locked));
 	if (is_again)
 		return CALL_AGAIN;
 	if (r < 0 && !call->while_alive)
 		return error_fail(r, "%s: the daemon has not answered in time", what);
 	if (r < 0) {
-		if (conn->peer.pid > 1)
-			(void)snprintf(listener, sizeof(listener), " (pid %d)", conn->peer.pid);
+		if (pid > 1)
+			(void)snprintf(listener, sizeof(listener), " (pid %d)", pid);
 		return error_fail(r,
 				  "%s: what listens on %s%s has not answered for %u s: is the "
 				  "daemon stopped, do as many requests hang as it reads (dsaioctl "
