@@ -540,7 +540,8 @@ static int call_once(struct dsaio_conn *conn, const char *what, Wire__Request *r
 		     const int *fds, unsigned n_fds, struct conn_pending *call)
 {
 	_cleanup_(unlockp) pthread_mutex_t *locked = &conn->lock;
-	char why[CONN_TEXT_BYTES], listener[32] = ""; /* if systemd listens, or unknown */
+	char why[CONN_TEXT_BYTES], listener[32] = "";
+	pid_t pid; /* if systemd listens, or unknown */
 	const uint32_t wanted = call->session;
 	bool is_again, is_said;
 	int r;
