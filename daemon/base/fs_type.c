@@ -11,16 +11,40 @@
 #define HFS_MAGIC 0x4244
 #define CONFIGFS_MAGIC 0x62656570
 
-#define LOCAL .is_local = true, .is_trusted = true
-
 static const struct fs_type types[] = {
 	/* also ext2 and ext3 */
-	{ .magic = EXT4_SUPER_MAGIC, .name = "ext4", LOCAL, .has_uuid = true },
-	{ .magic = XFS_SUPER_MAGIC, .name = "xfs", LOCAL, .has_uuid = true },
-	{ .magic = BTRFS_SUPER_MAGIC, .name = "btrfs", LOCAL, .has_uuid = true },
-	{ .magic = F2FS_SUPER_MAGIC, .name = "f2fs", LOCAL, .has_uuid = true },
-	{ .magic = ZFS_MAGIC, .name = "zfs", LOCAL, .has_uuid = true, .may_wait = true },
-	{ .magic = TMPFS_MAGIC, .name = "tmpfs", LOCAL, .is_tmpfs = true, .is_memory = true },
+	{ .magic = EXT4_SUPER_MAGIC,
+	  .name = "ext4",
+	  .is_local = true,
+	  .is_trusted = true,
+	  .has_uuid = true },
+	{ .magic = XFS_SUPER_MAGIC,
+	  .name = "xfs",
+	  .is_local = true,
+	  .is_trusted = true,
+	  .has_uuid = true },
+	{ .magic = BTRFS_SUPER_MAGIC,
+	  .name = "btrfs",
+	  .is_local = true,
+	  .is_trusted = true,
+	  .has_uuid = true },
+	{ .magic = F2FS_SUPER_MAGIC,
+	  .name = "f2fs",
+	  .is_local = true,
+	  .is_trusted = true,
+	  .has_uuid = true },
+	{ .magic = ZFS_MAGIC,
+	  .name = "zfs",
+	  .is_local = true,
+	  .is_trusted = true,
+	  .has_uuid = true,
+	  .may_wait = true },
+	{ .magic = TMPFS_MAGIC,
+	  .name = "tmpfs",
+	  .is_local = true,
+	  .is_trusted = true,
+	  .is_tmpfs = true,
+	  .is_memory = true },
 	{ .magic = OVERLAYFS_SUPER_MAGIC,
 	  .name = "overlayfs",
 	  .is_local = true,
@@ -58,7 +82,9 @@ static const struct fs_type types[] = {
 
 static const struct fs_type other = { .name = "other", .may_wait = true };
 
-const struct fs_type fs_type_block_device = { .name = "block device", LOCAL, .is_device = true };
+const struct fs_type fs_type_block_device = {
+	.name = "block device", .is_local = true, .is_trusted = true, .is_device = true
+};
 
 const struct fs_type *fs_type_of(uint64_t magic)
 {

@@ -5,11 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libaio.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +25,54 @@
 #define N_BLOCKS_MIN 5
 
 /* ---- a file ---- */
+
+static const char name_prefix[] = ".dsaiod-probe";
+
+/* Removes a named file that a daemon of this user left when it crashed. */
+static void file_remove_left(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid())
+		(void)unlink(path); /* on failure the caller tries another name */
+}
+
+/* Makes an unnamed file, or a named file that is unlinked at once. */
+static int file_make_nameless(const char *dir)
+{
+	char path[4096];
+	uint32_t random;
+	size_t n;
+	int fd;
+
+	n = (size_t)snprintf(path, sizeof(path), "%s/%s-%u", dir, name_prefix, geteuid());
+	if (n + sizeof("-12345678") > sizeof(path))
+		return -ENAMETOOLONG;
+	file_remove_left(path);
+	fd = open(dir, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT &&
+			errno != EINVAL && errno != ENOSYS))
+		return fd >= 0 ? fd : -errno;
+	for (int i = 0; i < 2; i++) {
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_DIRECT | O_CLOEXEC,
+			  0600);
+		if (fd >= 0 || errno != EEXIST)
+			break;
+		/* The file belongs to another user, or to a daemon that measures now. */
+		if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
+			return -EEXIST;
+		(void)snprintf(path + n, sizeof(path) - n, "-%08" PRIx32, random);
+	}
+	if (fd < 0)
+		return -errno;
+	if (unlink(path) < 0 && errno != ENOENT) { /* that daemon removed it as a leftover */
+		int r = -errno;
+
+		closep(&fd);
+		return r;
+	}
+	return fd;
+}
 
 /* Writes the file first: writes that extend a file block on every file system. */
 static int file_lay_out(int fd, char *memory)
@@ -120,9 +171,9 @@ void probe_measure(const char *path, bool is_device, struct probe *ret_probe)
 	if (is_device)
 		fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
 	else
-		fd = open(path, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+		fd = file_make_nameless(path);
 	if (fd < 0)
-		probe.error = -errno;
+		probe.error = is_device ? -errno : fd;
 	else if (!is_device)
 		probe.error = file_lay_out(fd, memory);
 	if (!probe.error)

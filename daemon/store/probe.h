@@ -10,9 +10,11 @@
  * io_submit or worked there for long.  These are causes, not times, because a busy host takes the
  * processor away anywhere in io_submit, and a fast disk is done by then.  A copy in memory (DAX) is
  * done inside, too, but it is so short that waking a thread would cost more.  The verdict is that of
- * most blocks.  If the probe can measure nothing, for example because the file system has no unnamed files
- * (O_TMPFILE), the kind of the file system decides.  Automatic stores are not measured, because the daemon opens
- * no path for a client.
+ * most blocks.  If the probe can measure nothing, the kind of the file system decides.
+ *
+ * If the file system has no unnamed files (O_TMPFILE), the file is named .dsaiod-probe-UID until it is
+ * open.  The next daemon removes a file that a crashed daemon left.  Automatic stores are not measured,
+ * because the daemon opens no path for a client.
  *
  * The probe blocks as long as the file system does, possibly forever, so it runs on a worker thread.
  */

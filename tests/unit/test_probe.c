@@ -136,6 +136,25 @@ TEST(a_directory_is_measured_and_nothing_is_left_there)
 	ck_assert_int_eq(rmdir(dir), 0);
 }
 
+/* A daemon that died between making and removing it: it stayed forever. */
+TEST(a_file_that_a_dead_daemon_left_is_removed)
+{
+	const char *base = getenv("TMPDIR");
+	struct probe probe;
+	char dir[256], left[300];
+	int fd;
+
+	(void)snprintf(dir, sizeof(dir), "%s/dsaio-probe.XXXXXX", base ? base : "/var/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	(void)snprintf(left, sizeof(left), "%s/.dsaiod-probe-%u", dir, geteuid());
+	fd = open(left, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	ck_assert_int_ge(fd, 0);
+	(void)close(fd);
+	probe_measure(dir, false, &probe);
+	ck_assert_int_eq(probe.error, 0);
+	ck_assert_int_eq(rmdir(dir), 0);
+}
+
 TEST(what_can_not_be_measured_says_why)
 {
 	struct probe probe;
