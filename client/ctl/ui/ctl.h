@@ -86,6 +86,8 @@ static inline void client_disconnectp(struct dsaio_client **client)
 
 static inline void handle_closep(struct dsaio_handle **handle)
 {
+	if (!*handle)
+		return;
 	/* Ops are open only where the command fails or was stopped. */
 	(void)dsaio_handle_cancel(*handle);
 	(void)dsaio_handle_close(*handle, -1);
