@@ -255,6 +255,7 @@ static void compare(const struct daemon *daemon, void *(*misbehave)(void *), dou
 	unsigned n = 1;
 
 	test_time_limit(600);
+	ratio_max *= test_time_factor(); /* a sanitizer slows the daemon, and not plain reads */
 	bad.misbehave = misbehave;
 	neighbour_open(&neighbour, daemon);
 	plain_open(&plain, daemon);
