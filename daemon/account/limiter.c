@@ -1,6 +1,7 @@
 #include "daemon/account/limiter.h"
 
-#define SEC_NSEC UINT64_C(1000000000)
+#include "proto/util/clock.h"
+
 /* Many who owe years get no more of them: the sum does not overflow. */
 #define NEXT_NSEC_MAX (UINT64_C(1) << 63)
 
@@ -38,7 +39,7 @@ static uint64_t take(struct limiter_rate *rate, uint64_t per_sec, uint64_t n, ui
 {
 	const uint64_t earliest = now_nsec > LIMITER_BURST_NSEC ? now_nsec - LIMITER_BURST_NSEC : 0;
 	/* A block has 64 MiB at most: this does not overflow. */
-	const uint64_t nsec = (n * SEC_NSEC + per_sec - 1) / per_sec;
+	const uint64_t nsec = (n * NSEC_PER_SEC + per_sec - 1) / per_sec;
 	uint64_t next = atomic_load_explicit(&rate->next_nsec, memory_order_relaxed), start, end;
 
 	do {
@@ -55,7 +56,7 @@ static uint64_t take(struct limiter_rate *rate, uint64_t per_sec, uint64_t n, ui
 
 static uint64_t quantum(uint64_t per_sec)
 {
-	const uint64_t n = per_sec / (SEC_NSEC / LIMITER_QUANTUM_NSEC);
+	const uint64_t n = per_sec / (NSEC_PER_SEC / LIMITER_QUANTUM_NSEC);
 
 	return !n ? 1 : n < LIMITER_QUANTUM_MAX ? n : LIMITER_QUANTUM_MAX;
 }
@@ -79,15 +80,14 @@ static uint64_t part_buy(struct limiter_rate *rate, struct limiter_part *part, u
 	return part->start_nsec;
 }
 
-uint64_t limiter_ask(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
+uint64_t limiter_buy(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
 		     uint64_t now_nsec)
 {
-	uint64_t ops_nsec, bytes_nsec;
+	const uint64_t ops_nsec = part_buy(&limiter->ops, &share->ops, 1, now_nsec);
+	const uint64_t bytes_nsec = bytes ? part_buy(&limiter->bytes, &share->bytes, bytes,
+						     now_nsec)
+					  : 0;
 
-	if (!limiter_is_limited(limiter))
-		return 0;
-	ops_nsec = part_buy(&limiter->ops, &share->ops, 1, now_nsec);
-	bytes_nsec = bytes ? part_buy(&limiter->bytes, &share->bytes, bytes, now_nsec) : 0;
 	return ops_nsec > bytes_nsec ? ops_nsec : bytes_nsec;
 }
 
@@ -103,18 +103,16 @@ static void part_spend(struct limiter_rate *rate, struct limiter_part *part, uin
 	part->left -= n;
 }
 
-void limiter_charge(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
-		    uint64_t ops, uint64_t now_nsec)
+void limiter_spend(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
+		   uint64_t ops, uint64_t now_nsec)
 {
-	if (!limiter_is_limited(limiter))
-		return;
 	part_spend(&limiter->bytes, &share->bytes, bytes, now_nsec);
 	part_spend(&limiter->ops, &share->ops, ops, now_nsec);
 }
 
 static void part_return(struct limiter_rate *rate, const struct limiter_part *part)
 {
-	const uint64_t nsec = part->left ? part->left * SEC_NSEC / part->per_sec : 0;
+	const uint64_t nsec = part->left ? part->left * NSEC_PER_SEC / part->per_sec : 0;
 	uint64_t next = atomic_load_explicit(&rate->next_nsec, memory_order_relaxed);
 
 	/* Orders as in take().  Bytes that are void are not returned, see part_buy(). */

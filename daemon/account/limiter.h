@@ -56,13 +56,11 @@ void limiter_set(struct limiter *limiter, const struct rate_limit *limit);
 /* Main thread. */
 struct rate_limit limiter_get(const struct limiter *limiter);
 
-/* NULL: no limit.  When the buyer's next block, of so many bytes (0: a sync), may start: later than now_nsec, or
-   not. */
-uint64_t limiter_ask(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
+/* The parts of the next two for a limiter that is limited. */
+uint64_t limiter_buy(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
 		     uint64_t now_nsec);
-/* Likewise: a block has started, with so many bytes: the first of its op (ops: 1), or another (0). */
-void limiter_charge(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
-		    uint64_t ops, uint64_t now_nsec);
+void limiter_spend(struct limiter *limiter, struct limiter_share *share, uint64_t bytes,
+		   uint64_t ops, uint64_t now_nsec);
 /* The buyer goes: what is left of its share is not owed. */
 void limiter_return(struct limiter *limiter, const struct limiter_share *share);
 
@@ -71,6 +69,22 @@ static inline bool limiter_is_limited(const struct limiter *limiter)
 {
 	/* relaxed: a limit that is seen a moment later is as good */
 	return limiter && atomic_load_explicit(&limiter->is_limited, memory_order_relaxed);
+}
+
+/* NULL: no limit.  When the buyer's next block, of so many bytes (0: a sync), may start: later than now_nsec, or
+   not. */
+static inline uint64_t limiter_ask(struct limiter *limiter, struct limiter_share *share,
+				   uint64_t bytes, uint64_t now_nsec)
+{
+	return limiter_is_limited(limiter) ? limiter_buy(limiter, share, bytes, now_nsec) : 0;
+}
+
+/* Likewise: a block has started, with so many bytes: the first of its op (ops: 1), or another (0). */
+static inline void limiter_charge(struct limiter *limiter, struct limiter_share *share,
+				  uint64_t bytes, uint64_t ops, uint64_t now_nsec)
+{
+	if (limiter_is_limited(limiter))
+		limiter_spend(limiter, share, bytes, ops, now_nsec);
 }
 
 #endif

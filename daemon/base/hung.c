@@ -17,7 +17,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define DEVICE_TEXT "an answer of the device: dmesg may say more"
 #define WHO_BYTES 40 /* two numbers of 32 bits, and words */
 

@@ -48,7 +48,7 @@ void changes_of_keys(struct changes *changes, enum key_section section, void *li
 		if (!key_is_same(key, live, next))
 			changes_add(key->is_live ? &changes->applied : &changes->needs_restart,
 				    "%s %s%s", title, key->name, note);
-		if (!key->is_live) /* also the same text: others may have borrowed that of live */
+		if (!key->is_live) /* also of the same value */
 			key_swap(key, live, next);
 	}
 }

@@ -33,7 +33,7 @@ void changes_add(struct change_list *list, const char *format, ...)
 
 /*
  * Notes the keys of the section that differ in two objects, with words before and behind.  Keys that need a restart are
- * exchanged, so that next has the value that is in use.
+ * exchanged, so that next has the value that is in use, and live its text: others may have borrowed it.
  */
 void changes_of_keys(struct changes *changes, enum key_section section, void *live, void *next,
 		     const char *title, const char *note);

@@ -1,5 +1,6 @@
 #include "daemon/control/wear.h"
 
+#include "daemon/base/event.h"
 #include "daemon/base/log.h"
 #include "daemon/base/state_file.h"
 #include "daemon/control/session.h"
@@ -7,7 +8,6 @@
 #include "proto/util/clock.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -17,7 +17,6 @@
 #define FILE_NAME "wear.ini"
 #define FILE_BYTES_MAX (1 << 20) /* a larger one is not the daemon's */
 #define SAVE_SEC 60
-#define NSEC_PER_SEC UINT64_C(1000000000)
 
 /* ---- reading ---- */
 
@@ -167,8 +166,7 @@ int wear_init(struct wear *wear, struct service *service)
 
 void wear_deinit(struct wear *wear)
 {
-	if (wear->event)
-		event_free(wear->event);
+	event_freep(&wear->event);
 	free(wear->text);
 	*wear = (struct wear){ 0 };
 }

@@ -461,11 +461,13 @@ static enum admit_answer ask(struct admit *admit, struct admit_channel *channel,
 enum admit_answer admit_ask(struct admit *admit, struct admit_channel *channel,
 			    const struct admit_head *head, uint64_t now_nsec)
 {
-	const uint64_t limit_nsec = look_nsec(
-		limiter_ask(admit->limiter, &admit->share, head->bytes, now_nsec), now_nsec);
+	const uint64_t store_nsec = head->is_counted ? 0
+						     : limiter_ask(admit->limiter, &admit->share,
+								   head->bytes, now_nsec);
+	const uint64_t limit_nsec = look_nsec(store_nsec, now_nsec);
 	enum admit_answer answer;
 
-	if (limit_nsec && !head->is_counted) {
+	if (limit_nsec) {
 		admit->until_nsec = clock_first(admit->until_nsec, limit_nsec);
 		return ADMIT_NOTHING;
 	}

@@ -135,7 +135,7 @@ void saved_init(struct saved *saved, const char *dir_path, struct mailbox *main_
 	_cleanup_(dirp_close) DIR *dir = opendir(dir_path);
 	const struct dirent *entry;
 
-	*saved = (struct saved){ .dir = strdup(dir_path), .main_mailbox = main_mailbox };
+	*saved = (struct saved){ .dir = dir_path, .main_mailbox = main_mailbox };
 	if (!dir && errno != ENOENT)
 		log_warning("saved settings: %s: %s: none is read", dir_path,
 			    strerrordesc_np(errno));
@@ -148,7 +148,6 @@ void saved_deinit(struct saved *saved)
 	work_queue_free(saved->work_queue);
 	LIST_EACH(struct saved_entry, p, &saved->entries, node)
 		free(p);
-	free(saved->dir);
 	*saved = (struct saved){ 0 };
 }
 

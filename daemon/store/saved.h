@@ -58,7 +58,7 @@ struct saved_change {
 };
 
 struct saved {
-	char *dir;		       /* NULL: nothing is saved */
+	const char *dir;	       /* borrowed; NULL: nothing is saved */
 	struct mailbox *main_mailbox;  /* borrowed */
 	struct work_queue *work_queue; /* writes; the caller makes it before saved_set() */
 	struct list entries;	       /* struct saved_entry */

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#define NSEC_PER_SEC UINT64_C(1000000000)
+
 static inline uint64_t clock_nsec_of(clockid_t clock)
 {
 	struct timespec ts;

@@ -24,7 +24,6 @@ static void setup(void)
 	limit.bytes_per_sec = 1000;
 	limit.ops_per_sec = 7;
 	set.limit = &limit;
-	free(c.service.registry.saved.dir);
 	c.service.registry.saved.dir = NULL; /* as without a state_dir: nothing is written */
 }
 

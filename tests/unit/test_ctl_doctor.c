@@ -149,13 +149,19 @@ TEST(limits_of_the_daemon)
 	found("WARN", "RLIMIT_NOFILE", "7", "LimitNOFILE=");
 }
 
-TEST(a_daemon_that_has_locked_its_pool_is_well)
+/* The process with the daemon's pid has this name and these limits. */
+static void look_at_locked(const char *comm, const char *limits)
 {
 	doctor.status = &status;
 	pool.is_locked = true;
-	put("/proc/4711/limits", LIMITS("unlimited", "65536"));
-	put("/proc/4711/comm", "dsaiod\n");
+	put("/proc/4711/limits", limits);
+	put("/proc/4711/comm", comm);
 	doctor_limits(&doctor);
+}
+
+TEST(a_daemon_that_has_locked_its_pool_is_well)
+{
+	look_at_locked("dsaiod\n", LIMITS("unlimited", "65536"));
 	found("OK", "RLIMIT_MEMLOCK", "unlimited, the pool is locked", "");
 	found("OK", "RLIMIT_NOFILE", "65536", "");
 }
@@ -163,11 +169,7 @@ TEST(a_daemon_that_has_locked_its_pool_is_well)
 /* It once showed those of another process with the same pid. */
 TEST(limits_of_a_daemon_in_another_pid_namespace_are_not_known)
 {
-	doctor.status = &status;
-	pool.is_locked = true;
-	put("/proc/4711/limits", LIMITS("8388608", "7"));
-	put("/proc/4711/comm", "bash\n");
-	doctor_limits(&doctor);
+	look_at_locked("bash\n", LIMITS("8388608", "7"));
 	found("OK", "RLIMIT_MEMLOCK", "another pid namespace, the pool is locked", "");
 	found("OK", "RLIMIT_NOFILE", "not known here", "");
 }

@@ -117,7 +117,6 @@ TEST(a_drain_that_begins_lasts_until_its_end)
 
 	fill();
 	store = file_of(ids[1])->store;
-	free(c.service.registry.saved.dir);
 	c.service.registry.saved.dir = NULL; /* as without a state_dir: nothing is written */
 	journal_take();
 	drain_mode(store->name, -1, WIRE__DRAIN_MODE__DRAIN_BEGIN);

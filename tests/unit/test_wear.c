@@ -11,8 +11,7 @@ static void start(const char *state_dir)
 {
 	free(c.config.state_dir);
 	ck_assert_ptr_nonnull(c.config.state_dir = strdup(state_dir));
-	free(c.service.registry.saved.dir);
-	ck_assert_ptr_nonnull(c.service.registry.saved.dir = strdup(state_dir));
+	c.service.registry.saved.dir = c.config.state_dir;
 	ck_assert_int_eq(wear_init(&wear, &c.service), 0);
 }
 

@@ -3,12 +3,11 @@
 #include "client/ctl/bench/row.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
+#include "proto/util/clock.h"
 
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <math.h>
-
-#define NSEC_PER_SEC UINT64_C(1000000000)
 
 /* The bandwidth of a transfer that takes so long. */
 static double mb_per_sec_of(uint64_t size, uint64_t nsec)

@@ -2,13 +2,13 @@
 
 #include "client/ctl/ui/units.h"
 #include "client/lib/dsaio.h"
+#include "proto/util/clock.h"
 #include "proto/util/parser.h"
 #include "proto/util/size.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define RUNTIME_NSEC_MAX (3600 * NSEC_PER_SEC) /* a guess: more is a mistake */
 
 enum { RW_READ, RW_WRITE, RW_MIXED, RW_RANDOM }; /* random ones are RW_RANDOM more */

@@ -12,7 +12,6 @@
 
 #define BATCH 64      /* completions taken at a time */
 #define ENTRIES 4096u /* the most that a handle has */
-#define NSEC_PER_SEC UINT64_C(1000000000)
 
 static int fail(struct stream *stream)
 {

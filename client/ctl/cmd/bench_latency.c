@@ -39,7 +39,6 @@
 #define AREA_BYTES (UINT64_C(64) << 20)
 #define PLACES_MIN 4u
 #define RATE_SHARE_MIN 0.95 /* of --rate: below it was missed; a guess */
-#define NSEC_PER_SEC UINT64_C(1000000000)
 
 static char *default_sizes[] = { (char *)"2M", (char *)"8M", (char *)"32M" };
 

@@ -11,7 +11,6 @@
 #include <time.h>
 
 #define DEADLINE_NEVER UINT64_MAX
-#define NSEC_PER_SEC UINT64_C(1000000000)
 #define NSEC_PER_MSEC UINT64_C(1000000)
 
 /* From now; negative, or too long to count: never. */
