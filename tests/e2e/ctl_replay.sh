@@ -42,10 +42,10 @@ the_same_ops_are_done_again() {
 	"$ctl" trace record "$dir/job.ops" -- "$ctl" cp "$store/a" "$store/b" >"$dir/out" 2>"$dir/err" || return 1
 	says "$dir/out" "$dir/job.ops: " "5.72 MiB" && expect 0 "$ctl" trace --json || return 1
 	shape True <"$dir/out" >"$dir/recorded"
-	before=$(ls -la "$store")
+	before=$(ls -lA --full-time "$store")
 	expect 0 "$ctl" bench replay "$dir/job.ops" --dir "$store" && says "$dir/out" "recorded" "replayed" && says "$dir/err" "streams: 1, " || return 1
 	why="the files of the job, or others there, are changed"
-	after=$(ls -la "$store")
+	after=$(ls -lA --full-time "$store")
 	[ "$before" = "$after" ] && cmp "$store/a" "$store/b" || return 1
 	# Its first op, a sync, opens the channel.
 	expect 0 "$ctl" trace --json || return 1
