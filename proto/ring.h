@@ -61,6 +61,8 @@ enum ring_opcode {
 #define RING_FEATURE_DSYNC UINT64_C(64)
 /* Wanted ids, SlabAdopt and Recovered: dsaio.proto. */
 #define RING_FEATURE_RECOVERY UINT64_C(128)
+/* RING_RESULT_UNKNOWN. */
+#define RING_FEATURE_UNKNOWN UINT64_C(256)
 
 enum ring_entry_flag {
 	RING_ENTRY_DSYNC =
@@ -151,7 +153,10 @@ static inline size_t ring_bytes(uint32_t entries)
  * program cannot mistake a half-written file for an empty one.
  */
 #define RING_ERRNO_BITS 12 /* the kernel's are below 4096 */
-#define RING_ERRNO_MASK ((UINT64_C(1) << RING_ERRNO_BITS) - 1)
+/* Bit 11 of a failed result: the op was a write whose bytes may still reach the store, at any time until its daemon
+   has ended.  Errnos are below it. */
+#define RING_RESULT_UNKNOWN (UINT64_C(1) << 11)
+#define RING_ERRNO_MASK (RING_RESULT_UNKNOWN - 1)
 static inline int64_t ring_result_failed(int error, uint64_t done)
 {
 	return -(int64_t)(done << RING_ERRNO_BITS | ((uint64_t)error & RING_ERRNO_MASK));
@@ -159,6 +164,15 @@ static inline int64_t ring_result_failed(int error, uint64_t done)
 static inline int ring_result_errno(int64_t result) /* 0, or a positive errno */
 {
 	return result < 0 ? (int)((0 - (uint64_t)result) & RING_ERRNO_MASK) : 0;
+}
+static inline bool ring_result_is_unknown(int64_t result)
+{
+	return result < 0 && ((0 - (uint64_t)result) & RING_RESULT_UNKNOWN);
+}
+/* The same result with the flag. */
+static inline int64_t ring_result_unknown(int64_t failed)
+{
+	return -(int64_t)((0 - (uint64_t)failed) | RING_RESULT_UNKNOWN);
 }
 static inline uint64_t ring_result_done(int64_t result)
 {

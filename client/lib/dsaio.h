@@ -517,7 +517,8 @@ struct dsaio_open_options {
 		sizeof(struct dsaio_open_options), 0, 0, \
 	}
 
-/* The name may be a URI: file:///x/y, where %20 stands for a space.  Else it is a path, whatever it looks like. */
+/* The name may be a URI: file:///x/y, where %20 stands for a space, or rados://POOL/NAMESPACE/FILE (see "files of RADOS
+   stores").  Else it is a path, whatever it looks like. */
 #define DSAIO_OPEN_URI 1u
 
 /*
@@ -539,7 +540,7 @@ struct dsaio_open_options {
  *   -ENOMEDIUM   an administrator has drained the store: it refuses new files, and reads and writes
  *   -EOPNOTSUPP  neither a regular file nor a block device, or no direct I/O there
  *   -EMFILE      the client, or its user, has as many files as it may have
- *   -EPROTONOSUPPORT  a URI of another scheme than file
+ *   -EPROTONOSUPPORT  a URI of another scheme than file and rados
  *   -E2BIG       a flag or field of options is set that this version of the library does not know
  * Ownership: *ret_file is the caller's, for dsaio_file_close().
  * Sleeps for: the file system, and the daemon where the cache does not have the file.
@@ -548,6 +549,125 @@ struct dsaio_open_options {
 int dsaio_open(struct dsaio_client *client, const char *name, int flags,
 	       const struct dsaio_open_options *options, struct dsaio_file **ret_file) DSAIO_CHECKED
 	DSAIO_NONNULL(1, 2, 5);
+
+/*
+ * Files of RADOS stores: rados://POOL/NAMESPACE/FILE, on a Ceph cluster, for all hosts that reach it.
+ *
+ * A file is made whole: dsaio_create(), writes, dsaio_file_commit().  Before the commit nobody sees it, then everybody
+ * does; a reader has the old bytes or the new ones, never a mixture.  A committed file never changes, so dsaio_open()
+ * takes O_RDONLY alone.  Closing never commits.  Several clients, on several hosts, write one file by its token, and
+ * one of them commits after all have awaited their ops.  A write that has ended is stable on all replicas, so a sync
+ * only waits for earlier ops.
+ *
+ * FILE has 1 to 255 bytes of UTF-8, where %20 stands for a space, without control characters; slashes are plain
+ * characters, but no part between them is empty, "." or "..".
+ *
+ * Each call below takes such a URI, and sleeps for the daemon and for the cluster, up to the store's op_timeout.  It
+ * returns as described, or
+ *   -EINVAL      the name is none, or not of such a file (a path, file://: use the system's calls)
+ *   -ENXIO       this daemon serves no such store; the message names the socket where one may
+ *   -EACCES      the store does not serve this user
+ *   -EHOSTDOWN   the cluster cannot be reached
+ *   -ETIMEDOUT   the cluster has not answered: what was asked may still happen
+ *   -EDQUOT, -ENOSPC   the pool's quota, or the cluster, is full
+ * Threads: any.
+ */
+
+struct dsaio_create_options {
+	size_t size;
+	uint64_t file_size; /* bytes; 0: dsaio_file_commit() says it */
+	uint64_t
+		token; /* of dsaio_file_token(): the file that another client has created; 0: a new one */
+	uint32_t flags; /* DSAIO_CREATE_SPARSE */
+	uint32_t zero;
+};
+#define DSAIO_CREATE_OPTIONS_INIT                               \
+	{                                                       \
+		sizeof(struct dsaio_create_options), 0, 0, 0, 0 \
+	}
+
+/* Ranges that nobody writes read as zeroes.  Without it, reads there fail with -ESTALE, as those of lost bytes. */
+#define DSAIO_CREATE_SPARSE 1u
+
+/*
+ * dsaio_create - begin a file (options NULL: DSAIO_CREATE_OPTIONS_INIT)
+ *
+ * It is open for reading and writing.  While some client has it open it lives; nobody having it open, the store's
+ * trash_after later it is abandoned.
+ * Returns 0, or also -ESTALE (the token's file was committed, abandoned or forgotten, or has another name), -EMFILE
+ * (the client, or its user, has as many files as it may have), -ENOMEDIUM (an administrator has drained the store).
+ * Ownership: *ret_file is the caller's, for dsaio_file_close().
+ */
+int dsaio_create(struct dsaio_client *client, const char *name,
+		 const struct dsaio_create_options *options,
+		 struct dsaio_file **ret_file) DSAIO_CHECKED DSAIO_NONNULL(1, 2, 4);
+
+/*
+ * dsaio_file_token - the number by which other clients open a created file; 0: it was not created
+ *
+ * Never fails, sleeps for nothing.
+ */
+uint64_t dsaio_file_token(const struct dsaio_file *file) DSAIO_NONNULL(1);
+
+/*
+ * dsaio_file_commit - make a created file the one that has its name
+ *
+ * What had the name before is removed after the store's trash_after; readers that have it open go on until then.  The
+ * file stays open, for reading.  size: 0: that of the creation or, if it had none, the end of the last byte that this
+ * client has written.
+ * Returns 0, or also -EBUSY (ops of this client on it are open: await them), -EBADF (it was not created), -EINVAL
+ * (another size than that of the creation), -ESTALE (it was committed, abandoned or forgotten), -ECANCELED (another
+ * commit of that name came between: try again, or leave that one).
+ */
+int dsaio_file_commit(struct dsaio_file *file, uint64_t size) DSAIO_CHECKED DSAIO_NONNULL(1);
+
+/*
+ * dsaio_file_abandon - remove the bytes of a created file that is not committed
+ *
+ * Close it then.  Returns 0, or also -EBUSY, -EBADF and -ESTALE, as dsaio_file_commit().
+ */
+int dsaio_file_abandon(struct dsaio_file *file) DSAIO_NONNULL(1);
+
+/* A file, as it was committed. */
+struct dsaio_stat {
+	size_t size;
+	const char *name; /* FILE; in a callback, until it returns; else NULL */
+	uint64_t file_size;
+	int64_t mtime_sec; /* of its commit: seconds since 1970, by the clock of the host that committed it */
+	uint64_t id; /* another file of this name has another one */
+	uint32_t object_size;
+	uint32_t zero;
+};
+#define DSAIO_STAT_INIT                                         \
+	{                                                       \
+		sizeof(struct dsaio_stat), NULL, 0, 0, 0, 0, 0, \
+	}
+
+/*
+ * dsaio_stat - what a name means now; set ret_stat->size first
+ *
+ * Returns 0, or also -ENOENT.
+ */
+int dsaio_stat(struct dsaio_client *client, const char *name, struct dsaio_stat *ret_stat)
+	DSAIO_NONNULL(1, 2, 3);
+
+/*
+ * dsaio_list - call each() for all committed files whose names begin with that of name
+ *
+ * name: rados://POOL/NAMESPACE/ and the start of a FILE, or none of it.  In no order; a file that is committed or
+ * removed meanwhile may be missing.  each() returns 0, or a value that ends the call with it; it may make calls.
+ * Returns 0, or what each() has returned.
+ */
+int dsaio_list(struct dsaio_client *client, const char *name,
+	       int (*each)(const struct dsaio_stat *file, void *arg), void *arg)
+	DSAIO_NONNULL(1, 2, 3);
+
+/*
+ * dsaio_remove - remove a name; readers that have it open go on until the store's trash_after is over
+ *
+ * Returns 0, or also -ENOENT.
+ */
+int dsaio_remove(struct dsaio_client *client, const char *name) DSAIO_NONNULL(1, 2);
 
 /*
  * dsaio_file_from_fd - dsaio_open() for a file that the caller has open
@@ -846,6 +966,14 @@ enum dsaio_path {
 	DSAIO_PATH_COPIED =
 		3, /* through the pool, from or to which the library or the GPU copies */
 };
+
+/*
+ * dsaio_op_is_unknown - may the bytes of a write that failed still reach the store?
+ *
+ * Only writes to a RADOS store that ended with -ETIMEDOUT, -ECANCELED or -ESHUTDOWN.  The same write may be repeated; its
+ * range holds either bytes until the repetition has ended.  Returns false for all other ops.
+ */
+bool dsaio_op_is_unknown(const struct dsaio_op *op) DSAIO_NONNULL(1);
 
 /*
  * dsaio_op_path - how the bytes of an op that has ended went

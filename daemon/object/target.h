@@ -15,11 +15,22 @@
 #include <stdint.h>
 
 enum target_kind {
-	TARGET_FILE, /* a file or block device, by descriptors */
+	TARGET_FILE,  /* a file or block device, by descriptors */
+	TARGET_RADOS, /* a file of a RADOS store, by its id; it has no descriptor */
+};
+
+/* A file of a RADOS store: engine/rados.h. */
+struct rados_file {
+	uint64_t id;
+	uint64_t size;	       /* of all its bytes; of one being written 0: not known yet */
+	uint32_t object_bytes; /* a power of two: no block crosses a multiple of it */
+	bool is_sparse;	       /* what nobody wrote reads as zeroes */
+	bool is_writable;      /* it is being written */
 };
 
 struct target {
 	enum target_kind kind;
+	struct rados_file rados;	     /* of TARGET_RADOS */
 	bool is_tmpfs;			     /* a transfer is a copy within the call */
 	uint32_t offset_align, memory_align; /* of direct transfers; powers of two */
 	int fd;				     /* the description for direct transfers */

@@ -1,0 +1,122 @@
+/*
+ * Stores on Ceph RADOS: what the daemon and its plug-in dsaiod-rados.so agree on.
+ *
+ * The plug-in alone knows librados, and is loaded when the first store asks for it.  It has the engine `rados`, which
+ * lanes use as any other, and the calls on files by name, which block and so belong to worker threads.
+ *
+ * A store has connections of its own, and one thread, the keeper, that makes them, fences the daemon before this one,
+ * renews files that are being written, and sweeps what was replaced.  While the cluster cannot be reached the store is
+ * offline: blocks wait in the engine, up to op_timeout, then end with -EHOSTDOWN, as calls do.
+ *
+ * In the store's namespace:
+ *
+ *     index.00 to index.3f   omap keys, by a hash of the name (the shard):
+ *                              n<name>  a committed file        -> struct rados_entry
+ *                              p<id>    a file being written    -> the same, with its name and the time of renewal
+ *                              t<id>    bytes to be removed     -> the same, with the time from which on
+ *     d.<id>.<index>         the bytes of a file: object_bytes each, the last one shorter; both in 16 and 8 hex digits
+ *     sweeper                the lock of the daemon that sweeps
+ *
+ * The low 6 bits of an id are its name's shard, so all that a commit changes is one object, in one op, which either
+ * happens or not.  Committed bytes never change.
+ */
+#ifndef DSAIO_DAEMON_ENGINE_RADOS_H
+#define DSAIO_DAEMON_ENGINE_RADOS_H
+
+#include "daemon/base/error.h"
+#include "daemon/engine/engine.h"
+#include "daemon/object/target.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RADOS_SCHEME "rados://"
+#define RADOS_NAME_MAX 255u /* bytes of a file's name */
+#define RADOS_OBJECT_MIN (64u << 10)
+#define RADOS_OBJECT_MAX (32u << 20) /* librados takes no op of more than 90 MiB */
+#define RADOS_PAUSE_MIN_NSEC UINT64_C(200000000)
+#define RADOS_PLUGIN_VERSION 1u
+
+struct rados_store; /* the plug-in's */
+
+/* All strings are borrowed until store_open() returns. */
+struct rados_settings {
+	const char *store;	   /* its name, for messages and the state file */
+	const char *pool, *nspace; /* nspace: "": the default one */
+	const char *conf, *user;   /* NULL: Ceph's own search, client.admin */
+	const char *state_dir;	   /* NULL: what the next daemon has to fence is not recorded */
+	uint32_t object_bytes;	   /* of new files; a power of two */
+	uint32_t op_timeout_msec;
+	uint64_t inflight_max; /* bytes */
+	uint32_t connections;
+	uint32_t trash_after_sec;
+};
+
+/* For status.  Any thread. */
+struct rados_state {
+	bool is_online;
+	char text[160]; /* why not, and since when */
+	uint32_t n_pauses;
+	uint64_t longest_pause_nsec, pause_nsec;
+};
+
+/* A committed file. */
+struct rados_entry {
+	uint64_t id, size;
+	uint64_t time_sec; /* CLOCK_REALTIME: of the commit */
+	uint32_t object_bytes;
+	bool is_sparse;
+};
+
+struct rados_plugin {
+	unsigned version; /* RADOS_PLUGIN_VERSION */
+	const struct engine_ops *engine;
+
+	/* Starts the keeper; does not wait for the cluster, and does not fail because of it.  Main thread. */
+	int (*store_open)(const struct rados_settings *settings, struct rados_store **ret_store,
+			  struct error *error);
+	/* No lane uses it, no call runs, and no file is held.  Not on the main thread: it waits for the cluster, up to
+	   op_timeout.  NULL is fine. */
+	void (*store_close)(struct rados_store *store);
+	void (*store_state)(const struct rados_store *store, struct rados_state *ret_state);
+
+	/* Worker threads, from here on: each blocks up to op_timeout, and returns 0 or a negative errno with a message,
+	   as in dsaio.proto.  name: was checked by rados_name_check(). */
+	int (*open)(struct rados_store *store, const char *name, struct rados_file *ret_file,
+		    struct error *error);
+	int (*create)(struct rados_store *store, const char *name, uint64_t size, bool is_sparse,
+		      struct rados_file *ret_file, struct error *error);
+	/* The file of that id that is being written. */
+	int (*open_token)(struct rados_store *store, const char *name, uint64_t id,
+			  struct rados_file *ret_file, struct error *error);
+	/* Idempotent, as a client that has lost the reply asks again. */
+	int (*commit)(struct rados_store *store, const char *name, const struct rados_file *file,
+		      uint64_t size, struct error *error);
+	int (*abandon)(struct rados_store *store, const char *name, const struct rados_file *file,
+		       struct error *error);
+	int (*remove)(struct rados_store *store, const char *name, struct error *error);
+	int (*stat)(struct rados_store *store, const char *name, struct rados_entry *ret_entry,
+		    struct error *error);
+	/* Calls each() for some files (at least one, unless there is none; at most 1,000) whose names begin with prefix.
+	   next: "" or what the last call has written there; "" afterwards: these were the last.  */
+	int (*list)(struct rados_store *store, const char *prefix, char next[RADOS_NAME_MAX + 8],
+		    int (*each)(const char *name, const struct rados_entry *entry, void *arg),
+		    void *arg, struct error *error);
+
+	/* While a file that is being written is held, the keeper renews it.  Any thread; never blocks.  hold: 0 or -ENOMEM;
+	   as often as release. */
+	int (*hold)(struct rados_store *store, const struct rados_file *file);
+	void (*release)(struct rados_store *store, const struct rados_file *file);
+};
+
+/* Loads the plug-in, once: dsaiod-rados.so beside the program, else in the installation's folder.  Main thread.
+   Returns 0, or an error whose message says what to install. */
+int rados_plugin_load(const struct rados_plugin **ret_plugin, struct error *error);
+
+/* Returns 0, or -EINVAL with a message. */
+int rados_name_check(const char *name, struct error *error);
+
+/* The symbol of the plug-in: a struct rados_plugin. */
+#define RADOS_PLUGIN_SYMBOL "dsaiod_rados_plugin"
+
+#endif
