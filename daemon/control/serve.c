@@ -250,7 +250,9 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
 	ours.features = hello->features & ((path.can_import ? RING_FEATURE_DEVICE : 0) |
-					   RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY);
+					   RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY |
+					   RING_FEATURE_UNKNOWN);
+	session->knows_unknown = ours.features & RING_FEATURE_UNKNOWN;
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->config->client_limit[QUOTA_POOL_BYTES];
