@@ -24,16 +24,14 @@
 #define DSAIO_DAEMON_ENGINE_RADOS_H
 
 #include "daemon/base/error.h"
+#include "daemon/config/rados.h" /* limits of what the administrator sets */
 #include "daemon/engine/engine.h"
 #include "daemon/object/target.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RADOS_SCHEME "rados://"
 #define RADOS_NAME_MAX 255u /* bytes of a file's name */
-#define RADOS_OBJECT_MIN (64u << 10)
-#define RADOS_OBJECT_MAX (32u << 20) /* librados takes no op of more than 90 MiB */
 #define RADOS_PAUSE_MIN_NSEC UINT64_C(200000000)
 #define RADOS_PLUGIN_VERSION 1u
 

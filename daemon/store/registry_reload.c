@@ -113,6 +113,7 @@ static void reload_store(struct store *store, struct store_config *live, struct 
 
 	(void)snprintf(title, sizeof(title), "store %s:", store->name);
 	changes_of_keys(changes, KEYS_STORE, live, next, title, "");
+	changes_of_keys(changes, KEYS_RADOS, live, next, title, "");
 	changes_of_keys(
 		changes, KEYS_PROFILE, live, next, title,
 		is_saved ? ", after dsaioctl profile reset: what dsaioctl has set takes precedence"
