@@ -192,14 +192,18 @@ static int store_path_set(void *field, const struct key *key, const char *text, 
 	return text_store(field, text, error);
 }
 
-/* The name of a user of Ceph: client.dsaio. */
+/* A user of Ceph: dsaio, which may also be given as client.dsaio. */
 static int ceph_user_set(void *field, const struct key *key, const char *text, struct error *error)
 {
-	if (strncmp(text, "client.", 7) != 0 || !text[7] ||
-	    text[strspn(text, STORE_NAME_LETTERS)] || strlen(text) > key->max)
+	static const char prefix[] = "client.";
+	const char *user = strncmp(text, prefix, strlen(prefix)) == 0 ? text + strlen(prefix)
+								      : text;
+
+	if (!*user || user[strspn(user, STORE_NAME_LETTERS)] || strlen(user) > key->max)
 		return error_set_plain(error, -EINVAL,
-				       "must be client.NAME, of letters, digits, _, - and .");
-	return text_store(field, text, error);
+				       "must be of letters, digits, _, - and ., at most %" PRIu64,
+				       key->max);
+	return text_store(field, user, error);
 }
 
 static int object_size_set(void *field, const struct key *key, const char *text,
@@ -393,8 +397,8 @@ static const struct key keys[] = {
 	  PROFILE_PARALLELISM_MAX, "1", NULL, "Multiplies queue_depth, 1 to 64." },
 	{ RADOS(conf), "ceph_conf", path_set, 0, PATH_MAX - 1, NULL, "/etc/ceph/ceph.conf",
 	  "The absolute path of the cluster's configuration." },
-	{ RADOS(user), "ceph_user", ceph_user_set, 0, 200, NULL, "client.dsaio",
-	  "The user of Ceph by which the daemon reads and writes." },
+	{ RADOS(user), "ceph_user", ceph_user_set, 0, 200, NULL, "dsaio",
+	  "The user of Ceph by which the daemon reads and writes, without client." },
 	{ RADOS(object_bytes), "object_size", object_size_set, RADOS_OBJECT_MIN, RADOS_OBJECT_MAX,
 	  "4M", NULL, "Bytes of the objects of new files: a power of two from 64K to 32M." },
 	{ RADOS(op_timeout_sec), "op_timeout", number_set, 1, 3600, "30", NULL,

@@ -647,7 +647,7 @@ TEST(a_store_on_rados_has_defaults_of_its_own)
 	ck_assert_uint_eq(store->profile.block_size, 1u << 20);
 	ck_assert_uint_eq(store->profile.queue_depth, 3);
 	ck_assert_uint_eq(store->rados.op_timeout_sec, 7);
-	ck_assert_str_eq(store->rados.user, "client.x");
+	ck_assert_str_eq(store->rados.user, "x");
 }
 
 static const struct {
@@ -662,7 +662,7 @@ static const struct {
 	{ "path = rados://p/n\nobject_size = 32K\n", "from 64 KiB to 32 MiB" },
 	{ "path = rados://p/n\nobject_size = 64M\n", "from 64 KiB to 32 MiB" },
 	{ "path = rados://p/n\nop_timeout = 0\n", "from 1 to 3600" },
-	{ "path = rados://p/n\nceph_user = dsaio\n", "client.NAME" },
+	{ "path = rados://p/n\nceph_user = client.\n", "of letters" },
 	{ "path = rados://p/n\nceph_conf = x.conf\n", "absolute path" },
 	{ "path = /mnt\nconnections = 1\n", "[store a] connections: only a store on RADOS" },
 };
