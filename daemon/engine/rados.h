@@ -107,7 +107,7 @@ struct rados_plugin {
 	void (*release)(struct rados_store *store, const struct rados_file *file);
 };
 
-/* Loads the plug-in, once: dsaiod-rados.so beside the program, else in the installation's folder.  Main thread.
+/* Loads the plug-in, once: dsaiod-rados.so beside the program, else in the installation's folder.  One thread at a time.
    Returns 0, or an error whose message says what to install. */
 int rados_plugin_load(const struct rados_plugin **ret_plugin, struct error *error);
 
