@@ -25,6 +25,7 @@ struct extend_step;
 struct fault;
 struct hung_call;
 struct op;
+struct rados_store;
 
 enum block_operation {
 	BLOCK_READ,
@@ -57,6 +58,7 @@ struct block {
 	bool is_dsync;	       /* a write is on the device at its end */
 	bool is_buffered;      /* a write by the buffered description: any offset and length */
 	bool is_bounced;       /* a read of any range, by way of memory of the engine's */
+	bool is_unknown;       /* a write that failed may still be carried out (rados) */
 	bool has_stalled;      /* its start stalled the lane: stall.h */
 	bool is_unknown;       /* a write that failed: its bytes may still reach the store */
 	uint64_t started_nsec; /* given to the engine, the first time */
@@ -76,6 +78,12 @@ void block_copy_out(struct block *block, const struct block *cover);
 
 struct engine;
 
+struct engine_config {
+	uint32_t depth;			 /* of the queue */
+	uint32_t room;			 /* as of grow(); 0: no block needs any */
+	struct rados_store *rados_store; /* of the engine rados; else NULL */
+};
+
 struct engine_ops {
 	const char *name;
 
@@ -91,8 +99,8 @@ struct engine_ops {
 		window_regions; /* bits of enum region_kind: its blocks of these queue at the device,
 				    and the window counts them */
 
-	/* depth: of the queue; room: as of grow(), 0: no block needs any. */
-	int (*open)(uint32_t depth, uint32_t room, struct engine **ret_engine, struct error *error);
+	int (*open)(const struct engine_config *config, struct engine **ret_engine,
+		    struct error *error);
 	/*
 	 * Makes room in the kernel for so many of the blocks, or for fewer.  Not in the engine's lane: it waits for the
 	 * lock of the process's memory map.  The lane may use the engine meanwhile.  NULL: no block needs any.  An error

@@ -324,7 +324,7 @@ static void fault_close(struct engine *engine)
 	free(fault);
 }
 
-static int fault_open(enum engine_kind kind, uint32_t depth, uint32_t room,
+static int fault_open(enum engine_kind kind, const struct engine_config *config,
 		      struct engine **ret_engine, struct error *error)
 {
 	struct fault *fault = calloc(1, sizeof(*fault));
@@ -334,7 +334,7 @@ static int fault_open(enum engine_kind kind, uint32_t depth, uint32_t room,
 		return error_set(error, -ENOMEM, "fault plan: engine");
 	fault->ops = faults.inner[kind];
 	fault->kind = kind;
-	r = fault->ops->open(depth, room, ret_engine, error);
+	r = fault->ops->open(config, ret_engine, error);
 	if (r < 0) {
 		free(fault);
 		return r;
@@ -344,16 +344,16 @@ static int fault_open(enum engine_kind kind, uint32_t depth, uint32_t room,
 	return 0;
 }
 
-static int open_libaio(uint32_t depth, uint32_t room, struct engine **ret_engine,
+static int open_libaio(const struct engine_config *config, struct engine **ret_engine,
 		       struct error *error)
 {
-	return fault_open(ENGINE_LIBAIO, depth, room, ret_engine, error);
+	return fault_open(ENGINE_LIBAIO, config, ret_engine, error);
 }
 
-static int open_threads(uint32_t depth, uint32_t room, struct engine **ret_engine,
+static int open_threads(const struct engine_config *config, struct engine **ret_engine,
 			struct error *error)
 {
-	return fault_open(ENGINE_THREADS, depth, room, ret_engine, error);
+	return fault_open(ENGINE_THREADS, config, ret_engine, error);
 }
 
 /* ---- the start ---- */

@@ -193,7 +193,7 @@ static int libaio_grow(struct engine *engine, uint32_t room, struct error *error
 	return 0;
 }
 
-static int libaio_open(uint32_t depth, uint32_t room, struct engine **ret_engine,
+static int libaio_open(const struct engine_config *config, struct engine **ret_engine,
 		       struct error *error)
 {
 	struct engine_libaio *e = calloc(1, sizeof(*e));
@@ -202,13 +202,13 @@ static int libaio_open(uint32_t depth, uint32_t room, struct engine **ret_engine
 	if (!e)
 		return error_set(error, -ENOMEM, "libaio: context");
 	e->engine.ops = &engine_libaio;
-	e->engine.depth = depth;
+	e->engine.depth = config->depth;
 	e->ended_next = &e->ended;
 	e->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (e->event_fd < 0)
 		r = error_set(error, -errno, "libaio: eventfd");
-	else if (room)
-		r = libaio_grow(&e->engine, room, error);
+	else if (config->room)
+		r = libaio_grow(&e->engine, config->room, error);
 	if (r < 0) {
 		libaio_close(&e->engine);
 		return r;

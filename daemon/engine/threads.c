@@ -181,13 +181,12 @@ static void threads_close(struct engine *engine)
 }
 
 /* Blocks in flight are not limited here: work queues limit them. */
-static int threads_open(uint32_t depth, uint32_t room, struct engine **ret_engine,
+static int threads_open(const struct engine_config *config, struct engine **ret_engine,
 			struct error *error)
 {
 	struct engine_threads *e = calloc(1, sizeof(*e));
 	int r;
 
-	(void)room;
 	if (!e)
 		return error_set(error, -ENOMEM, "threads: engine");
 	r = mailbox_init(&e->mailbox);
@@ -196,7 +195,7 @@ static int threads_open(uint32_t depth, uint32_t room, struct engine **ret_engin
 		return error_set(error, r, "threads: mailbox");
 	}
 	e->engine.ops = &engine_threads;
-	e->engine.depth = depth;
+	e->engine.depth = config->depth;
 	e->done_next = &e->done;
 	*ret_engine = &e->engine;
 	return 0;

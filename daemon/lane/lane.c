@@ -283,6 +283,9 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 					.idle_doorbells_max = config->idle_doorbells_max,
 					.on_doorbell = intake_wake,
 					.has_work = has_work };
+	struct engine_config queue = { .depth = config->depth,
+				       .room = config->room,
+				       .rados_store = config->rados_store };
 	char name[64];
 	int r;
 
@@ -295,7 +298,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	r = mailbox_init(&lane->mailbox);
 	if (r < 0)
 		return error_set(error, r, "store %s: lane: mailbox", config->store->name);
-	r = config->engine->open(config->depth, config->room, &lane->engine, error);
+	r = config->engine->open(&queue, &lane->engine, error);
 	if (r < 0)
 		return r;
 	lane->engine->call = &lane->call;
@@ -308,7 +311,8 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	r = poller_init(&lane->poller, &poller, error);
 	if (r < 0)
 		return r;
-	r = engine_ops_get(ENGINE_THREADS)->open(UINT32_MAX, 0, &lane->threads, error);
+	r = engine_ops_get(ENGINE_THREADS)
+		    ->open(&(struct engine_config){ .depth = UINT32_MAX }, &lane->threads, error);
 	if (r < 0)
 		return r;
 	r = init_parts(lane, config);

@@ -30,10 +30,11 @@ struct lane;
 struct lane_config {
 	struct lane_store *store;
 	const struct engine_ops *engine;
-	uint32_t depth;		     /* of its engine queue */
-	uint32_t room;		     /* its first room in the kernel: lane_grow() */
-	uint64_t park_nsec;	     /* a channel that was quiet for so long is parked */
-	uint32_t idle_doorbells_max; /* LANE_IDLE_DOORBELLS_MAX */
+	uint32_t depth;			 /* of its engine queue */
+	uint32_t room;			 /* its first room in the kernel: lane_grow() */
+	struct rados_store *rados_store; /* of the engine rados; else NULL */
+	uint64_t park_nsec;		 /* a channel that was quiet for so long is parked */
+	uint32_t idle_doorbells_max;	 /* LANE_IDLE_DOORBELLS_MAX */
 };
 
 int lane_start(const struct lane_config *config, struct lane **ret_lane, struct error *error);

@@ -243,10 +243,10 @@ static inline bool watched_is_ready(const struct engine *engine)
 
 static struct engine_ops watched;
 
-static inline int watched_open(uint32_t depth, uint32_t room, struct engine **ret_engine,
+static inline int watched_open(const struct engine_config *config, struct engine **ret_engine,
 			       struct error *error)
 {
-	int r = libaio_ops()->open(depth, room, ret_engine, error);
+	int r = libaio_ops()->open(config, ret_engine, error);
 
 	if (r == 0)
 		(*ret_engine)->ops = &watched;

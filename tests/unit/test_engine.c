@@ -56,7 +56,9 @@ static void setup(void)
 	ck_assert_int_eq(posix_memalign((void **)&memory, 4096, (size_t)N * BYTES), 0);
 	target.fd = fd;
 	region.base = memory;
-	ck_assert_int_eq(engine_libaio.open(N, N, &engine, &error), 0);
+	ck_assert_int_eq(engine_libaio.open(&(struct engine_config){ .depth = N, .room = N },
+					    &engine, &error),
+			 0);
 	ck_assert_uint_ge(engine->depth, 4);
 	for (int i = 0; i < N; i++)
 		blocks[i] = (struct block){ .off = (uint64_t)i * BYTES,
@@ -139,7 +141,9 @@ TEST(contexts_are_added_while_blocks_are_in_flight)
 
 	setup();
 	run_all(true);
-	ck_assert_int_eq(engine_libaio.open(N, 4, &grown, &error), 0);
+	ck_assert_int_eq(engine_libaio.open(&(struct engine_config){ .depth = N, .room = 4 },
+					    &grown, &error),
+			 0);
 	ck_assert_uint_eq(grown->room, 4);
 	for (int i = 0; i < N; i++) {
 		blocks[i].operation = BLOCK_READ;
@@ -168,7 +172,9 @@ TEST(more_than_fits_is_left)
 
 	setup();
 	run_all(true);
-	ck_assert_int_eq(engine_libaio.open(4, 4, &small, &error), 0);
+	ck_assert_int_eq(engine_libaio.open(&(struct engine_config){ .depth = 4, .room = 4 },
+					    &small, &error),
+			 0);
 	for (int i = 0; i < N; i++) {
 		blocks[i].operation = BLOCK_READ;
 		list[i] = &blocks[i];

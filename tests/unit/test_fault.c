@@ -54,7 +54,10 @@ static void setup(void)
 	(void)unlink(path);
 	(void)close(fd);
 	ck_assert_ptr_eq(engine_ops_get(ENGINE_LIBAIO), fault_ops(ENGINE_LIBAIO));
-	ck_assert_int_eq(fault_ops(ENGINE_LIBAIO)->open(N, N, &engine, &error), 0);
+	ck_assert_int_eq(
+		fault_ops(ENGINE_LIBAIO)
+			->open(&(struct engine_config){ .depth = N, .room = N }, &engine, &error),
+		0);
 	target.fd = memfd_create("dsaio-fault", MFD_CLOEXEC);
 	ck_assert_int_eq(ftruncate(target.fd, sizeof(memory)), 0);
 	region.base = memory;

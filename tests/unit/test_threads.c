@@ -220,7 +220,9 @@ static void setup_engine(void)
 	struct error error;
 
 	n_rooms = 0;
-	ck_assert_int_eq(engine_threads.open(1000, 1, &engine, &error), 0);
+	ck_assert_int_eq(engine_threads.open(&(struct engine_config){ .depth = 1000, .room = 1 },
+					     &engine, &error),
+			 0);
 	ck_assert_int_eq(worker_user_ref(&queues, 1000, &workers.user), 0);
 	workers.engine = engine;
 	workers.on_room = on_room;
