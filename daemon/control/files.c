@@ -48,16 +48,14 @@ void session_free_board(struct session *session)
 
 /* ---- add and remove ---- */
 
-/* Files that an earlier daemon had may be synced; intake refuses their other ops. */
-static int check_drained(const struct store *store, const struct file *file, bool is_new,
-			 struct error *error)
+int session_check_drained(const struct store *store, const char *name, struct error *error)
 {
-	if (!is_new || !lane_store_is_drained(&store->lane_store))
+	if (!lane_store_is_drained(&store->lane_store))
 		return 0;
 	return error_set_plain(error, -ENOMEDIUM,
 			       "file %s: store %s is drained: an administrator has it refuse new "
 			       "files and ops, until dsaioctl undrain %s",
-			       file->name, store->name, store->name);
+			       name, store->name, store->name);
 }
 
 void session_file_made(struct file *file, struct store *store, int result, struct error *error,
@@ -69,8 +67,9 @@ void session_file_made(struct file *file, struct store *store, int result, struc
 
 	if (result == 0 && session_is_ending(session))
 		result = session_end_error(session, "file ", file->name, error);
-	if (result == 0)
-		result = check_drained(store, file, !call->wanted_id, error);
+	/* Files that an earlier daemon had may be synced; intake refuses their other ops. */
+	if (result == 0 && !call->wanted_id)
+		result = session_check_drained(store, file->name, error);
 	if (result == 0) {
 		share = share_get(session, store);
 		result = share ? 0 : error_set(error, -ENOMEM, "file %s", file->name);

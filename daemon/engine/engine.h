@@ -60,7 +60,6 @@ struct block {
 	bool is_bounced;       /* a read of any range, by way of memory of the engine's */
 	bool is_unknown;       /* a write that failed may still be carried out (rados) */
 	bool has_stalled;      /* its start stalled the lane: stall.h */
-	bool is_unknown;       /* a write that failed: its bytes may still reach the store */
 	uint64_t started_nsec; /* given to the engine, the first time */
 	int64_t result;	       /* of the last request: bytes, or a negative errno */
 };

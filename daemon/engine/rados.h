@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 #define RADOS_NAME_MAX 255u /* bytes of a file's name */
+#define RADOS_LIST_MAX 256u /* files of one call: with the longest names they fit into a frame */
 #define RADOS_PAUSE_MIN_NSEC UINT64_C(200000000)
 #define RADOS_PLUGIN_VERSION 1u
 
@@ -95,7 +96,7 @@ struct rados_plugin {
 	int (*remove)(struct rados_store *store, const char *name, struct error *error);
 	int (*stat)(struct rados_store *store, const char *name, struct rados_entry *ret_entry,
 		    struct error *error);
-	/* Calls each() for some files (at least one, unless there is none; at most 1,000) whose names begin with prefix.
+	/* Calls each() for some files (at least one, unless there is none; at most RADOS_LIST_MAX) whose names begin with prefix.
 	   next: "" or what the last call has written there; "" afterwards: these were the last.  */
 	int (*list)(struct rados_store *store, const char *prefix, char next[RADOS_NAME_MAX + 8],
 		    int (*each)(const char *name, const struct rados_entry *entry, void *arg),

@@ -334,14 +334,14 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 							 .file = name,
 							 .store = lane->store->name,
 							 .dev = lane->store->dev,
-							 .is_cluster = lane->store->rados,
+							 .is_cluster = config->rados_store,
 							 .is_block = true });
 	(void)snprintf(name, sizeof(name), "store %s", lane->store->name);
 	hung_add_lane(&lane->device, &(struct hung_about){ .what = "block",
 							   .file = name,
 							   .store = lane->store->name,
 							   .dev = lane->store->dev,
-							   .is_cluster = lane->store->rados,
+							   .is_cluster = config->rados_store,
 							   .is_block = true,
 							   .is_device = true });
 	lane->store->lane = lane;

@@ -18,13 +18,11 @@
 #include <sys/types.h>
 
 struct lane;
-struct rados_store;
 struct store;
 
 struct lane_store {
-	struct store *store;	   /* opaque: files name theirs so */
-	const char *name;	   /* borrowed: for messages */
-	struct rados_store *rados; /* borrowed: for its engine; NULL: a local store */
+	struct store *store; /* opaque: files name theirs so */
+	const char *name;    /* borrowed: for messages */
 	dev_t dev;
 	struct mailbox *main_mailbox; /* borrowed: where lanes report */
 	uint32_t spin_usec;	      /* how long lanes spin before they sleep; 0: not at all */

@@ -253,6 +253,7 @@ static void file_checked_main(struct job *job)
 	}
 	quota_discharge(&file->charge);
 	file->on_checked(NULL, file->result, &file->error, file->checked_arg);
+	free(file->rados_name);
 	free(file);
 }
 
@@ -386,6 +387,7 @@ static void file_freed_main(struct job *job)
 		file->on_closed(file->share);
 	if (file->on_freed)
 		file->on_freed(file->freed_arg);
+	free(file->rados_name);
 	free(file);
 }
 

@@ -100,6 +100,8 @@ struct file {
 	struct share *
 		share; /* the session's share of the store; on_closed() gets it when the file is closed */
 	void (*on_closed)(struct share *share);
+	bool is_finishing; /* main thread: a commit or its abandoning runs */
+	char *rados_name;  /* of one that was created: its name in the store, owned */
 	void (*release)(struct file *file); /* main thread, before that; NULL: nothing is held */
 	void (*on_freed)(void *arg);
 	void *checked_arg, *freed_arg;

@@ -139,7 +139,6 @@ int store_start(struct store *store, const struct store_config *config, struct e
 		.trash_after_sec = config->rados.trash_after_sec,
 	};
 	char *slash;
-	int r;
 
 	if (!store->plugin)
 		return 0;
@@ -150,9 +149,7 @@ int store_start(struct store *store, const struct store_config *config, struct e
 	*slash = 0;
 	settings.pool = pool;
 	settings.nspace = slash + 1;
-	r = store->plugin->store_open(&settings, &store->rados, error);
-	store->lane_store.rados = store->rados;
-	return r;
+	return store->plugin->store_open(&settings, &store->rados, error);
 }
 
 int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,
@@ -280,6 +277,7 @@ static int start_lane(struct store *store, bool needs, uint32_t room, struct err
 		.store = &store->lane_store,
 		.engine = store->engine,
 		.depth = LANE_DEPTH,
+		.rados_store = store->rados,
 		.park_nsec = LANE_PARK_NSEC,
 		.idle_doorbells_max = LANE_IDLE_DOORBELLS_MAX,
 	};
