@@ -88,6 +88,9 @@ check ring fails "parking: lane never sleeps nor polls the bells" -DPARK=0 -DCLI
 check recovery holds "two ends of daemons"
 check recovery holds "two ends, an op cancelled at any time" -DCANCEL
 check recovery holds "two ends, no daemon comes in time" -DCANCEL -DFAIL
+check recovery holds "a store on RADOS, where the next daemon fences the old one" -DFENCED
+check recovery holds "the same, an op cancelled, no daemon comes in time" -DENDS=1 -DFENCED -DCANCEL -DFAIL
+check recovery fails "the same, served before the fence" -DENDS=1 -DFENCED -DNO_FENCE
 check recovery fails "[NO_EXIT_WAIT] new daemon does not wait for the old one's blocks" -DENDS=1 -DNO_EXIT_WAIT
 check recovery fails "nor does the client, buffers left alone (lost update)" -DENDS=1 -DNO_EXIT_WAIT -DNO_EOF -DKEEP_BUFFERS
 check recovery fails "[NO_EOF] client does not wait for them, an op is cancelled" -DCANCEL -DNO_EOF
