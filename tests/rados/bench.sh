@@ -45,10 +45,11 @@ for row in "write 4194304 8" "read 4194304 8" "write 4096 16" "read 4096 16"; do
 			theirs $row $([ "$kind" = write ] && echo b) >>"$dir/theirs"; ours $row >>"$dir/ours"
 		fi
 	done
-	paste "$dir/ours" "$dir/theirs" | awk -v row="$row" '
-		{ a[NR] = $1; b[NR] = $2; r[NR] = $1 / $2 }
-		function median(x, n) { asort(x); return x[int((n + 1) / 2)] }
-		END { low = high = r[1]; for (i in r) { if (r[i] < low) low = r[i]; if (r[i] > high) high = r[i] }
-			printf "%-16s ours %8.1f  rados bench %8.1f  ratio %.3f (%.3f to %.3f)\n", row,
-				median(a, NR), median(b, NR), median(r, NR), low, high }'
+	python3 - "$row" "$dir/ours" "$dir/theirs" <<-'PY'
+		import statistics, sys
+		ours, theirs = ([float(line) for line in open(name)] for name in sys.argv[2:])
+		ratios = [a / b for a, b in zip(ours, theirs)]
+		print("%-16s ours %8.1f  rados bench %8.1f  ratio %.3f (%.3f to %.3f)" % (sys.argv[1],
+		      statistics.median(ours), statistics.median(theirs), statistics.median(ratios), min(ratios), max(ratios)))
+	PY
 done

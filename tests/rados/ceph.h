@@ -67,16 +67,22 @@ static inline struct daemon *ceph_daemon(unsigned number, const char *keys)
 		.store_dir = "" });
 }
 
-static inline struct dsaio_file *ceph_create(struct dsaio_client *client, const char *name,
-					     uint64_t size, uint32_t flags)
+static inline struct dsaio_file *ceph_create_named(struct dsaio_client *client, const char *name,
+						   uint64_t size, uint32_t flags)
 {
 	struct dsaio_create_options options = DSAIO_CREATE_OPTIONS_INIT;
 	struct dsaio_file *file;
 
 	options.file_size = size;
 	options.flags = flags;
-	CHECK_CALL(dsaio_create(client, ceph_name(name), &options, &file));
+	CHECK_CALL(dsaio_create(client, name, &options, &file));
 	return file;
+}
+
+static inline struct dsaio_file *ceph_create(struct dsaio_client *client, const char *name,
+					     uint64_t size, uint32_t flags)
+{
+	return ceph_create_named(client, ceph_name(name), size, flags);
 }
 
 static inline int ceph_open(struct dsaio_client *client, const char *name,

@@ -12,7 +12,8 @@
 
 struct load {
 	struct dsaio_client *client;
-	const char *name; /* of a file that is made for it */
+	const char *name;      /* of a file that is made for it, in the test's namespace */
+	const char *full_name; /* the same; NULL: name has it */
 	size_t block, size;
 	unsigned depth;
 	bool is_write;
@@ -20,7 +21,7 @@ struct load {
 	_Atomic unsigned n_ended, n_failed, n_unknown;
 	_Atomic int first_error;
 	_Atomic int64_t longest_usec; /* of one op */
-	int64_t *times;		      /* of all ops, usec; up to n_times */
+	int64_t *times;		      /* of the last n_times ops, usec */
 	size_t n_times;
 	/* its own */
 	struct dsaio_handle *handle;
@@ -69,8 +70,8 @@ static inline void load_end_op(struct load *load, unsigned i)
 	}
 	if (usec > load->longest_usec)
 		load->longest_usec = usec;
-	if (load->times && load->n_ended < load->n_times)
-		load->times[load->n_ended] = usec;
+	if (load->times)
+		load->times[load->n_ended % load->n_times] = usec;
 	load->n_ended++;
 	dsaio_op_free(slot->op);
 	slot->op = NULL;
@@ -101,7 +102,10 @@ static inline void load_start(struct load *load)
 	CHECK_CALL(dsaio_handle_open(load->client, &options, &load->handle));
 	CHECK_CALL(dsaio_alloc(load->client, load->block * load->depth, NULL, &memory));
 	load->memory = memory;
-	load->file = ceph_create(load->client, load->name, load->size, DSAIO_CREATE_SPARSE);
+	if (!load->full_name)
+		load->full_name = ceph_name(load->name);
+	load->file = ceph_create_named(load->client, load->full_name, load->size,
+				       DSAIO_CREATE_SPARSE);
 	for (uint64_t off = 0; !load->is_write && off < load->size; off += load->block) {
 		pattern_fill(memory, load->block, 9, off);
 		CHECK_EQ(dsaio_pwrite(load->handle, load->file, memory, load->block, off),
