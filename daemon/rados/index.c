@@ -24,7 +24,7 @@ int index_failed(const struct index *index, const char *name, const char *what, 
 	if (r == -ETIMEDOUT)
 		return error_set(
 			error, r,
-			"store %s: %s: %s: no answer from the cluster in %u s: it may still happen",
+			"store %s: %s: %s: no answer from the cluster in %u s; a change may still happen",
 			settings->store, name, what, settings->op_timeout_msec / 1000);
 	if (r == -ESHUTDOWN)
 		return error_set(

@@ -203,7 +203,7 @@ static int commit_apply(const struct index *index, const struct index_look *look
 	return index_apply(index, &change);
 }
 
-/* What a commit without success has come to. */
+/* Looks whether a commit without success has happened. */
 static int commit_judge(const struct index *index, const char *name, uint64_t id, int r,
 			struct error *error)
 {

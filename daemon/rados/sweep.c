@@ -1,6 +1,6 @@
 /*
- * What happens to files while nobody asks: held ones, which are being written by clients of this daemon, are renewed;
- * bytes that are due are removed by the daemon that has the lock; what no daemon renewed is due at once.
+ * The keeper's work on files.  It renews the held ones, which clients of this daemon write.  If it gets the lock, it
+ * removes bytes that are due; a file that no daemon has renewed for trash_after is due at once.
  *
  * The keeper's thread, in turns of about a second.  The lock only spares work: two daemons that sweep at once do no
  * harm, as an id is never used again.  Hosts' clocks may differ by less than a half of trash_after.
@@ -17,19 +17,24 @@
 #include <string.h>
 #include <time.h>
 
-#define TURN_NSEC UINT64_C(1000000000)
+#define TURN_NSEC UINT64_C(500000000) /* one of renewal, one of the sweep */
 #define INTERVAL_MIN_NSEC UINT64_C(100000000)
 #define LOCK_SEC 30
 #define LOCK_NAME "sweeper"
 #define N_REMOVALS 16 /* in flight: a guess */
 #define N_MISSES 64   /* in a row: behind an unsized file's last object */
 
+/* A turn is over, behind the entry or before it. */
+#define TURN_OVER 1
+#define TURN_OVER_BEFORE (-EAGAIN)
+
 struct held {
 	struct list_node node;
 	uint64_t id;
 	unsigned n_refs;
-	uint32_t round;	 /* of its last renewal */
-	bool is_missing; /* was reported */
+	uint32_t round; /* of its last renewal */
+	bool is_ended;
+	char name[RADOS_NAME_MAX + 1]; /* "": not renewed yet */
 };
 
 /* The held files, and the keeper's place in a sweep. */
@@ -41,14 +46,15 @@ struct held_files {
 	uint32_t round;
 	uint64_t next_nsec; /* of renewal and sweep */
 	bool is_sweeping;
-	unsigned shard;
-	enum entry_kind kind;
+	unsigned
+		step; /* of N_STEPS: of each shard what is being written, then what is to be removed */
 	char after[ENTRY_KEY_BYTES];
 	uint64_t removing_id, removing_index; /* a file of many objects goes in several turns */
 	unsigned n_misses;
 	uint64_t deadline_nsec;
 	struct log_limit log;
 };
+#define N_STEPS (2 * ENTRY_N_SHARDS)
 
 int held_files_new(struct held_files **ret_held)
 {
@@ -108,49 +114,52 @@ void names_release(struct rados_store *store, const struct rados_file *file)
 
 /* ---- renewal ---- */
 
-/* Returns whether a file waits to be renewed in this round: its id. */
-static bool held_next(struct held_files *held, uint64_t *ret_id)
+/* Returns whether a file waits to be renewed in this round: a copy. */
+static bool held_next(struct held_files *held, struct held *ret_file)
 {
 	LOCKED(&held->lock);
 
 	LIST_EACH(struct held, file, &held->files, node) {
-		if (file->round == held->round || file->is_missing)
+		if (file->round == held->round || file->is_ended)
 			continue;
 		file->round = held->round;
-		*ret_id = file->id;
+		*ret_file = *file;
 		return true;
 	}
 	return false;
 }
 
-static void held_missing(struct held_files *held, const char *store, uint64_t id)
+static void held_update(struct held_files *held, uint64_t id, const struct entry *written)
 {
 	LOCKED(&held->lock);
 	struct held *file = held_find(held, id);
 
 	if (!file)
 		return;
-	file->is_missing = true;
-	log_client(&held->log,
-		   "store %s: file %016" PRIx64
-		   ", which a client writes, is no more: committed, abandoned, not "
-		   "renewed for trash_after, or damaged",
-		   store, id);
+	file->is_ended = !written->file.id;
+	if (!file->is_ended)
+		memcpy(file->name, written->name, sizeof(file->name));
 }
 
 /* A change that comes between renewed it too, or ended it. */
-static int renew(struct held_files *held, const struct index *index, uint64_t id)
+static int renew(struct held_files *held, const struct index *index, const struct held *file)
 {
 	struct index_change change;
-	struct index_look look;
+	struct index_look look = { .file.is_unsized = false };
 	struct error error;
 	struct entry entry;
-	int r = index_look(index, NULL, id, &look, &error);
+	int r = index_look(index, file->name[0] ? file->name : NULL, file->id, &look, &error);
 
 	if (r < 0 && r != -EUCLEAN)
 		return r;
-	if (r == -EUCLEAN || !look.written.file.id) {
-		held_missing(held, store_settings(index->store)->store, id);
+	held_update(held, file->id, &look.written);
+	if (!look.written.file.id) {
+		if (file->name[0] && look.file.file.id != file->id && !look.trash.file.time_sec)
+			log_client(&held->log,
+				   "store %s: %s: file %016" PRIx64
+				   " is no longer being written: abandoned, not "
+				   "renewed for trash_after, or damaged",
+				   store_settings(index->store)->store, file->name, file->id);
 		return 0;
 	}
 	entry = look.written;
@@ -167,18 +176,19 @@ static bool is_late(const struct held_files *held)
 	return clock_nsec() >= held->deadline_nsec;
 }
 
-/* Returns 0, INDEX_MORE if the turn is over, or an error. */
+/* Returns 0, TURN_OVER, or an error. */
 static int renew_all(struct held_files *held, struct rados_store *store, struct rados_conn *conn)
 {
 	struct index index;
-	uint64_t id;
+	struct held file;
 	int r = 0;
 
-	while (!r && held_next(held, &id)) {
-		index_init(&index, store, conn, entry_id_shard(id));
-		r = renew(held, &index, id);
+	held->deadline_nsec = clock_nsec() + TURN_NSEC;
+	while (!r && held_next(held, &file)) {
+		index_init(&index, store, conn, entry_id_shard(file.id));
+		r = renew(held, &index, &file);
 		if (!r && is_late(held))
-			return INDEX_MORE;
+			return TURN_OVER;
 	}
 	return r;
 }
@@ -250,8 +260,7 @@ static uint64_t removals_left(const struct held_files *held, const struct entry 
 	return n < N_REMOVALS ? n : N_REMOVALS;
 }
 
-/* Returns 0, INDEX_LATE, or an error. */
-#define INDEX_LATE (-EAGAIN) /* the turn is over, before this entry */
+/* Returns 0, TURN_OVER_BEFORE, or an error. */
 static int remove_file(struct held_files *held, const struct index *index,
 		       const struct entry *entry)
 {
@@ -269,7 +278,7 @@ static int remove_file(struct held_files *held, const struct index *index,
 		if (r < 0)
 			return r;
 		if (is_late(held))
-			return INDEX_LATE;
+			return TURN_OVER_BEFORE;
 	}
 	held->removing_id = 0;
 	change = index_change_new();
@@ -293,35 +302,41 @@ static int expire(const struct index *index, const struct entry *entry)
 	return r == -ECANCELED ? 0 : r;
 }
 
+static enum entry_kind step_kind(const struct held_files *held)
+{
+	return held->step % 2 ? ENTRY_TRASH : ENTRY_WRITTEN;
+}
+
 static int sweep_entry(const struct index *index, const struct entry *entry, void *arg)
 {
 	struct held_files *held = arg;
+	int r = 0;
 
-	if (is_late(held))
-		return INDEX_LATE;
-	if (!is_due(held, index, entry))
-		return 0;
-	return held->kind == ENTRY_WRITTEN ? expire(index, entry) : remove_file(held, index, entry);
+	if (is_due(held, index, entry))
+		r = step_kind(held) == ENTRY_WRITTEN ? expire(index, entry)
+						     : remove_file(held, index, entry);
+	return !r && is_late(held) ? TURN_OVER : r;
 }
 
-/* Goes on with the sweep.  Returns 0 at its end, INDEX_LATE, or an error. */
+/* Goes on with the sweep.  Returns 0 at its end, TURN_OVER or TURN_OVER_BEFORE, or an error. */
 static int sweep_turn(struct held_files *held, struct rados_store *store, struct rados_conn *conn)
 {
 	struct index index;
+	int r;
 
-	for (; held->shard < ENTRY_N_SHARDS; held->shard++, held->kind = ENTRY_WRITTEN) {
-		index_init(&index, store, conn, held->shard);
-		while (held->kind) {
-			int r = index_page(&index, (char[]){ (char)held->kind, 0 }, held->after,
-					   sweep_entry, held);
-
-			if (r < 0 && r != -EUCLEAN)
-				return r;
-			if (r == INDEX_MORE)
-				continue;
+	held->deadline_nsec = clock_nsec() + TURN_NSEC;
+	while (held->step < N_STEPS) {
+		index_init(&index, store, conn, held->step / 2);
+		r = index_page(&index, (char[]){ (char)step_kind(held), 0 }, held->after,
+			       sweep_entry, held);
+		if (r == TURN_OVER || (r < 0 && r != -EUCLEAN))
+			return r;
+		if (r != INDEX_MORE) {
+			held->step++;
 			held->after[0] = 0;
-			held->kind = held->kind == ENTRY_WRITTEN ? ENTRY_TRASH : 0;
 		}
+		if (is_late(held))
+			return TURN_OVER;
 	}
 	return 0;
 }
@@ -349,28 +364,28 @@ uint64_t sweep_run(struct rados_store *store, struct rados_conn *conn, uint64_t 
 	uint64_t interval = settings->trash_after_sec * UINT64_C(1000000000) / 4;
 	int r;
 
-	if (now_nsec < held->next_nsec && !held->is_sweeping)
-		return held->next_nsec;
-	if (!held->is_sweeping) {
-		held->is_sweeping = true;
-		held->round++;
-		held->shard = 0;
-		held->kind = ENTRY_WRITTEN;
-		held->after[0] = 0;
+	if (now_nsec >= held->next_nsec) {
+		held->round++; /* also while a sweep lasts longer */
 		held->next_nsec = now_nsec +
 				  (interval > INTERVAL_MIN_NSEC ? interval : INTERVAL_MIN_NSEC);
+		if (!held->is_sweeping) {
+			held->step = 0;
+			held->after[0] = 0;
+		}
+		held->is_sweeping = true;
 	}
-	held->deadline_nsec = clock_nsec() + TURN_NSEC;
+	if (!held->is_sweeping)
+		return held->next_nsec;
 	r = renew_all(held, store, conn);
 	if (!r)
 		r = sweep_locked(held, store, conn);
-	if (r == INDEX_MORE || r == INDEX_LATE)
+	if (r == TURN_OVER || r == TURN_OVER_BEFORE)
 		return now_nsec;
 
 	held->is_sweeping = false;
 	if (r < 0 && r != -EBUSY)
 		log_client(&held->log,
 			   "store %s: sweep: stopped at object index.%02x: %s; it is tried again",
-			   settings->store, held->shard, strerror(-r));
+			   settings->store, held->step / 2, strerror(-r));
 	return held->next_nsec;
 }

@@ -1,5 +1,5 @@
 /*
- * A key and a value from the index of a RADOS store, which another host wrote.  What is taken has that one encoding.
+ * A key and a value from the index of a RADOS store, which another host wrote.  If it is taken, it is the one encoding of the entry.
  */
 #include "daemon/rados/entry.h"
 #include "tests/fuzz/fuzz.h"

@@ -79,12 +79,12 @@ int rados_name_check(const char *name, struct error *error)
 static char why[1000];
 static int n_failed;
 
-#define CHECK(cond, ...)                                                               \
-	do {                                                                           \
-		if (!(cond) && !why[0]) {                                              \
+#define CHECK(cond, ...)                                                                   \
+	do {                                                                               \
+		if (!(cond) && !why[0]) {                                                  \
 			int n_ = snprintf(why, 200, "line %d: %.150s: ", __LINE__, #cond); \
-			(void)snprintf(why + n_, sizeof(why) - 200, __VA_ARGS__);      \
-		}                                                                      \
+			(void)snprintf(why + n_, sizeof(why) - 200, __VA_ARGS__);          \
+		}                                                                          \
 	} while (0)
 static struct error error; /* of the main thread's calls */
 #define RESULT(want, call)                                                                   \
