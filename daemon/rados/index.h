@@ -21,7 +21,7 @@ struct index {
 void index_init(struct index *index, struct rados_store *store, struct rados_conn *conn,
 		unsigned shard);
 
-/* What the index has for a name and an id.  The id of an entry that is absent is 0. */
+/* The entries of a name and an id.  The id of an entry that is absent is 0. */
 struct index_look {
 	struct entry file, written, trash;
 };

@@ -527,17 +527,25 @@ static void only_held_files_outlive_trash_after(struct rados_store *store)
 	CHECK(count_data(store, 0) == 0, "%u objects", count_data(store, 0));
 }
 
-/* More than is removed in a turn: the place is kept. */
+/* More than is removed in a turn: the place is kept, and held files are renewed meanwhile. */
 static void a_turn_ends_and_goes_on(struct rados_store *store)
 {
-	struct rados_file file;
+	struct rados_file file, held;
 	uint64_t start = clock_nsec(), longest = 0, next;
 	unsigned n_turns = 0;
 
 	RESULT(0, names_create(store, "large", UINT64_C(20000) << 16, false, &file, &error));
 	put_data(store, &file, 19999);
 	RESULT(0, names_abandon(store, "large", &file, &error));
+	RESULT(0, names_create(store, "later9", 64 << 10, false, &held,
+			       &error)); /* its shard comes later */
+	CHECK(entry_shard("later9") > entry_shard("large") && names_hold(store, &held) == 0,
+	      "hold");
 	do {
+		if (n_turns == 1) {
+			set_time(store, "later9", &held, (uint64_t)time(NULL) - 3601);
+			start += UINT64_C(1000000000000);
+		}
 		uint64_t turn = clock_nsec();
 
 		next = sweep_run(store, &store->conn, start);
@@ -545,7 +553,9 @@ static void a_turn_ends_and_goes_on(struct rados_store *store)
 		longest = turn > longest ? turn : longest;
 		n_turns++;
 	} while (next <= start);
-	CHECK(count_data(store, file.id) == 0 && n_turns > 1, "%u turns", n_turns);
+	RESULT(0, names_open_token(store, "later9", held.id, &held, &error));
+	names_release(store, &held);
+	CHECK(count_data(store, file.id) == 0 && n_turns > 2, "%u turns", n_turns);
 	(void)printf("# 20000 objects in %u turns, the longest of %.1f s\n", n_turns,
 		     (double)longest / 1e9);
 }
