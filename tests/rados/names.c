@@ -61,9 +61,17 @@ rados_ioctx_t conn_io(const struct rados_conn *conn)
 	return conn->io;
 }
 
+/* Runs once, behind the next op of the main thread: for a commit, behind its read. */
+static _Thread_local void (*between)(void);
+
 int conn_note(struct rados_conn *conn, int r)
 {
+	void (*run)(void) = between;
+
 	(void)conn;
+	between = NULL;
+	if (run)
+		run();
 	return r;
 }
 
@@ -346,6 +354,41 @@ static void damage_is_skipped(struct rados_store *store)
 
 /* ---- races ---- */
 
+static struct rados_store *racing_store;
+static struct rados_file racing_file;
+
+static void commit_racing(void)
+{
+	racing_file = put_file(racing_store, "between", 1);
+}
+
+static void abandon_racing(void)
+{
+	RESULT(0, names_abandon(racing_store, "between", &racing_file, &error));
+}
+
+/* With a file to replace, and without. */
+static void a_commit_that_comes_between_wins(struct rados_store *store)
+{
+	struct rados_file mine, file;
+
+	racing_store = store;
+	for (unsigned i = 0; i < 2; i++) {
+		RESULT(0, names_create(store, "between", 10, false, &mine, &error));
+		between = commit_racing;
+		RESULT(-ECANCELED, names_commit(store, "between", &mine, 0, &error));
+		RESULT(0, names_open(store, "between", &file, &error));
+		CHECK(file.id == racing_file.id, "the other is there");
+		RESULT(0, names_commit(store, "between", &mine, 0, &error));
+	}
+	RESULT(0, names_create(store, "between", 10, false, &racing_file, &error));
+	between = abandon_racing;
+	RESULT(-ESTALE, names_commit(store, "between", &racing_file, 0, &error));
+	between = commit_racing;
+	RESULT(0, names_remove(store, "between", &error)); /* the other's */
+	RESULT(-ENOENT, names_open(store, "between", &file, &error));
+}
+
 #define ROUNDS 60
 #define RACE_OBJECTS 2
 
@@ -418,6 +461,7 @@ static void racing_writers_leave_one_version(struct rados_store *store)
 	is_over = true;
 	(void)pthread_join(threads[2], NULL);
 	(void)pthread_join(threads[3], NULL);
+	(void)printf("# %u won, %u lost, %u reads\n", n_won, n_lost, n_reads);
 	CHECK(n_won + n_lost == 2 * ROUNDS && n_won && n_reads && !n_wrong,
 	      "%u won, %u lost, %u wrong, %u reads", n_won, n_lost, n_wrong, n_reads);
 	sweep(other); /* which has no grace period */
@@ -575,6 +619,7 @@ static const struct {
 	T(a_list_has_each_file_once),
 	T(hostile_names_are_names),
 	T(damage_is_skipped),
+	T(a_commit_that_comes_between_wins),
 	T(racing_writers_leave_one_version),
 	T(a_replaced_file_waits),
 	T(an_abandoned_file_is_swept_at_once),
