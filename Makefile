@@ -48,7 +48,7 @@ PYTHONS = $(PYTHON)		# with which the wheel is tested
 
 # A source file in one of these folders is part of the program; nothing else lists it.
 PROTO_SRC   = $(sort $(wildcard proto/*.c proto/util/*.c))
-DAEMON_SRC  = $(sort $(wildcard daemon/*.c daemon/*/*.c))
+DAEMON_SRC  = $(filter-out daemon/rados/%,$(sort $(wildcard daemon/*.c daemon/*/*.c)))
 # These are compiled again for the wheel, without libsystemd, which has no archive.
 SYSTEMD_SRC = $(shell grep -l '"daemon/base/systemd.h"' $(DAEMON_SRC))
 LIB_SRC     = $(sort $(wildcard client/lib/*.c client/lib/*/*.c))
@@ -233,10 +233,16 @@ $(BUILD)/proto/version.h: client/lib/dsaio.h | $(BUILD)/proto
 
 # Unit tests use internal functions and link the archives.  The other tests link the library, as programs do.
 $(BUILD)/tests/unit/test_bench_statistics: $(BUILD)/tests/bench/statistics.o
+$(addprefix $(BUILD)/tests/,unit/test_rados_entry fuzz/fuzz_rados_entry): $(BUILD)/daemon/rados/entry.o
 $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
 $(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
+ifneq ($(wildcard /usr/include/rados/librados.h),)
+$(BUILD)/tests/rados/names: $(call obj,tests/rados/names.c $(patsubst %,daemon/rados/%.c,entry index names sweep)) \
+		$(BUILD)/daemon.a $(PROTO_OBJ)
+	$(call say,LINK,$@)$(LINK) -o $@ $^ $(DAEMON_LIBS) -lrados
+endif
 $(BUILD)/tests/gpu/libcuda.so: $(call obj,$(CUDA_SRC))
 $(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
 	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(@F)$(if $(filter %/libcuda.so,$@),.1,.0) -o $@ $^
