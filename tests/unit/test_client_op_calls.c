@@ -178,5 +178,21 @@ TEST(a_wait_for_all_counts_those_that_nobody_holds)
 	ck_assert_int_eq(result, 0);
 }
 
+static const int64_t results[] = { -ETIMEDOUT, -EIO };
+
+TEST_TABLE(a_write_of_unknown_outcome_says_so_when_it_has_ended, results)
+{
+	int64_t result = ring_result_failed((int)-results[_i], 0);
+	struct dsaio_op *op = read_start();
+
+	ck_assert(!dsaio_op_is_unknown(op));
+	lane_complete(_i == 0 ? ring_result_unknown(result) : result);
+	ck_assert_int_eq(dsaio_op_wait(op, -1, NULL), 0);
+	ck_assert_int_eq(dsaio_op_result(op), results[_i]);
+	ck_assert_int_eq(dsaio_op_is_unknown(op), _i == 0);
+	ck_assert(!dsaio_op_is_unknown(NULL));
+	dsaio_op_free(op);
+}
+
 FIXTURE(handle_setup, handle_teardown)
 TEST_MAIN
