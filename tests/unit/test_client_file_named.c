@@ -539,7 +539,7 @@ TEST_TABLE(a_file_that_is_not_handed_over_has_the_error, refusals)
 
 /* ---- names ---- */
 
-TEST(a_name_s_facts_are_told)
+TEST(a_name_s_facts_are_reported)
 {
 	struct dsaio_stat st = DSAIO_STAT_INIT;
 
