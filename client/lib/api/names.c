@@ -101,15 +101,17 @@ int dsaio_list(struct dsaio_client *client, const char *name,
 		return r;
 	body.name = full;
 	do {
-		_cleanup_(wire_replyp) Wire__Reply *last = TAKE_PTR(reply); /* body.next is its */
+		_cleanup_(wire_replyp) Wire__Reply *page = NULL;
 
-		r = conn_call(client->conn, "list", &request, NULL, 0, &reply, NULL);
+		r = conn_call(client->conn, "list", &request, NULL, 0, &page, NULL);
 		if (r < 0)
 			return r;
-		if (*body.next && strcmp(reply->name_list->next, body.next) == 0)
+		if (*body.next && strcmp(page->name_list->next, body.next) == 0)
 			return file_named_broken(client, "list", full); /* it would never end */
-		r = page_report(client, full, reply->name_list, each, arg);
-		body.next = reply->name_list->next;
+		r = page_report(client, full, page->name_list, each, arg);
+		body.next = page->name_list->next;
+		wire_replyp(&reply);
+		reply = TAKE_PTR(page); /* body.next is its */
 	} while (r == 0 && *body.next);
 	return r;
 }
