@@ -71,8 +71,7 @@ static int daemon_get(struct dsaio_file *file, int *ret_fd)
 	return r;
 }
 
-/* Its id may be another's with the daemon that serves now. */
-static int refused(const struct dsaio_file *file)
+int file_refused(const struct dsaio_file *file)
 {
 	int r = atomic_load(&file->session.error);
 
@@ -93,7 +92,7 @@ int file_fd_take(struct dsaio_file *file)
 {
 	struct client_files *files = &file->client->files;
 	_cleanup_(closep) int got = -1;
-	int fd, r = refused(file);
+	int fd, r = file_refused(file);
 
 	if (r < 0)
 		return r;
@@ -102,7 +101,7 @@ int file_fd_take(struct dsaio_file *file)
 		return fd;
 	r = daemon_get(file, &got);
 	if (r == 0) /* refused meanwhile: what came may be another file's */
-		r = refused(file);
+		r = file_refused(file);
 	if (r < 0)
 		return r;
 	LOCKED(&files->lock);

@@ -1,7 +1,7 @@
 #include "client/lib/io/file_named.h"
 
 #include "client/lib/base/debug.h"
-#include "client/lib/io/inode.h"
+#include "client/lib/io/file_fd.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -145,18 +145,6 @@ int file_named_hand_over(const struct dsaio_file *file, struct dsaio_conn *next,
 
 /* ---- the end of a created file ---- */
 
-/* Its id may be another's with the daemon that serves now. */
-static int refused(const struct dsaio_file *file, const char *function)
-{
-	int r = atomic_load(&file->session.error);
-
-	return r < 0 ? error_fail_errno(
-			       r,
-			       "%s of %s: it could not be handed over after a restart of the daemon",
-			       function, file->name)
-		     : 0;
-}
-
 static int check_end(const struct dsaio_file *file, const char *function)
 {
 	if (!file->named.is_created)
@@ -169,7 +157,14 @@ static int check_end(const struct dsaio_file *file, const char *function)
 		return error_fail(-EBUSY,
 				  "%s of %s: ops of this client on it are open: await them first",
 				  function, file->name);
-	return refused(file, function);
+	return file_refused(file);
+}
+
+static int daemon_end(const struct dsaio_file *file, const char *function, Wire__Request *request)
+{
+	int r = conn_call(file->client->conn, function, request, NULL, 0, NULL, NULL);
+
+	return r < 0 ? r : file_refused(file);
 }
 
 int file_named_commit(struct dsaio_file *file, uint64_t size)
@@ -185,9 +180,7 @@ int file_named_commit(struct dsaio_file *file, uint64_t size)
 				  file->name, size);
 	body.file = file->session.id;
 	body.size = size ? size : (uint64_t)file_named_size(file);
-	r = conn_call(file->client->conn, "file_commit", &request, NULL, 0, NULL, NULL);
-	if (r == 0)
-		r = refused(file, "file_commit");
+	r = daemon_end(file, "file_commit", &request);
 	if (r < 0)
 		return r;
 	/* In this order: who sees that it is not written any more sees its size. */
@@ -206,9 +199,7 @@ int file_named_abandon(struct dsaio_file *file)
 	if (r < 0)
 		return r;
 	body.file = file->session.id;
-	r = conn_call(file->client->conn, "file_abandon", &request, NULL, 0, NULL, NULL);
-	if (r == 0)
-		r = refused(file, "file_abandon");
+	r = daemon_end(file, "file_abandon", &request);
 	if (r == 0)
 		atomic_store(&file->can_write, false);
 	return r;
