@@ -185,7 +185,7 @@ wait_up() {
 verify() {
 	local said
 	said=$(inside systemd-analyze verify --man="$(command -v man >/dev/null && echo yes || echo no)" \
-		dsaiod.service dsaiod.socket dsaiod-metrics.service 2>&1)
+		dsaiod.service dsaiod.socket dsaiod@rados.service dsaiod-metrics.service 2>&1)
 	echo "$said"
 	[ -z "$said" ]
 }
@@ -494,6 +494,7 @@ echo "# $mode: a systemd has booted"
 check "the units verify clean" verify
 check "the exposure of the service is at most 2.5" exposure dsaiod.service 25
 check "that of dsaiod-metrics is at most 1.5" exposure dsaiod-metrics.service 15
+check "that of dsaiod@rados is at most 2.5" exposure dsaiod@rados.service 25
 check "LimitMEMLOCK=infinity" says infinity ctl show -P LimitMEMLOCK dsaiod
 check "start" ctl start dsaiod
 check "active" ctl is-active --quiet dsaiod
