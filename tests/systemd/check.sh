@@ -471,6 +471,14 @@ client_begin() {
 	return 1
 }
 
+# On a host without a network no cluster answers.
+rados_is_offline() {
+	{ cat systemd/dsaiod-rados.conf && printf '[store away]\npath = rados://away/check\n'; } >"$root/etc/dsaiod/dsaiod-rados.conf"
+	mkdir -p "$root/etc/ceph" && printf '[global]\nmon_host = 192.0.2.1\nauth_client_required = none\n' >"$root/etc/ceph/ceph.conf"
+	ctl start dsaiod@rados && ctl is-active --quiet dsaiod@rados &&
+		says offline inside dsaioctl status --socket /run/dsaiod-rados/dsaiod.sock && ctl stop dsaiod@rados
+}
+
 lock_refused() {
 	says RLIMIT_MEMLOCK fails client_works /srv/store/refused
 }
@@ -542,6 +550,12 @@ else
 	skip "the watchdog leaves a daemon with a mount that hangs: no loop devices"
 fi
 check "with the unit's own watchdog again" with_unit
+
+if inside sh -c 'ls /usr/lib/*/dsaiod/dsaiod-rados.so /usr/local/lib/dsaiod/dsaiod-rados.so 2>/dev/null | grep -q .'; then
+	check "dsaiod@rados starts without its cluster, and its store is offline" rados_is_offline
+else
+	skip "dsaiod@rados starts without its cluster: dsaiod-rados.so is not built"
+fi
 
 check "each command of dsaiod-operating(7)" operate
 
