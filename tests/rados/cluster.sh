@@ -189,6 +189,7 @@ up() {
 		return
 	fi
 	tail -n 5 "$dir/log/up" >&2
+	# shellcheck disable=SC2046
 	kill_all $(all)
 	die "no cluster: the logs are in $dir/log"
 }
@@ -206,6 +207,7 @@ up)
 	;;
 down)
 	[ -d "$dir/run" ] || die "$dir has no cluster"
+	# shellcheck disable=SC2046
 	kill_all $(all)
 	rm -rf --one-file-system "$dir"
 	;;

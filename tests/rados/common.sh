@@ -13,7 +13,7 @@ rados_uri() {
 # rados_conf NAME NAMESPACE... [-- LINE...]: the daemon's configuration: a store of each namespace's name, and these
 # lines in each of them.
 rados_conf() {
-	local name=$1 spaces=()
+	local name=$1 space spaces=()
 	shift
 	while [ $# -gt 0 ] && [ "$1" != -- ]; do
 		spaces+=("$1")
