@@ -260,7 +260,7 @@ TEST(frozen, "a cluster that is frozen with 1 GiB queued delays no other cluster
 	void *memory;
 
 	(void)ceph_run(test_text(
-		"$CEPH_TOOL up %s osds=1 copies=1 min_copies=1 store=memstore mgr=0 >&2", other));
+		"$CEPH_TOOL up %s osds=1 store=memstore mgr=0 >&2", other));
 	rig = open_rig(test_text(
 		"[store d]\npath = rados://dsaio/other%d\nceph_user = dsaio\nceph_conf = %s/ceph.conf\n",
 		(int)getpid(), other));
