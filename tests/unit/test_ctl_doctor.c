@@ -403,6 +403,30 @@ TEST(a_store_that_hangs_or_has_errors_is_no_ok)
 	found("WARN", "store a: disks", "/nonexistent", "sudo");
 }
 
+TEST(a_store_on_rados_has_a_cluster_and_no_disks)
+{
+	Wire__Store store = WIRE__STORE__INIT, *list[] = { &store };
+
+	doctor.status = &status;
+	status.stores = list;
+	status.n_stores = 1;
+	store.name = "c";
+	store.path = "rados://tensors/llama";
+	doctor_stores(&doctor);
+	found("OK", "store c: cluster", "online", "");
+	found("OK", "store c: pauses", "0", "");
+	ck_assert_uint_eq(json_object_array_length(doctor.findings), 5);
+	doctor.findings = (json_object_put(doctor.findings), json_object_new_array());
+	store.is_offline = true;
+	store.offline_text = "no monitor answers";
+	store.pauses = 3;
+	store.longest_pause_usec = 6300000;
+	doctor_stores(&doctor);
+	found("FAIL", "store c: cluster", "no monitor answers", "ceph -s");
+	found("WARN", "store c: pauses", "3 since the daemon's start, the longest of 6.30 s",
+	      "ceph osd perf");
+}
+
 /* ---- wear ---- */
 
 /* The first 192 bytes of a page, as a drive of 1 TB has it after three years; the rest is 0. */

@@ -54,6 +54,7 @@ TEST(values_of_labels_cannot_end_the_label)
 {
 	store.name = (char *)(uintptr_t) "a\"b\\c\nd\x7f\xc3\xbc";
 	has("dsaio_store_clients{store=\"a\\\"b\\\\c?d???\"} 0\n");
+	has("dsaio_store_online{store=\"a\\\"b\\\\c?d???\"} 1\n");
 }
 
 TEST(a_value_that_is_too_long_is_cut)

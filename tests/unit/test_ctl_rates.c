@@ -284,4 +284,22 @@ TEST(the_verdict_names_all_that_is_wrong)
 		"the daemon's program was replaced after its start; GPUs cannot be used: error 999");
 }
 
+TEST(the_verdict_names_clusters_that_do_not_answer)
+{
+	struct look now;
+	char line[OVERVIEW_LINE_BYTES];
+
+	look_init(&now, 2000000);
+	now.store.pauses = 2; /* that are over */
+	(void)overview_verdict(line, &now.reply);
+	ck_assert_str_eq(line, "healthy");
+	now.store.pause_usec = 6300000;
+	(void)overview_verdict(line, &now.reply);
+	ck_assert_str_eq(line, "NOT HEALTHY: store nvme0: no request has ended for 6.30 s");
+	now.store.is_offline = true;
+	now.store.offline_text = (char *)"no monitor answers";
+	(void)overview_verdict(line, &now.reply);
+	ck_assert_str_eq(line, "NOT HEALTHY: store nvme0 is OFFLINE: no monitor answers");
+}
+
 TEST_MAIN
