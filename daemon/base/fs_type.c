@@ -86,6 +86,9 @@ const struct fs_type fs_type_block_device = {
 	.name = "block device", .is_local = true, .is_trusted = true, .is_device = true
 };
 
+/* A store of objects. */
+const struct fs_type fs_type_rados = { .name = "rados" };
+
 const struct fs_type *fs_type_of(uint64_t magic)
 {
 	for (size_t i = 0; i < N_TYPES; i++)

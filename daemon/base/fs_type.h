@@ -28,7 +28,7 @@ struct fs_type {
 	bool is_fuse, is_network;
 };
 
-extern const struct fs_type fs_type_block_device;
+extern const struct fs_type fs_type_block_device, fs_type_rados;
 
 /* Never NULL. */
 const struct fs_type *fs_type_of(uint64_t magic);

@@ -241,6 +241,13 @@ static void place_find(const struct hung_about *about, struct hung_place *place)
 		memory_place(&about->who, place);
 		return;
 	}
+	if (about->is_cluster) {
+		(void)snprintf(place->mount, sizeof(place->mount), "the Ceph cluster");
+		(void)snprintf(
+			place->text, sizeof(place->text),
+			"an answer of the cluster, or the store's op_timeout: ceph -s may say more");
+		return;
+	}
 	r = mount_find(0, about->mount_id, about->dev, &mount);
 	if (r < 0 && about->who.pid) /* a namespace of the client's own */
 		r = mount_find(about->who.pid, about->mount_id, about->dev, &mount);

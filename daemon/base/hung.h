@@ -53,8 +53,9 @@ struct hung_about {
 	uint64_t mount_id;
 	bool is_gpu;   /* a call of the GPU's driver: the driver has to answer, not a file system */
 	bool is_block; /* of blocks in flight: bytes of an op may arrive until it returns */
-	bool is_device; /* of a lane: no call, but a block that the device has not answered */
-	bool is_memory; /* of memory that a client maps: it waits for the memory's lock */
+	bool is_device;	 /* of a lane: no call, but a block that the device has not answered */
+	bool is_cluster; /* a call of a RADOS store: the cluster has to answer */
+	bool is_memory;	 /* of memory that a client maps: it waits for the memory's lock */
 	struct hung_who who;
 };
 

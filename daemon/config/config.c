@@ -4,6 +4,7 @@
 #include "daemon/base/memory_limit.h"
 #include "daemon/config/keys.h"
 #include "daemon/config/limits.h"
+#include "daemon/config/rados.h"
 #include "proto/dirs.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/parser.h"
@@ -87,6 +88,7 @@ struct store_config config_store(const struct config *config, const struct store
 	if (store.spin_usec == CONFIG_SPIN_INHERIT)
 		store.spin_usec = config->spin_usec;
 	store.is_multi_user = !config->is_user;
+	store.state_dir = config->state_dir;
 	return store;
 }
 
@@ -123,12 +125,15 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 	_cleanup_(freep) char *name = NULL;
 	struct store_config *store;
 	char *path;
+	struct error why;
 	int r;
 
 	if (!equals || !equals[1])
 		return error_set_plain(
 			error, -EINVAL,
 			"--store %s: must be NAME=DIR, as in --store nvme0=/mnt/nvme0", text);
+	if (config_is_rados(equals + 1) && rados_path_check(equals + 1, &why) < 0)
+		return error_set_plain(error, -EINVAL, "--store %s: %s", text, why.text);
 	name = strndup(text, (size_t)(equals - text));
 	if (!name)
 		return error_set(error, -ENOMEM, "--store %s", text);
@@ -261,8 +266,11 @@ static void place_note(struct reading *reading, const struct key *key)
 		reading->config->has_admin_group |= strcmp(key->name, "admin_group") == 0;
 		return;
 	}
-	if (reading->keys != KEYS_SAVED)
-		store->has_profile |= key->section == KEYS_PROFILE;
+	if (reading->keys == KEYS_SAVED)
+		return;
+	store->has_profile |= key->section == KEYS_PROFILE;
+	store->has_block_size |= strcmp(key->name, "block_size") == 0;
+	store->has_queue_depth |= strcmp(key->name, "queue_depth") == 0;
 }
 
 /* The present line is the path of the section's store, or may have been meant as that. */
@@ -560,6 +568,8 @@ void config_deinit(struct config *config)
 		free((char *)(uintptr_t)config->stores[i].name); /* const for those who read it */
 		free((char *)(uintptr_t)config->stores[i].path);
 		access_deinit(&config->stores[i].access);
+		free(config->stores[i].rados.conf);
+		free(config->stores[i].rados.user);
 	}
 	free(config->stores);
 	free(config->socket_path);
@@ -579,11 +589,13 @@ int config_check(struct config *config, struct error *error)
 	limits_settle(config);
 	if (!config->state_dir)
 		config->state_dir = state_dir_usual(config->is_user);
-	for (unsigned i = 0; i < config->n_stores; i++)
+	for (unsigned i = 0; i < config->n_stores; i++) {
+		rados_settle(config, &config->stores[i]);
 		if (!config->stores[i].path && !config->stores[i].path_place.line)
 			config_mistake(config,
 				       "%s: [store %s]: path is missing: name a directory on its "
 				       "file system, or its block device",
 				       config->stores[i].file, config->stores[i].name);
+	}
 	return first_mistake(config, error);
 }

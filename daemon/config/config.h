@@ -59,17 +59,27 @@ struct config_place {
 	unsigned line;	  /* 0: no file has it, an option or a default sets it */
 };
 
+/* Of a store on RADOS.  NULL, 0: not given, until config_check() sets the defaults. */
+struct rados_config {
+	char *conf, *user;
+	uint32_t object_bytes, op_timeout_sec, connections, trash_after_sec;
+	uint64_t inflight_max;
+};
+
 struct store_config {
 	const char *name;
-	const char *path;		/* a directory or a block device */
+	const char *path;		/* a directory, a block device, or rados://POOL/NAMESPACE */
 	struct config_place path_place; /* also if it is a mistake */
 	const char *file; /* the last file with a section of it; NULL: an option names it */
 	struct profile profile;
-	bool has_profile;     /* some of it is given */
+	bool has_profile; /* some of it is given */
+	bool has_block_size, has_queue_depth;
 	uint32_t spin_usec;   /* how long lanes spin before they sleep; 0: not at all */
 	uint64_t window_max;  /* bytes; 0: none but the window's own */
 	struct access access; /* borrowed by the store */
 	bool is_multi_user;   /* set by config_store(); see struct lane_store */
+	struct rados_config rados;
+	const char *state_dir; /* borrowed, set by config_store(); NULL: there is none */
 };
 
 /* keys.c has the meaning and the default of the fields that a key sets. */

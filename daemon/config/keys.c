@@ -2,6 +2,7 @@
 
 #include "daemon/base/id_table.h"
 #include "daemon/config/config.h"
+#include "daemon/config/rados.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/size.h"
 #include "proto/util/socket.h"
@@ -151,11 +152,20 @@ static int word_set(void *field, const struct key *key, const char *text, struct
 	return error_set_plain(error, -EINVAL, "must be %s", enums[row].must);
 }
 
+static int text_store(void *field, const char *text, struct error *error)
+{
+	char **place = field, *copy = strdup(text);
+
+	if (!copy)
+		return error_set(error, -ENOMEM, "configuration");
+	free(*place);
+	*place = copy;
+	return 0;
+}
+
 /* Absolute: nobody knows in which directory the daemon will be started. */
 static int path_set(void *field, const struct key *key, const char *text, struct error *error)
 {
-	char **path = field, *copy;
-
 	if (!text[0])
 		return error_set_plain(error, -EINVAL, "must not be empty");
 	if (text[0] == '"' || text[0] == '\'')
@@ -169,12 +179,41 @@ static int path_set(void *field, const struct key *key, const char *text, struct
 				       "must be an absolute path of at most %" PRIu64
 				       " bytes; it has %zu",
 				       key->max, strlen(text));
-	copy = strdup(text);
-	if (!copy)
-		return error_set(error, -ENOMEM, "configuration");
-	free(*path);
-	*path = copy;
-	return 0;
+	return text_store(field, text, error);
+}
+
+/* Of a store: rados://POOL/NAMESPACE, or as path_set(). */
+static int store_path_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	int r = config_is_rados(text) ? rados_path_check(text, error) : 0;
+
+	if (r < 0 || !config_is_rados(text))
+		return r < 0 ? r : path_set(field, key, text, error);
+	return text_store(field, text, error);
+}
+
+/* A user of Ceph: dsaio, which may also be given as client.dsaio. */
+static int ceph_user_set(void *field, const struct key *key, const char *text, struct error *error)
+{
+	static const char prefix[] = "client.";
+	const char *user = strncmp(text, prefix, strlen(prefix)) == 0 ? text + strlen(prefix)
+								      : text;
+
+	if (!*user || user[strspn(user, STORE_NAME_LETTERS)] || strlen(user) > key->max)
+		return error_set_plain(error, -EINVAL,
+				       "must be of letters, digits, _, - and ., at most %" PRIu64,
+				       key->max);
+	return text_store(field, user, error);
+}
+
+static int object_size_set(void *field, const struct key *key, const char *text,
+			   struct error *error)
+{
+	uint64_t n;
+
+	if (size_parse(text, &n) == 0 && (n & (n - 1)))
+		return error_set_plain(error, -EINVAL, "must be a power of two");
+	return size_set(field, key, text, error);
 }
 
 /* A user or group, by name or number. */
@@ -288,6 +327,7 @@ static int ids_set(void *field, const struct key *key, const char *text, struct 
 #define STORE(field) KEYS_STORE, false, FIELD(struct store_config, field)
 #define LIVE_STORE(field) KEYS_STORE, true, FIELD(struct store_config, field)
 #define PROFILE(field) KEYS_PROFILE, true, FIELD(struct store_config, profile.field)
+#define RADOS(field) KEYS_RADOS, false, FIELD(struct store_config, rados.field)
 #define SAVED(field) KEYS_SAVED, false, FIELD(struct saved_settings, field)
 
 static const struct key keys[] = {
@@ -332,8 +372,8 @@ static const struct key keys[] = {
 	  NULL, "Limit on the ops of one client that may be open at the same time." },
 	{ LIVE(user_limit[QUOTA_SESSIONS]), "user_clients", number_set, 1, USER_CLIENTS_MAX, "1024",
 	  NULL, "Limit on the clients of one user." },
-	{ STORE(path), "path", path_set, 0, PATH_MAX - 1, NULL, "/mnt/nvme0",
-	  "A directory on the file system, which names all of it, or a block device: an absolute path." },
+	{ STORE(path), "path", store_path_set, 0, PATH_MAX - 1, NULL, "/mnt/nvme0",
+	  "A directory on the file system, which names all of it, or a block device; or rados://POOL/NAMESPACE." },
 	{ STORE(window_max), "window_max", window_max_set, WINDOW_MIN, WINDOW_MAX, "0", NULL,
 	  "Limit on the window: bytes in flight while several clients use the store; 0: none." },
 	{ STORE(spin_usec), "spin_usec", number_set, 0, SPIN_USEC_MAX, NULL, "20",
@@ -355,6 +395,20 @@ static const struct key keys[] = {
 	  "completed." },
 	{ PROFILE(intra_op_parallelism), "intra_op_parallelism", number_set, 1,
 	  PROFILE_PARALLELISM_MAX, "1", NULL, "Multiplies queue_depth, 1 to 64." },
+	{ RADOS(conf), "ceph_conf", path_set, 0, PATH_MAX - 1, NULL, "/etc/ceph/ceph.conf",
+	  "The absolute path of the cluster's configuration." },
+	{ RADOS(user), "ceph_user", ceph_user_set, 0, 200, NULL, "dsaio",
+	  "The user of Ceph by which the daemon reads and writes, without client." },
+	{ RADOS(object_bytes), "object_size", object_size_set, RADOS_OBJECT_MIN, RADOS_OBJECT_MAX,
+	  "4M", NULL, "Bytes of the objects of new files: a power of two from 64K to 32M." },
+	{ RADOS(op_timeout_sec), "op_timeout", number_set, 1, 3600, "30", NULL,
+	  "Seconds after which a request to the cluster fails, 1 to 3600." },
+	{ RADOS(inflight_max), "inflight_max", size_set, RADOS_OBJECT_MAX, UINT64_C(1) << 36,
+	  "256M", NULL, "Limit on the bytes in flight to the cluster, of all clients together." },
+	{ RADOS(connections), "connections", number_set, 1, 16, "1", NULL,
+	  "Connections to the cluster, each with threads of its own, 1 to 16." },
+	{ RADOS(trash_after_sec), "trash_after", number_set, 1, 30 * 86400, "600", NULL,
+	  "Seconds until bytes that no name has any more are removed, up to 2592000." },
 	{ SAVED(limit.bytes_per_sec), "bandwidth", number_set, 0, RATE_LIMIT_MAX, "0", NULL,
 	  "Limit on the bytes in a second; 0: none." },
 	{ SAVED(limit.ops_per_sec), "iops", number_set, 0, RATE_LIMIT_MAX, "0", NULL,
@@ -377,7 +431,8 @@ unsigned key_index(const struct key *key)
 
 static bool is_in(const struct key *key, enum key_section section)
 {
-	return key->section == section || (section == KEYS_STORE && key->section == KEYS_PROFILE);
+	return key->section == section || (section == KEYS_STORE && (key->section == KEYS_PROFILE ||
+								     key->section == KEYS_RADOS));
 }
 
 const struct key *key_find(enum key_section section, const char *name, struct error *error)
@@ -426,7 +481,8 @@ bool key_is_same(const struct key *key, const void *a, const void *b)
 	const char *field_b = (const char *)b + key->offset + text;
 	const char *text_a, *text_b;
 
-	if (key->set != path_set && key->set != ids_set)
+	if (key->set != path_set && key->set != store_path_set && key->set != ceph_user_set &&
+	    key->set != ids_set)
 		return memcmp(field_a, field_b, key->field_bytes) == 0;
 	memcpy(&text_a, field_a, sizeof(text_a));
 	memcpy(&text_b, field_b, sizeof(text_b));
@@ -492,6 +548,11 @@ void keys_print(FILE *file, bool is_user)
 
 		if (key->section == KEYS_SAVED)
 			continue;
+		if (key->section == KEYS_RADOS && keys[i - 1].section != KEYS_RADOS)
+			(void)fputs(
+				"\n# A store on Ceph RADOS, which may have all of these, and more.\n"
+				";[store ceph]\n; path = rados://pool/namespace\n",
+				file);
 		if (key->section != KEYS_DAEMON && keys[i - 1].section == KEYS_DAEMON)
 			(void)fputs("\n# A store with settings of its own.\n;[store nvme0]\n",
 				    file);

@@ -22,6 +22,7 @@ enum key_section {
 	KEYS_DAEMON,  /* [daemon]: sets a field of struct config */
 	KEYS_STORE,   /* [store NAME]: of struct store_config */
 	KEYS_PROFILE, /* [store NAME], and [profile] of a saved file: of struct store_config */
+	KEYS_RADOS,   /* [store NAME] on RADOS: likewise */
 	KEYS_SAVED, /* [settings] of a saved file, which the daemon writes: of struct saved_settings */
 };
 

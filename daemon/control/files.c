@@ -48,42 +48,31 @@ void session_free_board(struct session *session)
 
 /* ---- add and remove ---- */
 
-/* Files that an earlier daemon had may be synced; intake refuses their other ops. */
-static int check_drained(const struct store *store, const struct file *file, bool is_new,
-			 struct error *error)
+int session_check_drained(const struct store *store, const char *name, struct error *error)
 {
-	if (!is_new || !lane_store_is_drained(&store->lane_store))
+	if (!lane_store_is_drained(&store->lane_store))
 		return 0;
 	return error_set_plain(error, -ENOMEDIUM,
 			       "file %s: store %s is drained: an administrator has it refuse new "
 			       "files and ops, until dsaioctl undrain %s",
-			       file->name, store->name, store->name);
+			       name, store->name, store->name);
 }
 
-static void on_file_checked(struct file *file, int result, const struct error *failed, void *arg)
+void session_file_made(struct file *file, struct store *store, int result, struct error *error,
+		       struct call *call)
 {
-	struct call *call = arg;
 	struct session *session = call->session;
 	struct share *share = NULL;
 	char name[sizeof(file->name) + 8];
-	struct store *store;
-	struct error error;
 
-	if (result < 0) {
-		session->n_objects--;
-		call->on_done(call, result, failed);
-		return;
-	}
-	if (session_is_ending(session))
-		result = session_end_error(session, "file ", file->name, &error);
-	else
-		result = registry_for_file(&session->service->registry, &file->facts, file->name,
-					   &session->peer, &store, &error);
-	if (result == 0)
-		result = check_drained(store, file, !call->wanted_id, &error);
+	if (result == 0 && session_is_ending(session))
+		result = session_end_error(session, "file ", file->name, error);
+	/* Files that an earlier daemon had may be synced; intake refuses their other ops. */
+	if (result == 0 && !call->wanted_id)
+		result = session_check_drained(store, file->name, error);
 	if (result == 0) {
 		share = share_get(session, store);
-		result = share ? 0 : error_set(&error, -ENOMEM, "file %s", file->name);
+		result = share ? 0 : error_set(error, -ENOMEM, "file %s", file->name);
 	}
 	if (result == 0) {
 		share->n_files++;
@@ -92,14 +81,14 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 		(void)snprintf(name, sizeof(name), "file %s", file->name);
 		result = file_attach(file, store, &store->inodes, store->engine->align);
 		if (result < 0)
-			(void)error_set(&error, result, "%s", name);
+			(void)error_set(error, result, "%s", name);
 		else
 			result = session_add(&session->objects.files, file, name, call->wanted_id,
-					     &file->id, &error);
+					     &file->id, error);
 	}
 	if (result < 0) {
 		file_unref_for(file, session_object_gone, session);
-		call->on_done(call, result, &error);
+		call->on_done(call, result, error);
 		return;
 	}
 	assert(file_board_index(file->id) < session->board_bytes / sizeof(*session->board));
@@ -107,6 +96,42 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	idle_files_note_added(session->service);
 	call->file = file;
 	call->on_done(call, 0, NULL);
+}
+
+static void on_file_checked(struct file *file, int result, const struct error *failed, void *arg)
+{
+	struct call *call = arg;
+	struct session *session = call->session;
+	struct store *store = NULL;
+	struct error error;
+
+	if (result < 0) {
+		session->n_objects--;
+		call->on_done(call, result, failed);
+		return;
+	}
+	if (!session_is_ending(session))
+		result = registry_for_file(&session->service->registry, &file->facts, file->name,
+					   &session->peer, &store, &error);
+	session_file_made(file, store, result, &error, call);
+}
+
+/* The file of that id, if it has a descriptor.  what: the request's. */
+static int find_with_fd(const struct session *session, uint32_t id, const char *what,
+			struct file **ret_file, struct error *error)
+{
+	struct file *file = id_table_get(&session->objects.files, id);
+
+	if (!file)
+		return session_no_such(error, "file", id);
+	if (file->target.kind != TARGET_FILE)
+		return error_set_plain(
+			error, -EOPNOTSUPP,
+			"%s: file %s is on RADOS and has no descriptor: read and write "
+			"it by this library",
+			what, file->name);
+	*ret_file = file;
+	return 0;
 }
 
 int session_file_add(struct session *session, int fd, const char *name, struct call *call,
@@ -135,10 +160,11 @@ static void on_registered(int result, const struct error *error, void *arg)
 int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeof(CUuuid)],
 		     struct call *call, struct error *error)
 {
-	struct file *file = id_table_get(&session->objects.files, id);
+	struct file *file = NULL;
+	int r = find_with_fd(session, id, "file_gpu", &file, error);
 
-	if (!file)
-		return session_no_such(error, "file", id);
+	if (r < 0)
+		return r;
 	return gpu_file_register(&session->gpu, file, uuid, on_registered, call, error);
 }
 
@@ -160,14 +186,13 @@ static void on_buffered_added(struct file *file, int result, const struct error 
 int session_file_buffered(struct session *session, uint32_t id, int fd, struct call *call,
 			  struct error *error)
 {
-	struct file *file = id_table_get(&session->objects.files, id);
+	struct file *file = NULL;
 	int r;
 
 	idle_files_reclaim(session); /* it is charged like a file */
-	if (file)
+	r = find_with_fd(session, id, "file_buffered", &file, error);
+	if (r == 0)
 		r = file_add_buffered(file, fd, on_buffered_added, call, error);
-	else
-		r = session_no_such(error, "file", id);
 	if (r < 0)
 		session_close_fds(session, &fd, 1);
 	return r;
@@ -175,11 +200,11 @@ int session_file_buffered(struct session *session, uint32_t id, int fd, struct c
 
 int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error)
 {
-	const struct file *file = id_table_get(&session->objects.files, id);
-	int fd;
+	struct file *file = NULL;
+	int fd, r = find_with_fd(session, id, "file_get", &file, error);
 
-	if (!file)
-		return session_no_such(error, "file", id);
+	if (r < 0)
+		return r;
 	fd = fcntl(file->target.fd, F_DUPFD_CLOEXEC, 3);
 	if (fd < 0)
 		return error_set(error, -errno, "file %s: a descriptor for it", file->name);

@@ -16,7 +16,9 @@
 #include <stdint.h>
 
 struct call;
+struct file;
 struct session;
+struct store;
 
 /* Makes the file board.  *ret_fd: for the client, the caller's. */
 int session_make_board(struct session *session, int *ret_fd, struct error *error);
@@ -25,6 +27,14 @@ void session_free_board(struct session *session);
 /* Takes fd, also on error.  on_done with call->file, which has call->wanted_id. */
 int session_file_add(struct session *session, int fd, const char *name, struct call *call,
 		     struct error *error);
+/* Returns 0, or -ENOMEDIUM: the store takes no new files. */
+int session_check_drained(const struct store *store, const char *name, struct error *error);
+/*
+ * The end of making a file: adds it to the session.  result: 0, or an error of before, which session->n_objects counts
+ * still.  Then on_done with call->file.
+ */
+void session_file_made(struct file *file, struct store *store, int result, struct error *error,
+		       struct call *call);
 int session_file_remove(struct session *session, uint32_t id, struct call *call,
 			struct error *error);
 /* Takes fd, also on error. */

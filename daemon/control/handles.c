@@ -243,6 +243,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 		.limiters = { &session->usage->limiter, &session->limiter },
 		.entries = entries,
 		.has_rings = has_rings,
+		.knows_unknown = session->knows_unknown,
 		.client_doorbell_fd = handle->doorbell_fd,
 		.owner = { .on_removed = on_channel_removed,
 			   .on_broken = on_channel_broken,

@@ -40,6 +40,12 @@ static const struct {
 	[WIRE__REQUEST__BODY_RELOAD] = { "reload", 0, 0 },
 	[WIRE__REQUEST__BODY_CLIENT_KILL] = { "client_kill", 0, 0 },
 	[WIRE__REQUEST__BODY_LIMIT_SET] = { "limit_set", 0, 0 },
+	[WIRE__REQUEST__BODY_FILE_OPEN] = { "file_open", 0, 0 },
+	[WIRE__REQUEST__BODY_FILE_COMMIT] = { "file_commit", 0, 0 },
+	[WIRE__REQUEST__BODY_FILE_ABANDON] = { "file_abandon", 0, 0 },
+	[WIRE__REQUEST__BODY_NAME_REMOVE] = { "name_remove", 0, 0 },
+	[WIRE__REQUEST__BODY_NAME_STAT] = { "name_stat", 0, 0 },
+	[WIRE__REQUEST__BODY_NAME_LIST] = { "name_list", 0, 0 },
 };
 
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
@@ -171,6 +177,42 @@ static int limit_set_check(const Wire__LimitSet *set, struct error *error)
 	return 0;
 }
 
+static int file_size_check(uint64_t size, const char *what, struct error *error)
+{
+	if (size <= INT64_MAX)
+		return 0;
+	return error_set_plain(error, -EINVAL, "%s: size %" PRIu64 ": must be at most 2^63 - 1",
+			       what, size);
+}
+
+static int file_open_check(const Wire__FileOpen *open, struct error *error)
+{
+	const uint32_t object = open->object_bytes;
+
+	if ((unsigned)open->mode > WIRE__OPEN_MODE__OPEN_AGAIN)
+		return error_set_plain(
+			error, -EINVAL,
+			"file_open: mode %d: must be 0 (read), 1 (create), 2 (token) "
+			"or 3 (again)",
+			(int)open->mode);
+	if (open->mode == WIRE__OPEN_MODE__OPEN_AGAIN &&
+	    (object < RADOS_OBJECT_MIN || object > RADOS_OBJECT_MAX || (object & (object - 1))))
+		return error_set_plain(error, -EINVAL,
+				       "file_open: objects of %" PRIu32
+				       " bytes: must be a power of two from %u to %u",
+				       object, RADOS_OBJECT_MIN, RADOS_OBJECT_MAX);
+	return file_size_check(open->size, "file_open", error);
+}
+
+static int name_list_check(const Wire__NameList *list, struct error *error)
+{
+	if (strlen(list->next) <= REQUEST_NEXT_MAX)
+		return 0;
+	return error_set_plain(error, -EINVAL,
+			       "name_list: next has %zu bytes: must be that of the last reply",
+			       strlen(list->next));
+}
+
 /* A request of a later protocol version is an unknown field. */
 static int unknown_refuse(const Wire__Request *request, struct error *error)
 {
@@ -224,6 +266,12 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 		return 0;
 	case WIRE__REQUEST__BODY_LIMIT_SET:
 		return limit_set_check(request->limit_set, error);
+	case WIRE__REQUEST__BODY_FILE_OPEN:
+		return file_open_check(request->file_open, error);
+	case WIRE__REQUEST__BODY_FILE_COMMIT:
+		return file_size_check(request->file_commit->size, "file_commit", error);
+	case WIRE__REQUEST__BODY_NAME_LIST:
+		return name_list_check(request->name_list, error);
 	case WIRE__REQUEST__BODY_SUBMIT:
 		if (request->submit->n_entries > RING_ENTRIES_MAX)
 			return error_set_plain(error, -EINVAL,

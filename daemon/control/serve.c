@@ -4,6 +4,7 @@
 #include "daemon/config/changes.h"
 #include "daemon/control/drain.h"
 #include "daemon/control/limits.h"
+#include "daemon/control/names.h"
 #include "daemon/control/reload.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
@@ -130,9 +131,12 @@ static void reply_slab(struct call *call)
 	call_reply(call, NULL, call->what, &reply);
 }
 
+/* FileAdd and FileOpen. */
 static void reply_file(struct call *call)
 {
+	const struct rados_file *rados = &call->file->target.rados;
 	Wire__FileAddReply reply = WIRE__FILE_ADD_REPLY__INIT;
+	Wire__FileOpenReply opened = WIRE__FILE_OPEN_REPLY__INIT;
 	Wire__Profile profile = WIRE__PROFILE__INIT;
 
 	reply.file = call->file->id;
@@ -141,7 +145,17 @@ static void reply_file(struct call *call)
 	reply.memory_align = call->file->target.memory_align;
 	profile_to_wire(&call->file->store->profile, &profile);
 	reply.profile = &profile;
-	call_reply(call, NULL, WIRE__REPLY__BODY_FILE_ADD, &reply);
+	if (call->what == WIRE__REQUEST__BODY_FILE_ADD) {
+		call_reply(call, NULL, WIRE__REPLY__BODY_FILE_ADD, &reply);
+		return;
+	}
+	opened.add = &reply;
+	opened.id = rados->id;
+	opened.size = rados->size;
+	opened.object_bytes = rados->object_bytes;
+	opened.is_sparse = rados->is_sparse;
+	opened.is_writable = rados->is_writable;
+	call_reply(call, NULL, WIRE__REPLY__BODY_FILE_OPEN, &opened);
 }
 
 static void reply_submit(struct call *call)
@@ -179,7 +193,12 @@ static void call_done(struct call *call, int result, const struct error *error)
 		reply_slab(call);
 		break;
 	case WIRE__REQUEST__BODY_FILE_ADD:
+	case WIRE__REQUEST__BODY_FILE_OPEN:
 		reply_file(call);
+		break;
+	case WIRE__REQUEST__BODY_NAME_STAT:
+	case WIRE__REQUEST__BODY_NAME_LIST:
+		call_reply(call, NULL, call->what, call->message);
 		break;
 	case WIRE__REQUEST__BODY_SUBMIT:
 		reply_submit(call);
@@ -249,8 +268,10 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 
 	ours.version = hello->version_max < REQUEST_VERSION_MAX ? hello->version_max
 								: REQUEST_VERSION_MAX;
-	ours.features = hello->features & ((path.can_import ? RING_FEATURE_DEVICE : 0) |
-					   RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY);
+	ours.features = hello->features &
+			((path.can_import ? RING_FEATURE_DEVICE : 0) | RING_FEATURE_DSYNC |
+			 RING_FEATURE_RECOVERY | RING_FEATURE_UNKNOWN);
+	session->knows_unknown = ours.features & RING_FEATURE_UNKNOWN;
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->config->client_limit[QUOTA_POOL_BYTES];
@@ -456,6 +477,20 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		return session_slab_free(session, request->slab_free->slab, call, error);
 	case WIRE__REQUEST__BODY_FILE_ADD:
 		return serve_file_add(session, request->file_add, frame, call, error);
+	case WIRE__REQUEST__BODY_FILE_OPEN:
+		return session_file_open(session, request->file_open, call, error);
+	case WIRE__REQUEST__BODY_FILE_COMMIT:
+		return session_file_finish(session, request->file_commit->file,
+					   request->file_commit->size, call, error);
+	case WIRE__REQUEST__BODY_FILE_ABANDON:
+		return session_file_finish(session, request->file_abandon->file, 0, call, error);
+	case WIRE__REQUEST__BODY_NAME_REMOVE:
+		return session_name_ask(session, request->name_remove->name, "", call, error);
+	case WIRE__REQUEST__BODY_NAME_STAT:
+		return session_name_ask(session, request->name_stat->name, "", call, error);
+	case WIRE__REQUEST__BODY_NAME_LIST:
+		return session_name_ask(session, request->name_list->name, request->name_list->next,
+					call, error);
 	case WIRE__REQUEST__BODY_FILE_REMOVE:
 		return session_file_remove(session, request->file_remove->file, call, error);
 	case WIRE__REQUEST__BODY_FILE_BUFFERED:

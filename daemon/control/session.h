@@ -82,6 +82,7 @@ struct session {
 	size_t board_bytes;
 	struct look *look;  /* at idle files, in the user's work queue; or NULL */
 	bool has_recovered; /* Recovered has come */
+	bool knows_unknown; /* RING_FEATURE_UNKNOWN */
 	bool has_got_files; /* descriptors for replies may be of its files */
 
 	struct connection connection;

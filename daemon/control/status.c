@@ -3,6 +3,7 @@
 #include "daemon/account/metrics.h"
 #include "daemon/base/hung.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/rados.h"
 #include "proto/util/clock.h"
 #include "proto/version.h" /* the version is the project's */
 #include "proto/wire.h"
@@ -143,6 +144,18 @@ static const Wire__Class wire_classes[N_SCHED_CLASSES] = {
 	[SCHED_BACKGROUND] = WIRE__CLASS__BACKGROUND,
 };
 
+static void add_cluster(Wire__Store *wire, const struct store *store)
+{
+	struct rados_state state;
+
+	store->plugin->store_state(store->rados, &state);
+	wire->is_offline = !state.is_online;
+	wire->offline_text = text(state.is_online ? "" : state.text);
+	wire->pauses = state.n_pauses;
+	wire->longest_pause_usec = state.longest_pause_nsec / 1000;
+	wire->pause_usec = state.pause_nsec / 1000;
+}
+
 static Wire__Store *add_store(const struct store *store, bool with_histograms)
 {
 	Wire__Store *wire = NEW(Wire__Store, wire__store);
@@ -172,6 +185,8 @@ static Wire__Store *add_store(const struct store *store, bool with_histograms)
 	wire->engine_text = text(store_engine_text(store));
 	wire->profile_source = text(store_profile_source(store));
 	wire->allowed = text(store->access.text ? store->access.text : "");
+	if (store->rados)
+		add_cluster(wire, store);
 	wire->counters = counters_to_wire(&sum, with_histograms);
 	wire->classes = take(N_SCHED_CLASSES * sizeof(*wire->classes));
 	for (; wire->n_classes < N_SCHED_CLASSES; wire->n_classes++) {

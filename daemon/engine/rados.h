@@ -24,16 +24,15 @@
 #define DSAIO_DAEMON_ENGINE_RADOS_H
 
 #include "daemon/base/error.h"
+#include "daemon/config/rados.h" /* limits of what the administrator sets */
 #include "daemon/engine/engine.h"
 #include "daemon/object/target.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RADOS_SCHEME "rados://"
 #define RADOS_NAME_MAX 255u /* bytes of a file's name */
-#define RADOS_OBJECT_MIN (64u << 10)
-#define RADOS_OBJECT_MAX (32u << 20) /* librados takes no op of more than 90 MiB */
+#define RADOS_LIST_MAX 256u /* files of one call: with the longest names they fit into a frame */
 #define RADOS_PAUSE_MIN_NSEC UINT64_C(200000000)
 #define RADOS_PLUGIN_VERSION 1u
 
@@ -97,7 +96,7 @@ struct rados_plugin {
 	int (*remove)(struct rados_store *store, const char *name, struct error *error);
 	int (*stat)(struct rados_store *store, const char *name, struct rados_entry *ret_entry,
 		    struct error *error);
-	/* Calls each() for some files (at least one, unless there is none; at most 1,000) whose names begin with prefix.
+	/* Calls each() for some files (at least one, unless there is none; at most RADOS_LIST_MAX) whose names begin with prefix.
 	   next: "" or what the last call has written there; "" afterwards: these were the last.  */
 	int (*list)(struct rados_store *store, const char *prefix, char next[RADOS_NAME_MAX + 8],
 		    int (*each)(const char *name, const struct rados_entry *entry, void *arg),
@@ -109,7 +108,7 @@ struct rados_plugin {
 	void (*release)(struct rados_store *store, const struct rados_file *file);
 };
 
-/* Loads the plug-in, once: dsaiod-rados.so beside the program, else in the installation's folder.  Main thread.
+/* Loads the plug-in, once: dsaiod-rados.so beside the program, else in the installation's folder.  One thread at a time.
    Returns 0, or an error whose message says what to install. */
 int rados_plugin_load(const struct rados_plugin **ret_plugin, struct error *error);
 

@@ -107,6 +107,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 	if (lane_store_is_blocking(config->store) && channel->profile.queue_depth > WORKERS_DEPTH)
 		channel->profile.queue_depth = WORKERS_DEPTH;
 	channel->has_rings = config->has_rings;
+	channel->knows_unknown = config->knows_unknown;
 	channel->client_doorbell_fd = config->client_doorbell_fd;
 	channel->owner = config->owner;
 	channel->entries = round_entries(config->entries);

@@ -60,6 +60,7 @@ struct channel {
 	struct profile profile; /* as served: queue_depth fits the engine's queue */
 	uint32_t entries;
 	bool has_rings;
+	bool knows_unknown;	  /* RING_FEATURE_UNKNOWN */
 	int ring_fd, doorbell_fd; /* memfd and the lane's eventfd; -1 without rings */
 	int client_doorbell_fd;	  /* borrowed: the daemon's end of the handle's doorbell socket */
 	size_t map_bytes;
@@ -119,6 +120,7 @@ struct channel_config {
 	struct limiter *limiters[ADMIT_LIMITERS]; /* they live longer */
 	uint32_t entries; /* wanted: rounded up to a power of two within the ring's limits */
 	bool has_rings;
+	bool knows_unknown;
 	int client_doorbell_fd;
 	struct channel_owner owner;
 };

@@ -150,6 +150,9 @@ int intake_check_entry(const struct channel *channel, const struct ring_entry *e
 		if (__builtin_add_overflow(entry->slab_off, entry->len, &slab_end) ||
 		    slab_end > slab->size_bytes)
 			return ERANGE;
+		/* The library copies it. */
+		if (slab->region.kind == REGION_GPU && file->target.kind == TARGET_RADOS)
+			return EOPNOTSUPP;
 	}
 
 	op->len = entry->len;
@@ -183,9 +186,9 @@ int intake_check_entry(const struct channel *channel, const struct ring_entry *e
 	op->slab = slab;
 	op->slab_off = entry->slab_off;
 	op->off = entry->off;
-	/* A write(2) to tmpfs extends at no cost, and a device has the size that it has. */
+	/* A write(2) to tmpfs extends at no cost, a device has the size that it has, and objects need none. */
 	op->may_grow = entry->grow_end && entry->len && !file->facts.is_tmpfs &&
-		       !file->facts.is_block_device;
+		       !file->facts.is_block_device && file->target.kind == TARGET_FILE;
 	op->end = entry->len;
 	return 0;
 }
@@ -236,7 +239,7 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	op->slab = NULL;
 	op->len = op->end = 0;
 	op->is_gated = op->is_in_order = false;
-	op->has_deadline = op->may_grow = op->has_returned = false;
+	op->has_deadline = op->may_grow = op->has_returned = op->is_unknown = false;
 	op->next = op->n_in_flight = 0;
 	op->error = 0;
 	op->cancel_error = 0;

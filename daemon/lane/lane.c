@@ -90,6 +90,8 @@ static void do_quiesce(struct message *message)
 {
 	struct lane_quiesce *quiesce = container_of(message, struct lane_quiesce, message);
 
+	if (quiesce->in_lane)
+		quiesce->in_lane(quiesce);
 	message->run = do_quiesce_reply;
 	mailbox_post(quiesce->lane->store->main_mailbox, message);
 }
@@ -332,12 +334,14 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 							 .file = name,
 							 .store = lane->store->name,
 							 .dev = lane->store->dev,
+							 .is_cluster = config->rados_store,
 							 .is_block = true });
 	(void)snprintf(name, sizeof(name), "store %s", lane->store->name);
 	hung_add_lane(&lane->device, &(struct hung_about){ .what = "block",
 							   .file = name,
 							   .store = lane->store->name,
 							   .dev = lane->store->dev,
+							   .is_cluster = config->rados_store,
 							   .is_block = true,
 							   .is_device = true });
 	lane->store->lane = lane;

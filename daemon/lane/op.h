@@ -77,6 +77,7 @@ struct op {
 	bool may_grow : 1;     /* it may lie behind the end of the file: grow_end, extended */
 	bool has_returned : 1; /* returned */
 	bool has_deadline : 1; /* deadline_nsec, deadline_at */
+	bool is_unknown : 1;   /* as one of its blocks */
 };
 static_assert(sizeof(struct op) == 128,
 	      "two cache lines; each op of a full channel touches its own");

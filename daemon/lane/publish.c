@@ -39,6 +39,8 @@ void publish_end(struct publish *publish, struct op *op)
 	op_set_state(op, OP_ENDED);
 	record(publish->turn, op,
 	       (struct recording_event){ .kind = RECORDING_ENDED, .result = result });
+	if (op->is_unknown && channel->knows_unknown)
+		result = ring_result_unknown(result);
 	if (op->is_submitted)
 		op_rare(op)->batch->results[op_rare(op)->batch_index] = result;
 	else

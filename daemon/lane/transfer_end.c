@@ -84,6 +84,7 @@ static void settle(struct transfer *transfer, struct block *block)
 	}
 	if (block->best == block->bytes && block->result >= 0)
 		return;
+	op->is_unknown |= block->is_unknown;
 	/* A write that makes no progress has no errno; such a read is at the end of the file. */
 	error = block->result < 0 ? (int)-block->result : block_is_write(block) ? EIO : 0;
 	if (error == EIO && block->bytes)
@@ -158,7 +159,7 @@ static void settle_step(struct transfer *transfer, struct block *block)
  */
 static bool is_of_device(const struct transfer *transfer, struct block *block)
 {
-	return lane_block_of(block)->charges & CHARGE_WINDOW &&
+	return lane_block_of(block)->charges & CHARGE_WINDOW && block->bytes &&
 	       block->result == (int64_t)block->bytes &&
 	       block->started_nsec != transfer->turn->before_nsec;
 }

@@ -253,6 +253,7 @@ static void file_checked_main(struct job *job)
 	}
 	quota_discharge(&file->charge);
 	file->on_checked(NULL, file->result, &file->error, file->checked_arg);
+	free(file->rados_name);
 	free(file);
 }
 
@@ -274,11 +275,24 @@ static void file_check_run(struct job *job)
 	target->about.mount_id = file->facts.mount_id;
 }
 
-int file_make(struct quota *quota, struct work_queue *work_queue, struct work_queue *gpu_work_queue,
-	      struct mailbox *main_mailbox, const struct hung_who *who, int fd, const char *name,
-	      void (*on_checked)(struct file *file, int result, const struct error *error,
-				 void *arg),
-	      void *arg, struct error *error)
+static void file_look_run(struct job *job)
+{
+	struct file *file = container_of(job, struct file, job);
+	struct target *target = &file->target;
+
+	file->result = file->look(file, file->checked_arg, &file->error);
+	file->facts = (struct file_facts){ .ino = target->rados.id,
+					   .can_read = true,
+					   .can_write = target->rados.is_writable,
+					   .offset_align = 1,
+					   .memory_align = 1 };
+}
+
+/* A file whose job is to be submitted. */
+static int file_new(struct quota *quota, struct work_queue *work_queue,
+		    struct mailbox *main_mailbox, const struct hung_who *who, int fd,
+		    const char *name, file_checked_fn *on_checked, void *arg,
+		    struct file **ret_file, struct error *error)
 {
 	struct file *file = calloc(1, sizeof(*file));
 	int r;
@@ -296,7 +310,6 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct work_qu
 	atomic_init(&file->target.buffered_fd, -1);
 	file->target.about = (struct hung_about){ .file = file->name, .fd = fd, .who = *who };
 	file->work_queue = work_queue;
-	file->gpu_work_queue = gpu_work_queue;
 	file->on_checked = on_checked;
 	file->checked_arg = arg;
 	atomic_init(&file->n_refs, 1);
@@ -304,6 +317,42 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct work_qu
 	file->job.done = file_checked_main;
 	file->job.mailbox = main_mailbox;
 	file->job.work.about = target_about(&file->target, "check");
+	*ret_file = file;
+	return 0;
+}
+
+int file_make(struct quota *quota, struct work_queue *work_queue, struct work_queue *gpu_work_queue,
+	      struct mailbox *main_mailbox, const struct hung_who *who, int fd, const char *name,
+	      file_checked_fn *on_checked, void *arg, struct error *error)
+{
+	struct file *file;
+	int r = file_new(quota, work_queue, main_mailbox, who, fd, name, on_checked, arg, &file,
+			 error);
+
+	if (r < 0)
+		return r;
+	file->gpu_work_queue = gpu_work_queue;
+	job_submit(work_queue, &file->job);
+	return 0;
+}
+
+int file_make_named(struct quota *quota, struct work_queue *work_queue,
+		    struct mailbox *main_mailbox, const struct hung_who *who, const char *name,
+		    int (*look)(struct file *file, void *arg, struct error *error),
+		    file_checked_fn *on_checked, void *arg, struct error *error)
+{
+	struct file *file;
+	int r = file_new(quota, work_queue, main_mailbox, who, -1, name, on_checked, arg, &file,
+			 error);
+
+	if (r < 0)
+		return r;
+	file->target.kind = TARGET_RADOS;
+	file->target.offset_align = file->target.memory_align = 1;
+	file->target.about.is_cluster = true;
+	file->look = look;
+	file->job.run = file_look_run;
+	file->job.work.about = target_about(&file->target, "open");
 	job_submit(work_queue, &file->job);
 	return 0;
 }
@@ -330,12 +379,15 @@ static void file_freed_main(struct job *job)
 
 	quota_discharge(&file->charge);
 	quota_discharge(&file->buffered_charge);
+	if (file->release)
+		file->release(file);
 	if (file->inode)
 		inodes_release(file->inodes, file->inode);
 	if (file->on_closed)
 		file->on_closed(file->share);
 	if (file->on_freed)
 		file->on_freed(file->freed_arg);
+	free(file->rados_name);
 	free(file);
 }
 

@@ -8,6 +8,8 @@
  * For the unaligned head and tail of writes the client may add one buffered description of the same
  * file.  It is checked in the same way, and closed with the file.
  *
+ * A file of a store on RADOS has no descriptor.  It is opened by its name, and its inode is its id there.
+ *
  * Several files of one or more clients may be the same inode.  Ops are ordered by inode, and direct and
  * buffered writes of an inode are kept apart.  So each file points to the store's one struct store_inode.
  */
@@ -70,6 +72,10 @@ int file_check(int fd, const char *name, struct file_facts *ret_facts, struct er
  */
 int file_look(int fd, const char *name, struct file_facts *ret_facts, struct error *error);
 
+/* on_checked of file_make(). */
+struct file;
+typedef void file_checked_fn(struct file *file, int result, const struct error *error, void *arg);
+
 struct file {
 	uint32_t id; /* in its session; 0 before it has one */
 	struct target target;
@@ -87,12 +93,16 @@ struct file {
 	struct job job;
 	struct error error;
 	int result;
-	void (*on_checked)(struct file *file, int result, const struct error *error, void *arg);
+	file_checked_fn *on_checked;
+	int (*look)(struct file *file, void *arg, struct error *error); /* of file_make_named() */
 	uint32_t idle_word; /* idle_files.c: the word of the file board that a look found, ... */
 	uint64_t idle_since_nsec; /* ... and when one found it first */
 	struct share *
 		share; /* the session's share of the store; on_closed() gets it when the file is closed */
 	void (*on_closed)(struct share *share);
+	bool is_finishing; /* main thread: a commit or its abandoning runs */
+	char *rados_name;  /* of one that was created: its name in the store, owned */
+	void (*release)(struct file *file); /* main thread, before that; NULL: nothing is held */
 	void (*on_freed)(void *arg);
 	void *checked_arg, *freed_arg;
 };
@@ -105,9 +115,16 @@ struct file {
  */
 int file_make(struct quota *quota, struct work_queue *work_queue, struct work_queue *gpu_work_queue,
 	      struct mailbox *main_mailbox, const struct hung_who *who, int fd, const char *name,
-	      void (*on_checked)(struct file *file, int result, const struct error *error,
-				 void *arg),
-	      void *arg, struct error *error);
+	      file_checked_fn *on_checked, void *arg, struct error *error);
+
+/*
+ * The same for a file of a store on RADOS: look() finds it, on a worker thread, and fills in target.rados.  Returns 0 or
+ * an error with a message.
+ */
+int file_make_named(struct quota *quota, struct work_queue *work_queue,
+		    struct mailbox *main_mailbox, const struct hung_who *who, const char *name,
+		    int (*look)(struct file *file, void *arg, struct error *error),
+		    file_checked_fn *on_checked, void *arg, struct error *error);
 
 /*
  * Connects the file with its store and inode.  align: what the store's engine needs, a power of two, if

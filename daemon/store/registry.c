@@ -40,8 +40,18 @@ struct store *registry_on_device(const struct registry *registry, dev_t dev)
 int registry_check_access(const struct registry *registry, const struct store *store,
 			  const struct peer *peer, const char *what, struct error *error)
 {
-	if (config_is_admin(registry->config, peer) || access_allows(&store->access, peer))
+	const bool has_lists = store->access.n_users || store->access.n_groups;
+
+	if (config_is_admin(registry->config, peer) ||
+	    (access_allows(&store->access, peer) && (has_lists || !store->plugin)))
 		return 0;
+	if (!has_lists)
+		return error_set_plain(
+			error, -EACCES,
+			"%s: store %s, on RADOS, has neither users nor groups in "
+			"dsaiod.conf, and so serves administrators alone: ask one to add "
+			"the user to its users, or one of the user's groups to its groups",
+			what, store->name);
 	return error_set_plain(error, -EACCES,
 			       "%s: store %s does not serve user %u (it serves %.120s): ask the "
 			       "administrator to add the user to its users, or one of the user's "
@@ -125,7 +135,8 @@ int registry_prepare(const struct store_config *config, struct mailbox *main_mai
 	if (r < 0)
 		return r;
 	saved_key_by_name(config->name, store->saved_key);
-	fd = open(config->path, O_PATH | O_CLOEXEC);
+	if (!store->plugin)
+		fd = open(config->path, O_PATH | O_CLOEXEC);
 	if (fd >= 0 && file_look(fd, config->path, &facts, error) == 0) {
 		(void)mount_find(0, facts.mount_id, facts.dev,
 				 &mount); /* without it the store has no source */
@@ -203,8 +214,15 @@ int registry_start(struct registry *registry, struct error *error)
 		r = work_queue_new("probe", registry->config->n_stores, &registry->prober);
 	if (r < 0)
 		return error_set(error, r, "stores");
-	LIST_EACH(struct store, store, &registry->stores, node)
+	LIST_EACH(struct store, store, &registry->stores, node) {
+		const struct store_config config = config_store(
+			registry->config, config_find_store(registry->config, store->name));
+
+		r = store_start(store, &config, error);
+		if (r < 0)
+			return r;
 		store_probe(store, registry->prober);
+	}
 	return 0;
 }
 

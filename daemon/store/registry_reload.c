@@ -84,10 +84,12 @@ static bool must_wait(struct registry *registry, struct store *before, const cha
 	return true;
 }
 
-static void add_new(struct registry *registry, unsigned n, struct store **prepared,
+static void add_new(struct registry *registry, const struct config *next, struct store **prepared,
 		    struct changes *changes)
 {
-	for (unsigned i = 0; i < n; i++) {
+	for (unsigned i = 0; i < next->n_stores; i++) {
+		const struct store_config config = config_store(registry->config, &next->stores[i]);
+		struct error why;
 		struct store *store = prepared[i];
 		struct store *named = registry_named(registry, store->name);
 
@@ -97,6 +99,10 @@ static void add_new(struct registry *registry, unsigned n, struct store **prepar
 		    must_wait(registry, registry_on_device(registry, store->dev), store->name,
 			      "file system", changes))
 			continue;
+		if (store_start(store, &config, &why) < 0) {
+			changes_add(&changes->needs_restart, "%s", why.text);
+			continue;
+		}
 		changes_add(&changes->applied, "store %s: is served: %s", store->name, store->path);
 		registry_add_prepared(registry, TAKE_PTR(prepared[i]));
 		store_probe(store, registry->prober);
@@ -113,6 +119,7 @@ static void reload_store(struct store *store, struct store_config *live, struct 
 
 	(void)snprintf(title, sizeof(title), "store %s:", store->name);
 	changes_of_keys(changes, KEYS_STORE, live, next, title, "");
+	changes_of_keys(changes, KEYS_RADOS, live, next, title, "");
 	changes_of_keys(
 		changes, KEYS_PROFILE, live, next, title,
 		is_saved ? ", after dsaioctl profile reset: what dsaioctl has set takes precedence"
@@ -136,7 +143,7 @@ int registry_reload(struct registry *registry, struct config *live, struct confi
 		r = config_reserve_stores(next, live->n_stores);
 	if (r < 0)
 		return error_set(error, r, "stores");
-	add_new(registry, next->n_stores, prepared, changes);
+	add_new(registry, next, prepared, changes);
 	LIST_EACH(struct store, store, &registry->stores, node) {
 		struct store_config *before = config_find_store(live, store->name);
 		struct store_config *after = config_find_store(next, store->name);

@@ -4,6 +4,7 @@
 #include "daemon/base/privileges.h"
 #include "daemon/base/work_queue.h"
 #include "daemon/engine/engine.h"
+#include "daemon/engine/rados.h"
 #include "daemon/lane/lane.h"
 #include "proto/util/cleanup.h"
 
@@ -94,6 +95,63 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 	return 0;
 }
 
+/* No device of the kernel's has such a number; two stores of one namespace have the same. */
+static dev_t rados_dev(const char *path)
+{
+	uint32_t hash = 2166136261u; /* FNV-1a */
+
+	for (const char *c = path; *c; c++)
+		hash = (hash ^ (uint8_t)*c) * 16777619u;
+	return (dev_t)1 << 63 | hash;
+}
+
+static int store_new_rados(uint32_t id, const struct store_config *config,
+			   struct mailbox *main_mailbox, struct store **ret_store,
+			   struct error *error)
+{
+	const struct rados_plugin *plugin;
+	int r = rados_plugin_load(&plugin, error);
+
+	if (r == 0)
+		r = store_new_on(id, config, rados_dev(config->path), &fs_type_rados, main_mailbox,
+				 ret_store, error);
+	if (r < 0)
+		return r;
+	(*ret_store)->plugin = plugin;
+	(*ret_store)->engine = plugin->engine;
+	(void)snprintf((*ret_store)->probe.text_before, PROBE_TEXT_BYTES,
+		       "objects of a Ceph cluster, by librados");
+	return 0;
+}
+
+int store_start(struct store *store, const struct store_config *config, struct error *error)
+{
+	_cleanup_(freep) char *pool = NULL;
+	struct rados_settings settings = {
+		.store = store->name,
+		.conf = config->rados.conf,
+		.user = config->rados.user,
+		.state_dir = config->state_dir,
+		.object_bytes = config->rados.object_bytes,
+		.op_timeout_msec = config->rados.op_timeout_sec * 1000,
+		.inflight_max = config->rados.inflight_max,
+		.connections = config->rados.connections,
+		.trash_after_sec = config->rados.trash_after_sec,
+	};
+	char *slash;
+
+	if (!store->plugin)
+		return 0;
+	pool = strdup(store->path + strlen(RADOS_SCHEME));
+	if (!pool)
+		return error_set(error, -ENOMEM, "store %s", store->name);
+	slash = strchr(pool, '/'); /* rados_path_check() has seen it */
+	*slash = 0;
+	settings.pool = pool;
+	settings.nspace = slash + 1;
+	return store->plugin->store_open(&settings, &store->rados, error);
+}
+
 int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,
 	      struct store **ret_store, struct error *error)
 {
@@ -101,6 +159,8 @@ int store_new(uint32_t id, const struct store_config *config, struct mailbox *ma
 	struct stat st;
 	struct statfs fs;
 
+	if (config_is_rados(config->path))
+		return store_new_rados(id, config, main_mailbox, ret_store, error);
 	if (stat(config->path, &st) < 0)
 		return error_set(
 			error, -errno,
@@ -144,7 +204,7 @@ static void probe_run(struct work *work)
 
 void store_probe(struct store *store, struct work_queue *work_queue)
 {
-	if (store->fs_type->is_tmpfs)
+	if (store->fs_type->is_tmpfs || store->plugin)
 		return;
 	store->probe.work.run = probe_run;
 	store->probe.work.about = (struct hung_about){
@@ -174,6 +234,8 @@ void store_free(struct store *store)
 		lane_stop(store->lane);
 	lane_free(store->lane);
 	assert(!store->inodes.root);
+	if (store->rados)
+		store->plugin->store_close(store->rados);
 	free(store->name);
 	free(store->path);
 	free(store);
@@ -215,6 +277,7 @@ static int start_lane(struct store *store, bool needs, uint32_t room, struct err
 		.store = &store->lane_store,
 		.engine = store->engine,
 		.depth = LANE_DEPTH,
+		.rados_store = store->rados,
 		.park_nsec = LANE_PARK_NSEC,
 		.idle_doorbells_max = LANE_IDLE_DOORBELLS_MAX,
 	};

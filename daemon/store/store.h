@@ -2,6 +2,9 @@
  * A store: a file system (named by a directory on it) or a raw block device that the daemon
  * serves, with its own lane.  A file belongs to the store that has its device number.
  *
+ * Or a namespace of a RADOS pool, by a plug-in.  Its files have names (control/names.h) and no descriptors, and its
+ * device number is none that a file can have.
+ *
  * Main thread.
  */
 #ifndef DSAIO_DAEMON_STORE_STORE_H
@@ -26,6 +29,8 @@
 
 struct engine_ops;
 struct lane;
+struct rados_plugin;
+struct rados_store;
 
 /* The source of a store's profile: a later value takes precedence over an earlier one. */
 enum profile_source {
@@ -48,7 +53,9 @@ struct store {
 	char saved_key[SAVED_KEY_BYTES]; /* under which its settings are saved; "": it has none */
 	struct saved_entry *saved; /* of that key, once the registry has the store; NULL: none */
 	const struct engine_ops *engine;
-	struct access access; /* borrowed */
+	const struct rados_plugin *plugin; /* of a store on RADOS; NULL: a local one */
+	struct rados_store *rados;	   /* the plug-in's; NULL: not started */
+	struct access access;		   /* borrowed */
 	bool is_automatic;
 	uid_t made_for;		    /* an automatic store: the user of its first file */
 	uint32_t n_refs;	    /* references: files, shares of sessions, queries */
@@ -75,7 +82,13 @@ int store_new(uint32_t id, const struct store_config *config, struct mailbox *ma
 int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 		 const struct fs_type *fs_type, struct mailbox *main_mailbox,
 		 struct store **ret_store, struct error *error);
-/* Stops the lane, which must have no channel, and frees the store.  NULL is fine. */
+/*
+ * Connects a store on RADOS, for which the plug-in fences an earlier daemon: once, when nothing can keep the store from
+ * being served.  Does not wait for the cluster.  Nothing for other stores.  Returns 0, or an error of the host's.
+ */
+int store_start(struct store *store, const struct store_config *config, struct error *error);
+/* Stops the lane, which must have no channel, and frees the store.  One on RADOS that has started waits for the
+   cluster, up to its op_timeout.  NULL is fine. */
 void store_free(struct store *store);
 
 /*

@@ -411,7 +411,7 @@ TEST(the_sample_is_right_as_it_is_and_with_all_its_keys)
 	config_deinit(&config);
 	ck_assert_int_eq(config_init(&config), 0);
 	ck_assert_msg(read_text(text) == 0, "%s", error.text);
-	ck_assert_uint_eq(config.n_stores, 1);
+	ck_assert_uint_eq(config.n_stores, 2);
 }
 
 TEST(the_samples_bounds_are_the_defaults_under_the_units_limit)
@@ -614,6 +614,8 @@ static const struct {
 	{ "nvme0=", -EINVAL },
 	{ "", -EINVAL },
 	{ "a b=/mnt", -EINVAL },
+	{ "c=rados://pool/space", 0 },
+	{ "c=rados://pool", -EINVAL },
 	{ "a-name-of-thirty-two-characters-=/mnt", -EINVAL },
 };
 
@@ -622,6 +624,56 @@ TEST_TABLE(registry_of_the_command_line, options)
 	ck_assert_msg(config_add_store(&config, options[_i].text, &error) == options[_i].want, "%s",
 		      options[_i].text);
 	ck_assert_uint_eq(config.n_stores, options[_i].want == 0);
+}
+
+TEST(a_store_on_rados_has_defaults_of_its_own)
+{
+	const struct store_config *store;
+
+	ck_assert_int_eq(read_text("[store a]\npath = rados://p.1/n-2\n[store b]\n"
+				   "path = rados://p/n\nobject_size = 1M\nqueue_depth = 3\n"
+				   "op_timeout = 7\nceph_user = client.x\n"),
+			 0);
+	store = &config.stores[0];
+	ck_assert_uint_eq(store->rados.object_bytes, 4u << 20);
+	ck_assert_uint_eq(store->profile.block_size, 4u << 20);
+	ck_assert_uint_eq(store->profile.queue_depth, 16);
+	ck_assert_uint_eq(store->rados.op_timeout_sec, 30);
+	ck_assert_uint_eq(store->rados.inflight_max, 256u << 20);
+	ck_assert_uint_eq(store->rados.connections, 1);
+	ck_assert_uint_eq(store->rados.trash_after_sec, 600);
+	ck_assert_ptr_null(store->rados.user);
+	store = &config.stores[1];
+	ck_assert_uint_eq(store->profile.block_size, 1u << 20);
+	ck_assert_uint_eq(store->profile.queue_depth, 3);
+	ck_assert_uint_eq(store->rados.op_timeout_sec, 7);
+	ck_assert_str_eq(store->rados.user, "x");
+}
+
+static const struct {
+	const char *text, *why;
+} rados_mistakes[] = {
+	{ "path = rados://pool\n", "rados://POOL/NAMESPACE" },
+	{ "path = rados://pool/\n", "rados://POOL/NAMESPACE" },
+	{ "path = rados:///space\n", "rados://POOL/NAMESPACE" },
+	{ "path = rados://pool/space/\n", "rados://POOL/NAMESPACE" },
+	{ "path = rados://pool/a b\n", "rados://POOL/NAMESPACE" },
+	{ "path = rados://p/n\nobject_size = 3M\n", "power of two" },
+	{ "path = rados://p/n\nobject_size = 32K\n", "from 64 KiB to 32 MiB" },
+	{ "path = rados://p/n\nobject_size = 64M\n", "from 64 KiB to 32 MiB" },
+	{ "path = rados://p/n\nop_timeout = 0\n", "from 1 to 3600" },
+	{ "path = rados://p/n\nceph_user = client.\n", "of letters" },
+	{ "path = rados://p/n\nceph_conf = x.conf\n", "absolute path" },
+	{ "path = /mnt\nconnections = 1\n", "[store a] connections: only a store on RADOS" },
+};
+
+TEST_TABLE(a_store_on_rados_is_refused_what_it_cannot_have, rados_mistakes)
+{
+	char text[200];
+
+	(void)snprintf(text, sizeof(text), "[store a]\n%s", rados_mistakes[_i].text);
+	ck_assert_int_eq(read_text(text), -EINVAL);
+	ck_assert_msg(strstr(error.text, rados_mistakes[_i].why), "%s", error.text);
 }
 
 TEST(a_store_of_the_command_line_has_the_default_profile)

@@ -358,4 +358,22 @@ TEST_TABLE(memory_has_an_alignment_of_its_own_and_gpu_memory_has_none, addresses
 		      (unsigned)op.tail);
 }
 
+TEST(gpu_memory_is_no_memory_of_a_rados_file_and_no_op_extends_one)
+{
+	struct ring_entry entry = {
+		.opcode = W, .off = 100, .len = 513, .slab_off = 1, .grow_end = 1000
+	};
+	struct op op = { 0 };
+
+	setup();
+	writable.target.kind = TARGET_RADOS;
+	writable.target.offset_align = writable.target.memory_align = 1;
+	entry.file = ids[WRITABLE];
+	entry.slab = slab_id;
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), 0);
+	ck_assert(!op.may_grow && !op.head && !op.tail && !op.is_misaligned);
+	slab.region.kind = REGION_GPU;
+	ck_assert_int_eq(intake_check_entry(&channel, &entry, &op), EOPNOTSUPP);
+}
+
 TEST_MAIN
