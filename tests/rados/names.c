@@ -389,7 +389,8 @@ static void a_commit_that_comes_between_wins(struct rados_store *store)
 	RESULT(-ENOENT, names_open(store, "between", &file, &error));
 }
 
-#define ROUNDS 60
+#define ROUNDS 30
+#define N_WRITERS 6
 #define RACE_OBJECTS 2
 
 static _Atomic unsigned n_won, n_lost, n_wrong, n_reads;
@@ -448,21 +449,19 @@ static void *reader(void *arg)
 static void racing_writers_leave_one_version(struct rados_store *store)
 {
 	struct rados_store *other = store_new(0);
-	pthread_t threads[4];
+	pthread_t threads[N_WRITERS + 2];
 	struct rados_file file;
 
-	CHECK(!pthread_create(&threads[0], NULL, writer, store) &&
-		      !pthread_create(&threads[1], NULL, writer, other) &&
-		      !pthread_create(&threads[2], NULL, reader, store) &&
-		      !pthread_create(&threads[3], NULL, reader, other),
-	      "threads");
-	(void)pthread_join(threads[0], NULL);
-	(void)pthread_join(threads[1], NULL);
-	is_over = true;
-	(void)pthread_join(threads[2], NULL);
-	(void)pthread_join(threads[3], NULL);
+	for (unsigned i = 0; i < N_WRITERS + 2; i++)
+		CHECK(!pthread_create(&threads[i], NULL, i < N_WRITERS ? writer : reader,
+				      i % 2 ? store : other),
+		      "thread %u", i);
+	for (unsigned i = 0; i < N_WRITERS + 2; i++) {
+		is_over = i >= N_WRITERS;
+		(void)pthread_join(threads[i], NULL);
+	}
 	(void)printf("# %u won, %u lost, %u reads\n", n_won, n_lost, n_reads);
-	CHECK(n_won + n_lost == 2 * ROUNDS && n_won && n_reads && !n_wrong,
+	CHECK(n_won + n_lost == N_WRITERS * ROUNDS && n_won && n_reads && !n_wrong,
 	      "%u won, %u lost, %u wrong, %u reads", n_won, n_lost, n_wrong, n_reads);
 	sweep(other); /* which has no grace period */
 	RESULT(0, names_open(store, "race", &file, &error));
