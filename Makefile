@@ -219,7 +219,7 @@ $(BUILD)/proto:
 # The installation directories.  When they change, the header changes and its users are compiled again.
 $(BUILD)/proto/dirs.h: force | $(BUILD)/proto
 	@printf '#define DSAIO_%s "%s"\n' SBINDIR '$(sbindir)' SYSCONFDIR '$(sysconfdir)' \
-		LOCALSTATEDIR '$(localstatedir)' PYTHONDIR '$(pythondir)' >$@.new
+		LOCALSTATEDIR '$(localstatedir)' LIBDIR '$(libdir)' PYTHONDIR '$(pythondir)' >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 # The build id.  Only daemon/main.c and client/ctl/main.c may include it: no other file is compiled, and no
 # test is linked, because it has changed.
