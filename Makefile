@@ -19,6 +19,8 @@ bindir      = $(exec_prefix)/bin
 sbindir     = $(exec_prefix)/sbin
 libdir      = $(exec_prefix)/lib
 includedir  = $(prefix)/include
+# The daemon's plug-in for RADOS.
+plugindir   = $(libdir)/dsaiod
 # No directory of one Python: the package serves all.  Programs find it by PYTHONPATH.
 pythondir   = $(libdir)/dsaio-python
 datarootdir = $(prefix)/share
@@ -48,7 +50,7 @@ PYTHONS = $(PYTHON)		# with which the wheel is tested
 
 # A source file in one of these folders is part of the program; nothing else lists it.
 PROTO_SRC   = $(sort $(wildcard proto/*.c proto/util/*.c))
-DAEMON_SRC  = $(sort $(wildcard daemon/*.c daemon/*/*.c))
+DAEMON_SRC  = $(filter-out daemon/rados/%,$(sort $(wildcard daemon/*.c daemon/*/*.c)))
 # These are compiled again for the wheel, without libsystemd, which has no archive.
 SYSTEMD_SRC = $(shell grep -l '"daemon/base/systemd.h"' $(DAEMON_SRC))
 LIB_SRC     = $(sort $(wildcard client/lib/*.c client/lib/*/*.c))
@@ -62,6 +64,7 @@ GPU_LIBS    = $(addprefix $(BUILD)/tests/gpu/,libcuda.so libcufile.so libslow.so
 CUDA_SRC    = $(sort $(wildcard tests/gpu/cuda_*.c))
 FUZZ_SRC    = $(sort $(wildcard tests/fuzz/fuzz_*.c))
 BENCH_SRC   = $(sort $(wildcard tests/bench/*.c))
+RADOS_BIN   = $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/rados/*.c)))
 
 # ---- flags ----
 
@@ -151,7 +154,10 @@ PACKAGES_PYTHON = python3 python3-pytest python3-numpy python3-torch
 PACKAGES_DEEPSPEED = python3 python3-venv python3-dev g++ libaio-dev
 DEEPSPEED_PACKAGES = torch==2.15.0 deepspeed==0.19.8 numpy==2.4.6 safetensors==0.8.0 pytest==9.2.0 ninja==1.13.2
 
-.PHONY: deps deps-check deps-ci deps-python deps-deepspeed
+# Stores on Ceph: what the plug-in is built with, and a cluster for its tests.
+PACKAGES_RADOS = librados-dev ceph-mon ceph-mgr ceph-osd ceph-common
+
+.PHONY: deps deps-check deps-ci deps-python deps-deepspeed deps-rados
 deps: ## install the packages for build and demo (Debian)
 	@$(call install_packages,$(PACKAGES))
 deps-check: deps ## install the packages for the tests, too
@@ -160,7 +166,9 @@ deps-python: deps ## install the packages for the tests of the Python package, t
 	@$(call install_packages,$(PACKAGES_PYTHON))
 deps-deepspeed: deps ## install the packages for the tests with DeepSpeed, too
 	@($(call install_packages,$(PACKAGES_DEEPSPEED),check-deepspeed is skipped)) || true
-deps-ci: deps-check ## install all other packages: sanitizers, fuzzing, model
+deps-rados: deps ## install the packages for stores on Ceph RADOS and their tests, too
+	@($(call install_packages,$(PACKAGES_RADOS),make check-rados is skipped)) || true
+deps-ci: deps-check deps-rados ## install all other packages: sanitizers, fuzzing, model
 	@$(call install_packages,$(PACKAGES_CI))
 
 # ---- build ----
@@ -219,7 +227,7 @@ $(BUILD)/proto:
 # The installation directories.  When they change, the header changes and its users are compiled again.
 $(BUILD)/proto/dirs.h: force | $(BUILD)/proto
 	@printf '#define DSAIO_%s "%s"\n' SBINDIR '$(sbindir)' SYSCONFDIR '$(sysconfdir)' \
-		LOCALSTATEDIR '$(localstatedir)' PYTHONDIR '$(pythondir)' >$@.new
+		LOCALSTATEDIR '$(localstatedir)' PYTHONDIR '$(pythondir)' PLUGINDIR '$(plugindir)' >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 # The build id.  Only daemon/main.c and client/ctl/main.c may include it: no other file is compiled, and no
 # test is linked, because it has changed.
@@ -233,10 +241,16 @@ $(BUILD)/proto/version.h: client/lib/dsaio.h | $(BUILD)/proto
 
 # Unit tests use internal functions and link the archives.  The other tests link the library, as programs do.
 $(BUILD)/tests/unit/test_bench_statistics: $(BUILD)/tests/bench/statistics.o
+$(addprefix $(BUILD)/tests/,unit/test_rados_entry fuzz/fuzz_rados_entry): $(BUILD)/daemon/rados/entry.o
 $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
-$(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
+$(PROG_BIN) $(filter-out %/names,$(RADOS_BIN)): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
+ifneq ($(wildcard /usr/include/rados/librados.h),)
+$(BUILD)/tests/rados/names: $(call obj,tests/rados/names.c $(patsubst %,daemon/rados/%.c,entry index names sweep)) \
+		$(BUILD)/daemon.a $(PROTO_OBJ)
+	$(call say,LINK,$@)$(LINK) -o $@ $^ $(DAEMON_LIBS) -lrados
+endif
 $(BUILD)/tests/gpu/libcuda.so: $(call obj,$(CUDA_SRC))
 $(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
 	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(@F)$(if $(filter %/libcuda.so,$@),.1,.0) -o $@ $^
@@ -251,7 +265,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(PROTO_OBJ) $(BUILD)/libdsaio-client.so
 
 -include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(BARE_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ) \
 	   $(call obj,$(HARNESS_SRC) $(CUDA_SRC))) \
-	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(FUZZ_BIN) $(basename $(GPU_LIBS)))
+	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(RADOS_BIN) $(FUZZ_BIN) $(basename $(GPU_LIBS)))
 
 # ---- wheel ----
 
@@ -296,11 +310,11 @@ sdist: ## make the tarball that pip builds the wheel from: build/dsaio-*.tar.gz
 	@$(strip $(PYTHON)) client/python/wheel/build.py --pkg-info $(VERSION) >$(BUILD)/PKG-INFO
 	@$(call archive,$(SDIST),tar.gz,dsaio-$(VERSION),--add-file=$(BUILD)/PKG-INFO)
 deb: ## build Debian packages: build/deb/*.deb
-	@$(call install_packages,$(filter-out check,$(PACKAGES)) $(PACKAGES_DEB))
+	@$(call install_packages,$(filter-out check,$(PACKAGES)) librados-dev $(PACKAGES_DEB))
 	@$(MAKE) --no-print-directory dist
 	@grep -q "^dsaiod ($(VERSION)) " systemd/debian/changelog || \
 		{ echo "systemd/debian/changelog: its newest version is not $(VERSION): add an entry"; exit 1; }
-	@for p in $(filter-out gcc libc6-dev check,$(PACKAGES)); do grep -qx " $$p," systemd/debian/control || \
+	@for p in $(filter-out gcc libc6-dev check,$(PACKAGES)) librados-dev; do grep -qx " $$p," systemd/debian/control || \
 		{ echo "systemd/debian/control: Build-Depends lacks $$p"; exit 1; }; done
 	@rm -rf $(BUILD)/deb && mkdir $(BUILD)/deb && tar -C $(BUILD)/deb -xf $(DIST)
 	@cd $(BUILD)/deb/dsaiod-$(VERSION) && cp -r systemd/debian . && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u CFLAGS \
@@ -310,7 +324,7 @@ deb: ## build Debian packages: build/deb/*.deb
 
 # ---- try, test, measure ----
 
-.PHONY: demo check soak check-python check-deepspeed check-deb check-systemd check-install check-wheel check-report check-tune check-gpu bench \
+.PHONY: demo check soak check-python check-deepspeed check-rados check-deb check-systemd check-install check-wheel check-report check-tune check-gpu bench \
 	bench-python bench-deepspeed asan ubsan coverage tsan valgrind fuzz model ring-mutants recovery-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -327,6 +341,11 @@ soak: deps-check ## kill clients and daemons at random, and know each byte [SOAK
 check-python: deps-python ## run the tests of the Python package [PYTHON=/usr/bin/python3]
 	@$(MAKE) --no-print-directory all $(BUILD)/bench $(GPU_LIBS)
 	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache PYTHON=$(strip $(PYTHON)) tests/python/run.sh
+
+# Another make, for what deps-rados has installed.
+check-rados: deps-rados ## run the tests of stores on Ceph RADOS, on a cluster of their own
+	@$(MAKE) --no-print-directory all $(RADOS_BIN)
+	@BUILD=$(BUILD) tests/rados/run.sh
 
 # DEEPSPEED_PACKAGES chooses other versions; TORCH_EXTENSIONS_DIR is where DeepSpeed compiles its ops.
 check-deepspeed: deps-deepspeed ## run them with torch and DeepSpeed of PyPI: 5 GB, once [DEEPSPEED_VENV=DIR]
@@ -441,6 +460,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 		$(pythondir)/dsaio $(bashcompdir) $(zshcompdir) $(fishcompdir) $(foreach page,$(MAN),$(call man_dir,$(page))))
 	$(INSTALL) $(BUILD)/dsaiod $(DESTDIR)$(sbindir)/
 	$(INSTALL) $(BUILD)/dsaioctl $(DESTDIR)$(bindir)/
+	[ ! -e $(BUILD)/dsaiod-rados.so ] || $(INSTALL) -m 644 -D -t $(DESTDIR)$(plugindir) $(BUILD)/dsaiod-rados.so
 	$(INSTALL) -m 644 $(BUILD)/$(SONAME) $(DESTDIR)$(libdir)/
 	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libdsaio-client.so
 	$(INSTALL) -m 644 client/lib/dsaio.h $(DESTDIR)$(includedir)/
@@ -453,10 +473,11 @@ install: all ## install to $(DESTDIR)$(prefix)
 	$(INSTALL) -m 644 systemd/dsaiod.service.d/*.conf $(DESTDIR)$(docdir)/dsaiod.service.d/
 	$(INSTALL) -m 644 systemd/mix.fio $(DESTDIR)$(docdir)/
 	sed 's|@sbindir@|$(sbindir)|g; s|@bindir@|$(bindir)|g' systemd/dsaiod.service.in >$(DESTDIR)$(unitdir)/dsaiod.service
+	sed 's|@sbindir@|$(sbindir)|g; s|@bindir@|$(bindir)|g' systemd/dsaiod@.service.in >$(DESTDIR)$(unitdir)/dsaiod@.service
 	sed 's|@bindir@|$(bindir)|g' systemd/dsaiod-metrics.service.in >$(DESTDIR)$(unitdir)/dsaiod-metrics.service
 	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc $(DESTDIR)$(unitdir)/dsaiod.service \
-		$(DESTDIR)$(unitdir)/dsaiod-metrics.service
-	$(INSTALL) -m 644 systemd/grafana.json $(DESTDIR)$(docdir)/
+		$(DESTDIR)$(unitdir)/dsaiod-metrics.service $(DESTDIR)$(unitdir)/dsaiod@.service
+	$(INSTALL) -m 644 systemd/grafana.json systemd/dsaiod-rados.conf $(DESTDIR)$(docdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
 	$(INSTALL) -m 644 systemd/dsaiod.tmpfiles $(DESTDIR)$(tmpfilesdir)/dsaiod.conf
@@ -471,18 +492,19 @@ install: all ## install to $(DESTDIR)$(prefix)
 uninstall: ## remove the installed files; it names what stays: changed configuration, saved profiles, user
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ] && \
 	   [ "$$(systemctl show -P FragmentPath dsaiod.socket)" = "$(unitdir)/dsaiod.socket" ]; then \
-		systemctl disable --now dsaiod.socket dsaiod.service dsaiod-metrics.service; fi
+		systemctl disable --now dsaiod.socket dsaiod.service dsaiod@rados.service dsaiod-metrics.service; fi
 	rm -f $(addprefix $(DESTDIR),$(sbindir)/dsaiod $(bindir)/dsaioctl $(libdir)/$(SONAME) \
 		$(libdir)/libdsaio-client.so $(libdir)/pkgconfig/libdsaio-client.pc \
 		$(includedir)/dsaio.h $(unitdir)/dsaiod.service $(unitdir)/dsaiod.socket \
-		$(unitdir)/dsaiod-metrics.service \
+		$(unitdir)/dsaiod-metrics.service $(unitdir)/dsaiod@.service $(plugindir)/dsaiod-rados.so \
 		$(sysusersdir)/dsaiod.conf $(tmpfilesdir)/dsaiod.conf \
 		$(foreach file,$(COMPLETIONS),$(lastword $(subst :, ,$(file)))) \
 		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page)))) $(MAN_ALIASES)
 	rm -rf $(DESTDIR)$(pythondir)/dsaio $(DESTDIR)$(docdir)
 	! cmp -s systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \
 		rm -f $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf
-	@for dir in $(addprefix $(DESTDIR),$(pythondir) $(sysconfdir)/dsaiod $(localstatedir)/lib/dsaiod); do \
+	@for dir in $(addprefix $(DESTDIR),$(pythondir) $(plugindir) $(sysconfdir)/dsaiod \
+			$(localstatedir)/lib/dsaiod $(localstatedir)/lib/dsaiod-rados); do \
 		[ ! -d $$dir ] || rmdir --ignore-fail-on-non-empty $$dir; \
 		[ ! -d $$dir ] || echo "stays: $$dir: rm -r $$dir removes it"; done
 	@$(if $(filter /usr /usr/local,$(DESTDIR)$(prefix)),! getent passwd dsaiod >/dev/null || \

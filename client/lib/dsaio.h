@@ -576,8 +576,9 @@ int dsaio_open(struct dsaio_client *client, const char *name, int flags,
 struct dsaio_create_options {
 	size_t size;
 	uint64_t file_size; /* bytes; 0: dsaio_file_commit() says it */
-	uint64_t
-		token; /* of dsaio_file_token(): the file that another client has created; 0: a new one */
+	/* of dsaio_file_token(): the file that another client has created, with the size and flags that it had then; 0:
+	   a new one */
+	uint64_t token;
 	uint32_t flags; /* DSAIO_CREATE_SPARSE */
 	uint32_t zero;
 };
@@ -612,9 +613,9 @@ uint64_t dsaio_file_token(const struct dsaio_file *file) DSAIO_NONNULL(1);
 /*
  * dsaio_file_commit - make a created file the one that has its name
  *
- * What had the name before is removed after the store's trash_after; readers that have it open go on until then.  The
- * file stays open, for reading.  size: 0: that of the creation or, if it had none, the end of the last byte that this
- * client has written.
+ * The file that had the name before is removed after the store's trash_after; readers that have it open go on until
+ * then.  The file stays open, for reading.  size: 0: that of the creation or, if it had none, the end of the last byte
+ * that this client has written.
  * Returns 0, or also -EBUSY (ops of this client on it are open: await them), -EBADF (it was not created), -EINVAL
  * (another size than that of the creation), -ESTALE (it was committed, abandoned or forgotten), -ECANCELED (another
  * commit of that name came between: try again, or leave that one).
@@ -970,8 +971,9 @@ enum dsaio_path {
 /*
  * dsaio_op_is_unknown - may the bytes of a write that failed still reach the store?
  *
- * Only writes to a RADOS store that ended with -ETIMEDOUT, -ECANCELED or -ESHUTDOWN.  The same write may be repeated; its
- * range holds either bytes until the repetition has ended.  Returns false for all other ops.
+ * Only writes to a RADOS store that ended with -ETIMEDOUT, -ECANCELED or -ESHUTDOWN, or were given to a daemon that
+ * went away.  The same write may be repeated; its range holds either bytes until the repetition has ended.  Returns
+ * false for all other ops.
  */
 bool dsaio_op_is_unknown(const struct dsaio_op *op) DSAIO_NONNULL(1);
 

@@ -124,7 +124,7 @@ struct engine_ops {
 	/* Whether reap would return a block or report room: the check before a sleep. */
 	bool (*is_ready)(const struct engine *engine);
 
-	/* An eventfd that counts completions; for an edge-triggered epoll set. */
+	/* Readable when blocks complete; for an edge-triggered epoll set. */
 	int (*event_fd)(const struct engine *engine);
 };
 

@@ -84,13 +84,17 @@ void bounce_release(struct bounces *bounces, uint64_t page_off)
 	bounces->free[bounces->n_free++] = (uint8_t)(page_off / BOUNCE_BYTES);
 }
 
-int bounce_copy(char *to, const char *from, size_t len, size_t *ret_done)
+typedef ssize_t vm_call(pid_t pid, const struct iovec *local, unsigned long n_local,
+			const struct iovec *remote, unsigned long n_remote, unsigned long flags);
+
+static int vm_copy(vm_call *call, const char *mine, const char *theirs, size_t len,
+		   size_t *ret_done)
 {
 	*ret_done = 0;
 	while (*ret_done < len) {
-		struct iovec local = { (char *)(uintptr_t)from + *ret_done, len - *ret_done };
-		struct iovec remote = { to + *ret_done, len - *ret_done };
-		ssize_t n = process_vm_writev(getpid(), &local, 1, &remote, 1, 0);
+		struct iovec local = { (char *)(uintptr_t)mine + *ret_done, len - *ret_done };
+		struct iovec remote = { (char *)(uintptr_t)theirs + *ret_done, len - *ret_done };
+		ssize_t n = call(getpid(), &local, 1, &remote, 1, 0);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -99,4 +103,16 @@ int bounce_copy(char *to, const char *from, size_t len, size_t *ret_done)
 		*ret_done += (size_t)n;
 	}
 	return 0;
+}
+
+int bounce_copy(char *to, const char *from, size_t len, size_t *ret_done)
+{
+	return vm_copy(process_vm_writev, from, to, len, ret_done);
+}
+
+int bounce_fetch(char *to, const char *from, size_t len)
+{
+	size_t done;
+
+	return vm_copy(process_vm_readv, to, from, len, &done);
 }

@@ -16,7 +16,7 @@
  * without any aligned unit.  A long range whose memory is not aligned like its offset is misaligned:
  * worker threads transfer it, in bounded blocks.
  *
- * bounce_copy(): any thread; struct bounces: one thread; the cut is a pure function.
+ * bounce_copy(), bounce_fetch(): any thread; struct bounces: one thread; the cut is a pure function.
  */
 #ifndef DSAIO_DAEMON_OBJECT_UNALIGNED_H
 #define DSAIO_DAEMON_OBJECT_UNALIGNED_H
@@ -77,5 +77,7 @@ void bounce_release(struct bounces *bounces, uint64_t page_off);
  * positive errno (EFAULT); *ret_done is the number of bytes copied.
  */
 int bounce_copy(char *to, const char *from, size_t len, size_t *ret_done);
+/* Copies from such memory: likewise. */
+int bounce_fetch(char *to, const char *from, size_t len);
 
 #endif

@@ -35,9 +35,9 @@ script_of() {
 
 commands_and_options() {
 	script_of "$1" &&
-		proposes "$1" "status stores" st &&
+		proposes "$1" "stat status stores" st &&
 		proposes "$1" "io latency mix replay report sweep tune" bench "" &&
-		proposes "$1" "status stores" --json st &&
+		proposes "$1" "stat status stores" --json st &&
 		proposes "$1" "--io_parallel --io_size" bench io --io &&
 		proposes "$1" "" cp --io && proposes "$1" "--verify --version" cp a --ver &&
 		proposes "$1" "--socket" stores --so

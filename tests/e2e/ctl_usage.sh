@@ -53,6 +53,10 @@ wrong_usage_ends_with_2() {
 		expect 2 "$ctl" cp a b c &&
 		expect 2 "$ctl" cp --colour a b && says "$dir/err" "--colour: unknown option" &&
 		expect 2 "$ctl" status extra &&
+		expect 2 "$ctl" ls && expect 2 "$ctl" ls /nvme && says "$dir/err" "/nvme: is no rados://" "ls(1)" &&
+		expect 2 "$ctl" rm && expect 2 "$ctl" rm rados://p/n/a b && says "$dir/err" "b: is no rados://" &&
+		expect 2 "$ctl" stat && expect 2 "$ctl" stat --private rados://p/n/a && says "$dir/err" "--private" &&
+		expect 2 "$ctl" cp "/x%20y" rados://p/n/ && says "$dir/err" "name the destination" &&
 		expect 2 "$ctl" status --private --socket /x && says "$dir/err" "only one of them" &&
 		expect 2 "$ctl" status --socket= && says "$dir/err" "--socket: its value is empty" &&
 		expect 2 "$ctl" cp --socket "" a b && says "$dir/err" "--socket: its value is empty" &&
@@ -88,7 +92,8 @@ no_daemon_ends_with_3() {
 	: >"$dir/file"
 	echo "[a]" >"$dir/job.fio"
 	for command in status stores "stores $dir" clients wear metrics "profile show" "profile set t block_size=1M" "profile reset t" \
-		"cp $dir/file $dir/copy" "cat $dir/file" "put $dir/copy" "bench io --folder $dir --io_size 1M" \
+		"cp $dir/file $dir/copy" "cat $dir/file" "put $dir/copy" "ls rados://p/n/" "rm rados://p/n/a" "stat rados://p/n/a" "cp $dir/file rados://p/n/" \
+		"bench io --folder $dir --io_size 1M" \
 		"bench sweep --nvme_dir $dir --log_dir $dir/log" "bench tune --nvme_dir $dir --log_dir $dir/log" \
 		"bench latency --nvme_path $dir" "bench mix $dir/job.fio --dir $dir"; do
 		# shellcheck disable=SC2086 # command and what follows

@@ -43,6 +43,9 @@ static void check_child(struct rig *rig, struct dsaio_op *op, void *memory)
 	CHECK_FAILS(dsaio_open(rig->client, "/etc/passwd", O_RDONLY, NULL, &file), -EPERM, "fork");
 	CHECK_FAILS(dsaio_file_truncate(rig->files[0], 0), -EPERM, "fork");
 	CHECK_FAILS(dsaio_file_allocate(rig->files[0], 0, 1, 0), -EPERM, "fork");
+	CHECK_FAILS(dsaio_file_commit(rig->files[0], 0), -EPERM, "fork");
+	CHECK_FAILS(dsaio_file_abandon(rig->files[0]), -EPERM, "fork");
+	CHECK(!dsaio_op_is_unknown(op));
 	dsaio_op_free(op);
 	dsaio_file_close(rig->files[0]);
 	(void)dsaio_handle_close(rig->handle, -1);

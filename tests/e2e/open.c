@@ -55,8 +55,8 @@ static const struct {
 	int error;
 	const char *words;
 } wrong[] = {
-	{ "an unknown scheme", "rados://pool/x", O_RDONLY, DSAIO_OPEN_URI, 0, -EPROTONOSUPPORT,
-	  "rados;" DSAIO_VERSION },
+	{ "an unknown scheme", "s3://pool/x", O_RDONLY, DSAIO_OPEN_URI, 0, -EPROTONOSUPPORT,
+	  "s3;" DSAIO_VERSION },
 	{ "another host", "file://host/x", O_RDONLY, DSAIO_OPEN_URI, 0, -EINVAL, "file://host/x" },
 	{ "appending", NULL, O_WRONLY | O_APPEND, 0, 0, -EINVAL, "O_APPEND" },
 	{ "a flag of a later version", NULL, O_RDONLY, 32, 0, -E2BIG, "0x20;" DSAIO_VERSION },

@@ -185,7 +185,7 @@ wait_up() {
 verify() {
 	local said
 	said=$(inside systemd-analyze verify --man="$(command -v man >/dev/null && echo yes || echo no)" \
-		dsaiod.service dsaiod.socket dsaiod-metrics.service 2>&1)
+		dsaiod.service dsaiod.socket dsaiod@rados.service dsaiod-metrics.service 2>&1)
 	echo "$said"
 	[ -z "$said" ]
 }
@@ -451,7 +451,7 @@ operate() {
 		[[ $line = "dsaioctl trace"* ]] && grep -q "nothing is recorded\|no crash" "$work/said" && continue
 		[[ $line = "dsaioctl doctor" ]] && grep -q "warnings\?, [0-9]* failure" "$work/said" && continue
 		echo "$line: $(cat "$work/said")" && failed=1
-	done < <(sed -n '/^\.Bd/,/^\.Ed/{/^\./d;p}' man/dsaiod-operating.7)
+	done < <(sed -n '/^\.Sh STORES ON CEPH/q; /^\.Bd/,/^\.Ed/{/^\./d;p}' man/dsaiod-operating.7)
 	exec 8>&-
 	return $failed
 }
@@ -469,6 +469,14 @@ client_begin() {
 		sleep .05
 	done
 	return 1
+}
+
+# On a host without a network no cluster answers.
+rados_is_offline() {
+	{ cat systemd/dsaiod-rados.conf && printf '[store away]\npath = rados://away/check\n'; } >"$root/etc/dsaiod/dsaiod-rados.conf"
+	mkdir -p "$root/etc/ceph" && printf '[global]\nmon_host = 192.0.2.1\nauth_client_required = none\n' >"$root/etc/ceph/ceph.conf"
+	ctl start dsaiod@rados && ctl is-active --quiet dsaiod@rados &&
+		says offline inside dsaioctl status --socket /run/dsaiod-rados/dsaiod.sock && ctl stop dsaiod@rados
 }
 
 lock_refused() {
@@ -494,6 +502,7 @@ echo "# $mode: a systemd has booted"
 check "the units verify clean" verify
 check "the exposure of the service is at most 2.5" exposure dsaiod.service 25
 check "that of dsaiod-metrics is at most 1.5" exposure dsaiod-metrics.service 15
+check "that of dsaiod@rados is at most 2.5" exposure dsaiod@rados.service 25
 check "LimitMEMLOCK=infinity" says infinity ctl show -P LimitMEMLOCK dsaiod
 check "start" ctl start dsaiod
 check "active" ctl is-active --quiet dsaiod
@@ -541,6 +550,12 @@ else
 	skip "the watchdog leaves a daemon with a mount that hangs: no loop devices"
 fi
 check "with the unit's own watchdog again" with_unit
+
+if inside sh -c 'ls /usr/lib/*/dsaiod/dsaiod-rados.so /usr/local/lib/dsaiod/dsaiod-rados.so 2>/dev/null | grep -q .'; then
+	check "dsaiod@rados starts without its cluster, and its store is offline" rados_is_offline
+else
+	skip "dsaiod@rados starts without its cluster: dsaiod-rados.so is not built"
+fi
 
 check "each command of dsaiod-operating(7)" operate
 

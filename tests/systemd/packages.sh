@@ -3,8 +3,8 @@
 #
 # prefix: set to /usr with packages.
 
-packages=("$BUILD"/deb/{dsaiod,dsaioctl,libdsaio-client0,libdsaio-client-dev,python3-dsaio}_*.deb)
-package_names=(dsaiod dsaioctl libdsaio-client0 libdsaio-client-dev python3-dsaio)
+packages=("$BUILD"/deb/{dsaiod,dsaiod-rados,dsaioctl,libdsaio-client0,libdsaio-client-dev,python3-dsaio}_*.deb)
+package_names=(dsaiod dsaiod-rados dsaioctl libdsaio-client0 libdsaio-client-dev python3-dsaio)
 packages_revision=0 # of those that are installed
 
 packages_are_ours() {

@@ -45,7 +45,8 @@ static inline void handle_setup(void)
 	atomic_init(&handle.channels, &channel);
 	file.client = &client;
 	file.name = (char *)(uintptr_t) "test";
-	file.can_read = file.can_write = true;
+	file.can_read = true;
+	file.can_write = true;
 	file.session.id = 9;
 	file.session.store = STORE;
 	file.session.offset_align = 512;

@@ -133,7 +133,7 @@ static const struct {
 	{ "appending", NULL, O_WRONLY | O_APPEND, 0, 0, -EINVAL },
 	{ "a mode that is none", NULL, O_RDONLY, 0, 0170000, -EINVAL },
 	{ "an option of a later version", NULL, O_RDONLY, 1u << 30, 0, -E2BIG },
-	{ "another scheme", "rados://pool/x", O_RDONLY, DSAIO_OPEN_URI, 0, -EPROTONOSUPPORT },
+	{ "another scheme", "s3://pool/x", O_RDONLY, DSAIO_OPEN_URI, 0, -EPROTONOSUPPORT },
 	{ "a URI that is a path", "file:///dev/null", O_RDONLY, 0, 0, -ENOENT },
 	{ "what is not there", NULL, O_RDONLY, 0, 0, -ENOENT },
 	{ "a device", "/dev/null", O_RDONLY, 0, 0, -EOPNOTSUPP },

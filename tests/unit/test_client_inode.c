@@ -1,3 +1,4 @@
+#include "client/lib/io/file.h"
 #include "client/lib/io/handle.h"
 #include "client/lib/io/inode.h"
 
@@ -12,6 +13,7 @@
 
 static struct dsaio_client client;
 static struct inode *inode;
+static struct dsaio_file file;
 static int fd;
 
 static void inode_setup(void)
@@ -42,6 +44,7 @@ static void start(struct dsaio_op *op, uint8_t opcode, uint64_t off, uint64_t le
 	op_change_state(op, OP_PREPARED);
 	if (is_off_ring)
 		op_change_state(op, OP_BOUNCED);
+	op->file = &file;
 	atomic_init(&op->n_refs, 1);
 	inode_add(inode, op);
 }

@@ -240,6 +240,19 @@ TEST(a_piece_that_fails_is_the_op_s_error)
 	ck_assert_ptr_nonnull(strstr(op->text, "test"));
 }
 
+static const int64_t failures[] = { -ETIMEDOUT, -EIO };
+
+TEST_TABLE(a_piece_of_unknown_outcome_makes_the_op_so, failures)
+{
+	int64_t result = ring_result_failed((int)-failures[_i], 0);
+
+	start(RING_OP_WRITE, 1000);
+	finish(serve(0).id, _i == 0 ? ring_result_unknown(result) : result);
+	job_end_op(&job);
+	ck_assert_int_eq(op->result, failures[_i]);
+	ck_assert_int_eq(op->is_unknown, _i == 0);
+}
+
 TEST(a_cancelled_op_starts_no_piece)
 {
 	op = handle_op_new(&handle, true, false, NULL);

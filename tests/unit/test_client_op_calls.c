@@ -178,5 +178,48 @@ TEST(a_wait_for_all_counts_those_that_nobody_holds)
 	ck_assert_int_eq(result, 0);
 }
 
+TEST(a_write_to_a_rados_store_makes_the_file_longer_up_to_its_size)
+{
+	struct ring_entry entry;
+	struct dsaio_op *op;
+
+	file.named.id = 1;
+	file.session.offset_align = file.session.memory_align = 1;
+	ck_assert_int_eq(dsaio_pwrite_async(&handle, &file, memory + 3, 300, 50, &op), 0);
+	entry = take_entry();
+	ck_assert_uint_eq(entry.grow_end, 0);
+	complete(entry.id, 300);
+	ck_assert_int_eq(dsaio_op_wait(op, -1, NULL), 0);
+	dsaio_op_free(op);
+	ck_assert_int_eq(dsaio_file_size(&file), 350);
+	file.named.size = 400;
+	ck_assert_int_eq(dsaio_pwrite_async(&handle, &file, memory, 300, 101, &op), 0);
+	ck_assert_int_eq(dsaio_op_result(op), -EFBIG);
+	ck_assert_ptr_nonnull(strstr(dsaio_op_error(op), "created with a size"));
+	dsaio_op_free(op);
+	ck_assert_int_eq(dsaio_pread_async(&handle, &file, memory, 300, 300, &op), 0);
+	entry = take_entry();
+	ck_assert_uint_eq(entry.len, 100); /* up to the end */
+	complete(entry.id, 100);
+	ck_assert_int_eq(dsaio_op_wait(op, -1, NULL), 0);
+	dsaio_op_free(op);
+}
+
+static const int64_t results[] = { -ETIMEDOUT, -EIO };
+
+TEST_TABLE(a_write_of_unknown_outcome_says_so_when_it_has_ended, results)
+{
+	int64_t result = ring_result_failed((int)-results[_i], 0);
+	struct dsaio_op *op = read_start();
+
+	ck_assert(!dsaio_op_is_unknown(op));
+	lane_complete(_i == 0 ? ring_result_unknown(result) : result);
+	ck_assert_int_eq(dsaio_op_wait(op, -1, NULL), 0);
+	ck_assert_int_eq(dsaio_op_result(op), results[_i]);
+	ck_assert_int_eq(dsaio_op_is_unknown(op), _i == 0);
+	ck_assert(!dsaio_op_is_unknown(NULL));
+	dsaio_op_free(op);
+}
+
 FIXTURE(handle_setup, handle_teardown)
 TEST_MAIN

@@ -70,6 +70,20 @@ TEST(a_completion_ends_the_op_that_it_names_in_any_order)
 	ck_assert_uint_gt(ring_lane_client_nsec(&lane), 0); /* their time is reported for status */
 }
 
+TEST(the_flag_of_an_unknown_outcome_is_the_op_s)
+{
+	struct dsaio_op *ended[2];
+
+	ck_assert_int_eq(put(&ops[0]), 0);
+	ck_assert_int_eq(put(&ops[1]), 0);
+	complete(take(), ring_result_unknown(ring_result_failed(ETIMEDOUT, 512)));
+	complete(take(), ring_result_failed(ETIMEDOUT, 0));
+	ck_assert_uint_eq(consume(ended), 2);
+	ck_assert_int_eq(ended[0]->result, -ETIMEDOUT);
+	ck_assert_uint_eq(ended[0]->done, 512);
+	ck_assert(ended[0]->is_unknown && !ended[1]->is_unknown);
+}
+
 TEST(there_are_never_more_open_rows_than_entries)
 {
 	struct dsaio_op *ended[ENTRIES];
@@ -260,6 +274,41 @@ TEST(open_ops_go_into_the_next_session_in_the_order_of_their_submission)
 	complete(ids[0], 7);
 	ck_assert_uint_eq(consume(ended), 1);
 	ck_assert_ptr_eq(ended[0], &ops[ENTRIES]);
+}
+
+/* librados of the daemon before may have sent it. */
+TEST(a_write_to_a_rados_store_that_ends_between_two_daemons_is_of_unknown_outcome)
+{
+	struct op_list last = { NULL, NULL }, left = { NULL, NULL };
+	struct dsaio_file named = { .name = (char *)(uintptr_t) "f", .named.id = 1 };
+
+	for (unsigned i = 0; i < 3; i++) {
+		ops[i].opcode = i == 2 ? RING_OP_READ : RING_OP_WRITE;
+		ops[i].file = i == 1 ? &file : &named;
+		ck_assert_int_eq(put(&ops[i]), 0);
+		op_set_cancelled(&ops[i]);
+	}
+	channel_go_away(&channel, true, &last);
+	channel_look_away(&channel, &left);
+	for (unsigned i = 0; i < 3; i++) {
+		check_ended(&left, &ops[i], -ECANCELED);
+		ck_assert_int_eq(ops[i].is_unknown, i == 0);
+	}
+}
+
+TEST(a_sync_of_a_rados_store_goes_on_after_a_crash)
+{
+	struct op_list last = { NULL, NULL }, left = { NULL, NULL };
+	struct dsaio_file named = { .name = (char *)(uintptr_t) "f", .named.id = 1 };
+
+	ops[0].opcode = RING_OP_FSYNC;
+	ops[0].len = 0;
+	ops[0].file = &named;
+	ck_assert_int_eq(put(&ops[0]), 0);
+	channel_go_away(&channel, true, &last);
+	rings_renew();
+	ck_assert_uint_eq(channel_come_back(&channel, 0, &left), 1);
+	ck_assert_ptr_null(left.first);
 }
 
 TEST(a_channel_that_was_made_in_the_new_session_is_left_alone)

@@ -52,4 +52,40 @@ TEST_TABLE(a_name_is_a_path_or_a_uri, names)
 	free(path);
 }
 
+static const struct {
+	const char *name;
+	int result;
+	const char *full; /* or a word of the message */
+} rados[] = {
+	{ "rados://pool/ns/file", 0, "rados://pool/ns/file" },
+	{ "RaDoS://Pool/NS/File", 0, "rados://Pool/NS/File" },
+	{ "rados://pool//x", 0, "rados://pool//x" },
+	{ "rados://pool/ns/", 0, "rados://pool/ns/" },
+	{ "rados://pool/ns/a%20b%2fc", 0, "rados://pool/ns/a b/c" },
+	{ "rados://po%20ol/n%2fs/x", 0, "rados://po%20ol/n%2fs/x" },
+	{ "rados://pool/ns/%2", -EINVAL, "hexadecimal" },
+	{ "rados://pool/ns/%00", -EINVAL, "hexadecimal" },
+	{ "rados://", -EINVAL, "rados://POOL/NAMESPACE/FILE" },
+	{ "rados:///ns/x", -EINVAL, "rados://POOL/NAMESPACE/FILE" },
+	{ "rados://pool", -EINVAL, "rados://POOL/NAMESPACE/FILE" },
+	{ "rados://pool/ns", -EINVAL, "rados://POOL/NAMESPACE/FILE" },
+	{ "radosx://pool/ns/x", -EINVAL, "no file of a RADOS store" },
+	{ "file:///x", -EINVAL, "no file of a RADOS store" },
+	{ "/rados://pool/ns/x", -EINVAL, "no file of a RADOS store" },
+	{ "", -EINVAL, "no file of a RADOS store" },
+};
+
+TEST_TABLE(a_name_of_a_rados_store_has_one_form, rados)
+{
+	char *full = NULL;
+	int r = uri_rados(rados[_i].name, &full);
+
+	ck_assert_msg(r == rados[_i].result, "%s: %d", rados[_i].name, r);
+	if (r == 0)
+		ck_assert_str_eq(full, rados[_i].full);
+	else
+		ck_assert_msg(strstr(dsaio_error(), rados[_i].full), "%s", dsaio_error());
+	free(full);
+}
+
 TEST_MAIN

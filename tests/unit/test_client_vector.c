@@ -119,6 +119,17 @@ TEST(a_part_that_could_not_be_made_fails_it_with_its_message)
 	ck_assert_str_eq(whole->text, "no memory");
 }
 
+TEST(one_part_of_unknown_outcome_is_enough)
+{
+	ck_assert(!vector_close(whole));
+	parts[1]->is_unknown = true;
+	(void)end_part(2, PART_BYTES, 0);
+	(void)end_part(1, -ETIMEDOUT, 0);
+	(void)end_part(0, PART_BYTES, 0);
+	ck_assert_int_eq(whole->result, -ETIMEDOUT);
+	ck_assert(whole->is_unknown);
+}
+
 TEST(its_parts_are_walked_also_while_it_ends)
 {
 	struct dsaio_op *part = vector_part(whole, 0), *next = vector_part(whole, 1);

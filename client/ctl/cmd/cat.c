@@ -30,6 +30,7 @@ static const char help[] =
 	"    dsaioctl cat /nvme/model.bin | sha256sum\n"
 	"    dsaioctl cat /nvme/part.0 /nvme/part.1 >whole\n"
 	"    dsaioctl cat --offset 4K --length 512 /nvme/model.bin | xxd\n"
+	"    dsaioctl cat rados://tensors/llama/step-1000/MANIFEST\n"
 	"    dsaioctl cat --private model.bin | wc -c     without a running dsaiod\n"
 	"\n"
 	"Each FILE, or block device, must lie on a store of the daemon.  It is read until it ends,\n"
@@ -76,7 +77,7 @@ static int cat_opened(struct file_copy *copy)
 {
 	uint64_t wanted;
 	int64_t size;
-	int r = attach(copy);
+	int r = copy->from.is_rados ? file_copy_open_rados(copy, &copy->from, 0) : attach(copy);
 
 	if (r != CTL_OK)
 		return r;
@@ -100,11 +101,12 @@ static int cat_opened(struct file_copy *copy)
 static int cat_file(struct file_copy *copy, const char *path)
 {
 	struct stat st;
-	int r;
+	int r = CTL_OK;
 
-	copy->from = (struct side){ .path = path, .fd = -1 };
-	r = file_copy_open_from(copy, true, &st);
-	if (r == CTL_OK)
+	copy->from = (struct side){ .path = path, .fd = -1, .is_rados = ctl_is_rados(path) };
+	if (!copy->from.is_rados)
+		r = file_copy_open_from(copy, true, &st);
+	if (r == CTL_OK && !copy->from.is_rados)
 		r = check_not_output(copy, &st);
 	if (r == CTL_OK)
 		r = cat_opened(copy);

@@ -24,6 +24,7 @@ struct side {
 	int fd;			 /* owned, except a stream's */
 	struct dsaio_file *file; /* NULL: fd is used */
 	bool is_stream;
+	bool is_rados; /* of a RADOS store: has a file, and no fd */
 };
 
 struct chunk {

@@ -25,10 +25,10 @@ struct command {
 };
 
 /* Those of one word, in the order of dsaioctl --help, and the parts of these.  NAME is command_NAME. */
-#define COMMANDS(x)                                                                           \
-	x(status) x(top) x(stores) x(clients) x(wear) x(metrics) x(profile) x(limit) x(drain) \
-		x(undrain) x(reload) x(doctor) x(kill) x(trace) x(cp) x(cat) x(put) x(bench)  \
-			x(completion)
+#define COMMANDS(x)                                                                             \
+	x(status) x(top) x(stores) x(clients) x(wear) x(metrics) x(profile) x(limit) x(drain)   \
+		x(undrain) x(reload) x(doctor) x(kill) x(trace) x(cp) x(cat) x(put) x(ls) x(rm) \
+			x(stat) x(bench) x(completion)
 #define COMMAND_PARTS(x)                                                                       \
 	x(trace_record) x(bench_io) x(bench_sweep) x(bench_tune) x(bench_latency) x(bench_mix) \
 		x(bench_report) x(bench_replay)

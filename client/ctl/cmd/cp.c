@@ -35,6 +35,7 @@ static const char help[] =
 	"    dsaioctl cp model.bin /nvme/           from anywhere to a store\n"
 	"    dsaioctl cp /nvme/model.bin /tmp/m     and back\n"
 	"    dsaioctl cp --verify /nvme/a /nvme/b   read both again afterwards and compare\n"
+	"    dsaioctl cp /nvme/ckpt rados://tensors/llama/ckpt    to a RADOS store, and back\n"
 	"    dsaioctl cp --private a b              without a running dsaiod\n"
 	"\n"
 	"At least one of the two must lie on a store of the daemon; the other is then read or\n"
@@ -42,7 +43,7 @@ static const char help[] =
 	"command says so.  It is written to a new file, which becomes DST in the end: after a\n"
 	"failure DST is as it was.  A DST that is there keeps mode and owner.  Holes stay holes.  A\n"
 	"block device is written in place.  A bar shows the progress if the command takes over two\n"
-	"seconds.\n"
+	"seconds.  A copy from or to a RADOS store is of the background class; holes are written.\n"
 	"\n"
 	"    --verify       read both files from their devices and compare all bytes\n" HELP_JSON
 		HELP_SOCKET HELP_PRIVATE HELP_EXIT;
@@ -114,8 +115,9 @@ static int attach_sides(struct file_copy *copy)
 	int r = 0;
 
 	for (unsigned i = 0; i < 2; i++) {
+		if (sides[i]->is_rados)
+			continue;
 		r = dsaio_file_from_fd(copy->client, sides[i]->fd, &sides[i]->file);
-
 		if (r < 0 && r != -ENXIO && r != -EOPNOTSUPP)
 			return ctl_fail(copy->ctl, "%s: %s", sides[i]->path, dsaio_error());
 		if (r < 0)
@@ -126,7 +128,7 @@ static int attach_sides(struct file_copy *copy)
 				"neither file can go through the daemon: %s; nor can %s: "
 				"use cp(1)%s",
 				texts[0], copy->to.path, ctl_or_private(copy->ctl, r));
-	if (copy->to.file)
+	if (copy->to.file && !copy->to.is_rados)
 		file_set_temporary(copy->to.file, copy->to.path);
 	for (unsigned i = 0; i < 2; i++)
 		if (!sides[i]->file)
@@ -158,20 +160,24 @@ static int reopen_direct(const struct file_copy *copy, struct side *side)
 	return CTL_OK;
 }
 
-/* Sets size and mode, and syncs. */
+/* Sets size and mode, and syncs.  A file of a RADOS store has its size, never changes, and its writes are stable. */
 static int complete(struct file_copy *copy)
 {
 	struct destination *d = &copy->destination;
-	const struct side *to = &copy->to;
+	const struct side *to = &copy->to, *from = &copy->from;
 	char text[DESTINATION_TEXT_BYTES];
-	struct stat st, from_st;
+	struct stat st, from_st = { .st_mode = 0600, .st_size = (off_t)copy->end };
 	int r;
 
-	if (fstat(to->fd, &st) < 0 || fstat(copy->from.fd, &from_st) < 0)
-		return file_copy_fail(copy, "%s: %s", to->path, strerror(errno));
+	if (!from->is_rados && fstat(from->fd, &from_st) < 0)
+		return file_copy_fail(copy, "%s: %s", from->path, strerror(errno));
 	if ((uint64_t)from_st.st_size != copy->end)
 		return file_copy_fail(copy, "%s: changed its size while it was copied",
 				      copy->from.path);
+	if (to->is_rados)
+		return CTL_OK;
+	if (fstat(to->fd, &st) < 0)
+		return file_copy_fail(copy, "%s: %s", to->path, strerror(errno));
 	if (!d->is_device && ftruncate(to->fd, (off_t)copy->end) < 0) /* its end may be a hole */
 		return file_copy_fail(copy, "%s: %s", to->path, strerror(errno));
 	if (!d->was_there && (from_st.st_mode & 0600) != 0600 &&
@@ -241,14 +247,15 @@ static int copy_files(struct file_copy *copy)
 	return r == CTL_OK ? print_result(copy, nsec) : r;
 }
 
-/* In a directory, the source's name.  Returns the path to be freed, or NULL. */
+/* In a directory, or behind a RADOS store's name that ends with a '/', the source's name.  Returns the path to be freed, or NULL. */
 static char *make_to_path(const char *from, const char *to)
 {
 	const char *slash = strrchr(from, '/');
+	const bool is_rados = ctl_is_rados(to);
 	struct stat st;
 	char *path;
 
-	if (stat(to, &st) < 0 || !S_ISDIR(st.st_mode))
+	if (is_rados ? to[strlen(to) - 1] != '/' : stat(to, &st) < 0 || !S_ISDIR(st.st_mode))
 		return strdup(to);
 	return asprintf(&path, "%s%s%s", to, to[strlen(to) - 1] == '/' ? "" : "/",
 			slash ? slash + 1 : from) < 0
@@ -256,13 +263,30 @@ static char *make_to_path(const char *from, const char *to)
 		       : path;
 }
 
+static int open_from(struct file_copy *copy, struct stat *ret_stat)
+{
+	int64_t size;
+	int r;
+
+	if (!copy->from.is_rados)
+		return file_copy_open_from(copy, false, ret_stat);
+	r = file_copy_open_rados(copy, &copy->from, 0);
+	if (r != CTL_OK)
+		return r;
+	size = dsaio_file_size(copy->from.file);
+	if (size < 0)
+		return ctl_fail(copy->ctl, "%s", dsaio_error());
+	*ret_stat = (struct stat){ .st_mode = 0666, .st_size = size };
+	return CTL_OK;
+}
+
 static int cp_run(struct ctl *ctl)
 {
 	_cleanup_(freep) char *to_path = NULL;
 	_cleanup_(file_copy_deinit) struct file_copy copy = FILE_COPY_INIT(ctl);
 	const char *paths[2];
-	struct stat st;
-	int r;
+	struct stat st = { .st_size = 0 };
+	int r = CTL_OK;
 
 	if (ctl->n_args != 2 || !ctl->args[0][0] || !ctl->args[1][0])
 		return ctl_usage(ctl,
@@ -270,17 +294,30 @@ static int cp_run(struct ctl *ctl)
 	to_path = make_to_path(ctl->args[0], ctl->args[1]);
 	if (!to_path)
 		return ctl_fail(ctl, "out of memory");
+	if (ctl_is_rados(ctl->args[0]) != ctl_is_rados(to_path) &&
+	    strlen(to_path) > strlen(ctl->args[1]) && strchr(to_path + strlen(ctl->args[1]), '%'))
+		return ctl_usage(ctl,
+				 "%s: a '%%' has a meaning in rados:// names alone: name the "
+				 "destination's file, too",
+				 ctl->args[0]);
 	paths[0] = copy.from.path = ctl->args[0];
 	paths[1] = copy.to.path = to_path;
 
-	r = file_copy_open_from(&copy, false, &st);
-	if (r == CTL_OK)
+	copy.from.is_rados = ctl_is_rados(paths[0]);
+	copy.to.is_rados = ctl_is_rados(paths[1]);
+
+	if (!copy.from.is_rados)
+		r = open_from(&copy, &st);
+	if (r == CTL_OK && !copy.to.is_rados)
 		r = file_copy_check_to(&copy, &st);
 	if (r == CTL_OK)
 		r = file_copy_connect(&copy, paths, 2);
+	if (r == CTL_OK && copy.from.is_rados)
+		r = open_from(&copy, &st);
 	/* Made with the source's mode, but so that we may write and read it. */
 	if (r == CTL_OK)
-		r = file_copy_open_to(&copy, (st.st_mode & 0777) | S_IRUSR | S_IWUSR);
+		r = file_copy_open_to(&copy, (st.st_mode & 0777) | S_IRUSR | S_IWUSR,
+				      (uint64_t)st.st_size);
 	if (r != CTL_OK)
 		return r;
 	copy.end = copy.end_min = (uint64_t)st.st_size;

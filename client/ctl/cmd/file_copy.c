@@ -8,6 +8,7 @@
 
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
+#include "client/lib/api/client.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define CHUNK_BYTES (8u << 20)	     /* large enough that the next chunk's start costs nothing */
@@ -62,7 +64,8 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 	if (copy->done_bytes == 0)
 		return ctl_fail(copy->ctl, "%s: nothing was copied", why);
 	return ctl_fail(copy->ctl, "%s: %s %s", why, copy->to.path,
-			copy->destination.was_there ? "is as it was" : "was not made");
+			copy->to.is_rados || copy->destination.was_there ? "is as it was"
+									 : "was not made");
 }
 
 /* ---- chunks ---- */
@@ -70,7 +73,9 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 int file_copy_start_chunk(struct file_copy *copy, const struct side *side, struct chunk *chunk,
 			  bool is_write)
 {
-	if (chunk_start(chunk, copy->handle, side, is_write) < 0)
+	struct dsaio_handle *handle = side->is_rados ? copy->rados_handle : copy->handle;
+
+	if (chunk_start(chunk, handle, side, is_write) < 0)
 		return file_copy_fail(copy, "%s: %s", side->path, dsaio_error());
 	return CTL_OK;
 }
@@ -117,6 +122,41 @@ static int finish_write_chunk(struct file_copy *copy, struct chunk *chunk)
 	return r;
 }
 
+/* Memory that both daemons use without a copy: it stays until the process ends. */
+static int share_memory(const struct file_copy *copy, size_t bytes, void **ret_memory)
+{
+	struct dsaio_memory m = DSAIO_MEMORY_INIT;
+	_cleanup_(closep) int fd = memfd_create("dsaioctl", MFD_CLOEXEC);
+	int r;
+
+	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
+		return -errno;
+	m.start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (m.start == MAP_FAILED)
+		return -errno;
+	m.kind = DSAIO_MEMORY_FD;
+	m.fd = fd;
+	m.bytes = bytes;
+	r = dsaio_memory_register(copy->client, &m);
+	if (r == 0) {
+		r = dsaio_memory_register(copy->rados_client, &m);
+		if (r < 0)
+			(void)dsaio_memory_unregister(copy->client, m.start);
+	}
+	if (r < 0)
+		(void)munmap(m.start, bytes);
+	*ret_memory = m.start;
+	return r;
+}
+
+static int make_memory(const struct file_copy *copy, size_t bytes, void **ret_memory)
+{
+	if (copy->client && copy->rados_client)
+		return share_memory(copy, bytes, ret_memory);
+	return dsaio_alloc(copy->client ? copy->client : copy->rados_client, bytes, NULL,
+			   ret_memory);
+}
+
 int file_copy_make_chunks(struct file_copy *copy, uint64_t n_bytes)
 {
 	size_t bytes = CHUNK_BYTES;
@@ -125,7 +165,7 @@ int file_copy_make_chunks(struct file_copy *copy, uint64_t n_bytes)
 	while (n_bytes < bytes && bytes > CHUNK_BYTES_MIN)
 		bytes /= 2;
 	for (;; bytes /= 2) {
-		int r = dsaio_alloc(copy->client, FILE_COPY_CHUNKS * bytes, NULL, &memory);
+		int r = make_memory(copy, FILE_COPY_CHUNKS * bytes, &memory);
 
 		if (r == 0)
 			break;
@@ -156,7 +196,7 @@ static int drop_ahead(struct file_copy *copy)
 
 /*
  * Moves *off to the next byte that has to be copied; *ret_end: behind the last one that follows on it.
- * Other destinations than new files need zeros where the source has holes.  A file system that knows
+ * Other destinations than new files, and those of RADOS stores, need zeros where the source has holes.  A file system that knows
  * of no holes reports data, and after an error all counts as data.
  */
 static void find_data(const struct file_copy *copy, uint64_t *off, uint64_t *ret_end)
@@ -164,7 +204,8 @@ static void find_data(const struct file_copy *copy, uint64_t *off, uint64_t *ret
 	off_t at;
 
 	*ret_end = copy->end;
-	if (copy->from.is_stream || copy->to.is_stream || copy->destination.is_device)
+	if (copy->from.is_stream || copy->from.is_rados || copy->to.is_stream ||
+	    copy->to.is_rados || copy->destination.is_device)
 		return;
 	at = lseek(copy->from.fd, (off_t)*off, SEEK_DATA);
 	if (at < 0 && errno == ENXIO) /* a hole up to the end */
@@ -305,13 +346,56 @@ int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat)
 	return r < 0 ? ctl_fail(copy->ctl, "%s", text) : CTL_OK;
 }
 
-int file_copy_open_to(struct file_copy *copy, mode_t mode)
+int file_copy_open_rados(struct file_copy *copy, struct side *side, uint64_t n_bytes)
+{
+	struct dsaio_open_options open_options = DSAIO_OPEN_OPTIONS_INIT;
+	struct dsaio_create_options create_options = DSAIO_CREATE_OPTIONS_INIT;
+	int r;
+
+	open_options.flags = DSAIO_OPEN_URI;
+	create_options.file_size = n_bytes;
+	r = side == &copy->to
+		    ? dsaio_create(copy->rados_client, side->path, &create_options, &side->file)
+		    : dsaio_open(copy->rados_client, side->path, O_RDONLY, &open_options,
+				 &side->file);
+	return r < 0 ? ctl_fail(copy->ctl, "%s", dsaio_error()) : CTL_OK;
+}
+
+int file_copy_open_to(struct file_copy *copy, mode_t mode, uint64_t n_bytes)
 {
 	char text[DESTINATION_TEXT_BYTES];
 
+	if (copy->to.is_rados)
+		return file_copy_open_rados(copy, &copy->to, n_bytes);
 	if (destination_open(&copy->destination, mode, text) < 0)
 		return ctl_fail(copy->ctl, "%s", text);
 	return CTL_OK;
+}
+
+/* Connects to the daemon of RADOS stores, or to that of files, with those of the paths. */
+static int connect_for(struct file_copy *copy, bool is_rados, const char *const *paths,
+		       size_t n_paths)
+{
+	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
+	_cleanup_(freep) const char **chosen = calloc(n_paths, sizeof(*chosen));
+	struct dsaio_client **client = is_rados ? &copy->rados_client : &copy->client;
+	size_t n = 0;
+	int r;
+
+	if (!chosen)
+		return ctl_fail(copy->ctl, "out of memory");
+	for (size_t i = 0; i < n_paths; i++)
+		if (ctl_is_rados(paths[i]) == is_rados)
+			chosen[n++] = paths[i];
+	if (n == 0)
+		return CTL_OK;
+	if (n < n_paths || is_rados)
+		options.io_class = DSAIO_CLASS_BACKGROUND;
+	r = ctl_connect(copy->ctl, chosen, n, client);
+	if (r == CTL_OK && dsaio_handle_open(*client, &options,
+					     is_rados ? &copy->rados_handle : &copy->handle) < 0)
+		r = ctl_fail(copy->ctl, "%s", dsaio_error());
+	return r;
 }
 
 int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n_paths)
@@ -319,15 +403,15 @@ int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n
 	int r;
 
 	copy->ctl->is_through_restarts = true;
-	r = ctl_connect(copy->ctl, paths, n_paths, &copy->client);
+	r = connect_for(copy, true, paths, n_paths);
+	if (r == CTL_OK)
+		r = connect_for(copy, false, paths, n_paths);
 	if (r != CTL_OK)
 		return r;
 	/* cat has nothing to remove. */
 	r = copy->to.is_stream ? 0 : stop_catch((int)SA_RESETHAND);
 	if (r < 0)
 		return ctl_fail(copy->ctl, "signals: %s", strerror(-r));
-	if (dsaio_handle_open(copy->client, NULL, &copy->handle) < 0)
-		return ctl_fail(copy->ctl, "%s", dsaio_error());
 	return CTL_OK;
 }
 
@@ -336,6 +420,8 @@ int file_copy_reserve(struct file_copy *copy)
 	char text[DESTINATION_TEXT_BYTES];
 	uint64_t off = 0, end;
 
+	if (copy->to.is_rados)
+		return CTL_OK;
 	for (; off < copy->end; off = end) {
 		find_data(copy, &off, &end);
 		if (off < end && destination_reserve(&copy->destination, off, end - off, text) < 0)
@@ -351,6 +437,12 @@ int file_copy_place(struct file_copy *copy, bool is_synced)
 
 	if (stop_signal())
 		return file_copy_fail(copy, "interrupted");
+	if (copy->to.is_rados) {
+		if (dsaio_file_commit(copy->to.file, 0) < 0)
+			return file_copy_fail(copy, "%s", dsaio_error());
+		copy->is_committed = true;
+		return CTL_OK;
+	}
 	r = destination_place(&copy->destination, copy->ctl, is_synced, text);
 	if (r == 0)
 		return CTL_OK;
@@ -362,9 +454,12 @@ void file_copy_deinit(struct file_copy *copy)
 {
 	/* First, as the daemon may still use the buffers and files.  Ops are open only where the copy failed or was
 	   stopped. */
-	if (copy->handle)
-		handle_closep(&copy->handle);
+	handle_closep(&copy->handle);
+	handle_closep(&copy->rados_handle);
+	if (copy->to.is_rados && copy->to.file && !copy->is_committed)
+		(void)dsaio_file_abandon(copy->to.file); /* else its store does, later */
 	client_disconnectp(&copy->client);
+	client_disconnectp(&copy->rados_client);
 	destination_deinit(&copy->destination);
 	if (!copy->from.is_stream)
 		closep(&copy->from.fd);

@@ -2,6 +2,9 @@
  * A file or stream that is copied in chunks, several of them in flight: the part that cp, cat and
  * put share.
  *
+ * A side is also a name of a RADOS store, whose daemon is another one: then there are two clients and two handles, of
+ * the background class, and the buffers are registered with both.  A new file there takes its place by a commit.
+ *
  * A byte of the source goes to the same offset of the destination.  Holes of a source
  * file stay holes in a new file.  Chunks are described in chunk.h, a destination that is a file in
  * destination.h.
@@ -32,14 +35,16 @@ struct file_copy_run {
 
 struct file_copy {
 	struct ctl *ctl;
-	struct dsaio_client *client;
-	struct dsaio_handle *handle;
+	struct dsaio_client *client,
+		*rados_client; /* of files, of names of RADOS stores; NULL: there are none */
+	struct dsaio_handle *handle, *rados_handle;
 	struct side from, to;
 	struct destination destination; /* of cp and put; to is its side */
 	uint64_t start;			/* the first byte wanted of the source */
 	uint64_t end;			/* after the last byte wanted; UINT64_MAX: to its end */
 	uint64_t end_min;		/* a source that ends before this is an error */
 	uint64_t done_bytes;		/* written */
+	bool is_committed;		/* the destination, of a RADOS store */
 	bool is_output_lost;		/* a write to the stream failed */
 	size_t chunk_bytes;
 	struct chunk chunks[FILE_COPY_CHUNKS];
@@ -65,8 +70,11 @@ int file_copy_open_from(struct file_copy *copy, bool may_be_device, struct stat 
 /* Checks the destination; changes nothing (destination.h). */
 int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat);
 
-/* Opens the checked destination, or makes it (destination.h). */
-int file_copy_open_to(struct file_copy *copy, mode_t mode);
+/* Opens the checked destination, or makes it (destination.h).  n_bytes: that will come; 0: not known. */
+int file_copy_open_to(struct file_copy *copy, mode_t mode, uint64_t n_bytes);
+
+/* Opens the source, or begins the destination, by its name in a RADOS store.  n_bytes: of that; 0: not known yet. */
+int file_copy_open_rados(struct file_copy *copy, struct side *side, uint64_t n_bytes);
 
 /*
  * Connects for stores of these files, catches signals (except for a stream: cat has nothing to
@@ -81,7 +89,7 @@ int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n
  */
 int file_copy_make_chunks(struct file_copy *copy, uint64_t n_bytes);
 
-/* Reserves room at the destination for all that is to come, before the first write. */
+/* Reserves room at the destination for all that is to come, before the first write; a RADOS store has no such call. */
 int file_copy_reserve(struct file_copy *copy);
 
 /* Moves all bytes.  label: of the bar.  total_bytes: UINT64_MAX: unknown.  is_shown: with a bar. */
@@ -90,7 +98,7 @@ int file_copy_run(struct file_copy *copy, const char *label, uint64_t total_byte
 /* Waits for all ops in flight and ignores their results. */
 void file_copy_drain(struct file_copy *copy);
 
-/* Puts the new file in its place; is_synced: its name is synced too. */
+/* Puts the new file in its place, or commits it; is_synced: its name is synced too. */
 int file_copy_place(struct file_copy *copy, bool is_synced);
 
 /* Disconnects, removes a new file that is not in its place, closes both sides except streams. */

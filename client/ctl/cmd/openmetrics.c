@@ -25,7 +25,7 @@ static const char *const prefixes[] = { "", "pool_", "store_", "class_", "user_"
 static const struct family {
 	unsigned kinds;
 	bool is_counter;   /* else a gauge */
-	const char *field; /* in dsaio.proto */
+	const char *field; /* in dsaio.proto; behind a '!' it is a bool, and shown inverted */
 	const char *name;  /* behind the prefix of the kind */
 	const char *help;
 } families[] = {
@@ -44,6 +44,10 @@ static const struct family {
 	{ IN(STORE), false, "lane_depth", "lane_depth", "Blocks that the engine's queue holds." },
 	{ IN(STORE), false, "window_bytes", "window_bytes", "Bound of bytes in flight." },
 	{ IN(STORE), false, "is_drained", "drained", "1 while it refuses new ops." },
+	{ IN(STORE), false, "!is_offline", "online",
+	  "0 while its Ceph cluster cannot be reached." },
+	{ IN(STORE), true, "pauses", "pauses",
+	  "Times that its cluster ended no request for long." },
 	{ IN(USER), false, "pool_bytes", "pool_bytes", "Pinned memory of its clients." },
 	{ COUNTED, true, "reads", "reads", "Reads that ended." },
 	{ COUNTED, true, "writes", "writes", "Writes that ended." },
@@ -89,7 +93,9 @@ static bool ends_with(const char *text, const char *end)
 
 static void print_value(FILE *out, const ProtobufCMessage *message, const char *field)
 {
-	const uint64_t value = value_of(message, field);
+	const bool is_inverted = *field == '!';
+	const uint64_t value = is_inverted ? !value_of(message, field + 1)
+					   : value_of(message, field);
 
 	if (ends_with(field, "_nsec"))
 		(void)fprintf(out, " %.9f\n", (double)value / 1e9);

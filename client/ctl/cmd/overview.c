@@ -156,6 +156,7 @@ struct json_object *overview_problems(const Wire__StatusReply *now)
 	for (size_t i = 0; i < now->n_stores; i++) {
 		const Wire__Store *store = now->stores[i];
 		const uint64_t errors = store->counters ? store->counters->errors : 0;
+		char pause[UNITS_TEXT_BYTES];
 
 		if (errors)
 			add_problem(problems,
@@ -163,6 +164,12 @@ struct json_object *overview_problems(const Wire__StatusReply *now)
 				    store->name, errors, plural(errors));
 		if (store->is_drained)
 			add_problem(problems, "store %s is drained", store->name);
+		if (store->is_offline)
+			add_problem(problems, "store %s is OFFLINE: %s", store->name,
+				    store->offline_text);
+		else if (store->pause_usec)
+			add_problem(problems, "store %s: no request has ended for %s", store->name,
+				    units_format_nsec(pause, store->pause_usec * 1000));
 	}
 	if (now->is_replaced)
 		add_problem(problems, "the daemon's program was replaced after its start");

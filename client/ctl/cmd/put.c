@@ -34,6 +34,7 @@ static const char help[] =
 	"    tar c checkpoint | dsaioctl put --sync /nvme/checkpoint.tar\n"
 	"    dsaioctl put --size 400M /nvme/w0.bin <w0.bin\n"
 	"    dsaioctl cat /nvme/a | dsaioctl put /nvme/b\n"
+	"    tar c step-1000 | dsaioctl put rados://tensors/llama/step-1000.tar\n"
 	"    dsaioctl put --private model.bin <copy       without a running dsaiod\n"
 	"\n"
 	"FILE must lie on a store of the daemon.  The bytes go to a new file, which becomes FILE\n"
@@ -48,8 +49,11 @@ static const char help[] =
 
 static int attach(struct file_copy *copy)
 {
-	int r = dsaio_file_from_fd(copy->client, copy->to.fd, &copy->to.file);
+	int r;
 
+	if (copy->to.is_rados)
+		return CTL_OK;
+	r = dsaio_file_from_fd(copy->client, copy->to.fd, &copy->to.file);
 	if (r == -ENXIO || r == -EOPNOTSUPP)
 		return file_copy_fail(copy, "%s: use cp(1) or dd(1)%s", dsaio_error(),
 				      ctl_or_private(copy->ctl, r));
@@ -110,7 +114,7 @@ static int sync_bytes(struct file_copy *copy)
 	const struct destination *d = &copy->destination;
 	char text[DESTINATION_TEXT_BYTES];
 
-	if (!is_synced && (d->is_device || !d->was_there))
+	if (copy->to.is_rados || (!is_synced && (d->is_device || !d->was_there)))
 		return CTL_OK;
 	if (destination_sync(&copy->destination, copy->handle, text) < 0)
 		return file_copy_fail(copy, "%s", text);
@@ -153,14 +157,15 @@ static int put_run(struct ctl *ctl)
 	if (ctl->n_args != 1 || !ctl->args[0][0])
 		return ctl_usage(ctl, "name one file: dsaioctl put FILE: see dsaioctl put --help");
 	copy.to.path = ctl->args[0];
+	copy.to.is_rados = ctl_is_rados(copy.to.path);
 	if (fstat(STDIN_FILENO, &st) < 0)
 		return ctl_fail(ctl, "standard input: %s", strerror(errno));
 
-	r = file_copy_check_to(&copy, &st);
+	r = copy.to.is_rados ? CTL_OK : file_copy_check_to(&copy, &st);
 	if (r == CTL_OK)
 		r = file_copy_connect(&copy, &copy.to.path, 1);
 	if (r == CTL_OK)
-		r = file_copy_open_to(&copy, 0666);
+		r = file_copy_open_to(&copy, 0666, size_bytes == UINT64_MAX ? 0 : size_bytes);
 	return r == CTL_OK ? put_opened(&copy) : r;
 }
 

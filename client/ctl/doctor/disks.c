@@ -1,6 +1,8 @@
 #include "client/ctl/doctor/doctor.h"
 
 #include "client/ctl/bench/place.h"
+#include "client/ctl/ui/ctl.h"
+#include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
 #include <glob.h>
@@ -117,6 +119,21 @@ static void check_ops(struct doctor *doctor, const Wire__Store *store)
 		doctor_add(doctor, DOCTOR_WARN, "drained", remedy, "refuses new files and ops");
 }
 
+/* A RADOS store has no directory and no disks here. */
+static void check_cluster(struct doctor *doctor, const Wire__Store *store)
+{
+	char pause[UNITS_TEXT_BYTES];
+
+	doctor_add(doctor, store->is_offline ? DOCTOR_FAIL : DOCTOR_OK, "cluster",
+		   "ceph -s, with the store's ceph_conf, says whether the cluster is well; "
+		   "journalctl -u dsaiod@rados what the daemon has met",
+		   "%s", store->is_offline ? store->offline_text : "online");
+	doctor_add(doctor, doctor_warn(store->pauses), "pauses",
+		   "ceph health detail; ceph osd perf shows slow osds", "%" PRIu32 "%s%s",
+		   store->pauses, store->pauses ? " since the daemon's start, the longest of " : "",
+		   store->pauses ? units_format_nsec(pause, store->longest_pause_usec * 1000) : "");
+}
+
 void doctor_stores(struct doctor *doctor)
 {
 	const Wire__StatusReply *status = doctor->status;
@@ -132,7 +149,9 @@ void doctor_stores(struct doctor *doctor)
 			   store->is_blocking ? "worker threads" : store->engine,
 			   store->engine_text);
 		check_ops(doctor, store);
-		if (!store->hung) /* looking at its path might hang, too */
+		if (ctl_is_rados(store->path))
+			check_cluster(doctor, store);
+		else if (!store->hung) /* looking at its path might hang, too */
 			check_place(doctor, store->path);
 		doctor->subject[0] = '\0';
 	}

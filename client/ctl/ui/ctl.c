@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Names in a message may have control characters, which must not reach the terminal. */
 static void say(const struct ctl *ctl, const char *raw)
@@ -96,6 +97,17 @@ static int start_private(struct ctl *ctl, const char *const *paths, size_t n_pat
 	return CTL_OK;
 }
 
+/* NULL: where every daemon is looked for. */
+static const char *rados_socket(void)
+{
+	static const char second[] = "/run/dsaiod-rados/dsaiod.sock";
+	const char *named = getenv("DSAIO_RADOS_SOCKET");
+
+	if (named && *named)
+		return named;
+	return access(second, F_OK) == 0 ? second : NULL;
+}
+
 static const char *private_advice(const struct ctl *ctl)
 {
 	return ctl->is_private || ctl->is_of_all
@@ -107,7 +119,8 @@ int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client)
 {
 	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
-	int r = start_private(ctl, paths, n_paths);
+	bool is_rados = n_paths && ctl_is_rados(paths[0]);
+	int r = is_rados ? CTL_OK : start_private(ctl, paths, n_paths);
 	const char *named;
 	bool is_absent;
 
@@ -123,9 +136,10 @@ int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		stop_wait_begin(ctl->command);
 	if (ctl->timeout_nsec)
 		discover_wait_msec = (uint32_t)(ctl->timeout_nsec / 1000000);
-	options.socket_path = ctl->socket_path;
+	options.socket_path = is_rados && (ctl->is_private || !ctl->socket_path) ? rados_socket()
+										 : ctl->socket_path;
 	/* Else what it measures or shows is of one daemon. */
-	if (!ctl->is_through_restarts || ctl->is_private)
+	if (!ctl->is_through_restarts || (ctl->is_private && !is_rados))
 		options.flags = DSAIO_NO_RECONNECT;
 	r = dsaio_connect(&options, ret_client);
 	if (!ctl->message)

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct command;
 struct flag_table;
@@ -64,6 +65,12 @@ int ctl_print_line(const struct ctl *ctl, const char *format, ...)
  */
 int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client);
+
+/* Is it a name of a RADOS store?  ctl_connect() of one connects to the daemon that has such stores, also with --private. */
+static inline bool ctl_is_rados(const char *name)
+{
+	return strncmp(name, "rados://", 8) == 0;
+}
 
 /* The advice behind "use cat(1)" where a file could not go through the daemon because of error. */
 static inline const char *ctl_or_private(const struct ctl *ctl, int error)

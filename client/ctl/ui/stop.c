@@ -24,7 +24,7 @@ static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 static volatile sig_atomic_t caught, is_grace_over;
 static char waiting_line[128]; /* of stop_wait_begin() */
 static int event_fd = -1;
-static struct dsaio_conn *_Atomic daemon_conn; /* NULL: none */
+static struct dsaio_conn *_Atomic daemon_conns[2]; /* NULL: none */
 
 static void on_signal(int number)
 {
@@ -51,11 +51,13 @@ static void on_alarm(int number)
 
 	(void)number;
 	if (caught) {
-		struct dsaio_conn *conn = atomic_load(&daemon_conn);
-
 		is_grace_over = 1;
-		if (conn)
-			hang_up(conn);
+		for (unsigned i = 0; i < 2; i++) {
+			struct dsaio_conn *conn = atomic_load(&daemon_conns[i]);
+
+			if (conn)
+				hang_up(conn);
+		}
 	} else {
 		(void)!write(STDERR_FILENO, waiting_line, strlen(waiting_line));
 	}
@@ -108,7 +110,8 @@ int stop_catch(int sa_flags)
 
 void stop_hangs_up(struct dsaio_conn *conn)
 {
-	atomic_store(&daemon_conn, conn);
+	atomic_store(&daemon_conns[1], conn ? atomic_load(&daemon_conns[0]) : NULL);
+	atomic_store(&daemon_conns[0], conn);
 	if (conn && is_grace_over) /* the alarm came before */
 		hang_up(conn);
 }

@@ -4,6 +4,7 @@
 #include "client/lib/api/sized.h"
 #include "client/lib/base/cancel.h"
 #include "client/lib/io/file_fd.h"
+#include "client/lib/io/file_named.h"
 #include "client/lib/io/file_open.h"
 #include "client/lib/io/inode.h"
 
@@ -91,6 +92,11 @@ static int file_change(struct dsaio_file *file, const char *function, uint64_t e
 
 	if (r < 0)
 		return r;
+	if (file->named.id)
+		return error_fail(-EOPNOTSUPP,
+				  "%s of %s: a file of a RADOS store gets its size when it is "
+				  "created or committed",
+				  function, file->name);
 	if (!file->can_write)
 		return error_fail(-EBADF, "%s of %s: it is not open for writing", function,
 				  file->name);
@@ -135,4 +141,25 @@ int dsaio_file_allocate(struct dsaio_file *file, uint64_t off, uint64_t len, uns
 		return error_fail_errno(r, "file_allocate of %s: %" PRIu64 " bytes at %" PRIu64,
 					file->name, len, off);
 	return 0;
+}
+
+uint64_t dsaio_file_token(const struct dsaio_file *file)
+{
+	return file && file->named.is_created ? file->named.id : 0;
+}
+
+int dsaio_file_commit(struct dsaio_file *file, uint64_t size)
+{
+	CANCEL_DISABLE();
+	int r = file_check(file, "file_commit");
+
+	return r < 0 ? r : file_named_commit(file, size);
+}
+
+int dsaio_file_abandon(struct dsaio_file *file)
+{
+	CANCEL_DISABLE();
+	int r = file_check(file, "file_abandon");
+
+	return r < 0 ? r : file_named_abandon(file);
 }

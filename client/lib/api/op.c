@@ -434,6 +434,11 @@ const char *dsaio_op_error(struct dsaio_op *op)
 	return op->text ? op->text : strerror((int)-op->result);
 }
 
+bool dsaio_op_is_unknown(const struct dsaio_op *op)
+{
+	return op_object_check(op, "op_is_unknown") == 0 && op_has_ended(op) && op->is_unknown;
+}
+
 int dsaio_op_path(const struct dsaio_op *op)
 {
 	int r = op_object_check(op, "op_path");

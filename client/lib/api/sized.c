@@ -28,6 +28,8 @@ SIZED(SIZED_GRANTED, dsaio_granted, queue_depth, 16);
 SIZED(SIZED_ALLOC_OPTIONS, dsaio_alloc_options, wait_usec, 24);
 SIZED(SIZED_MEMORY, dsaio_memory, fd_off, 40);
 SIZED(SIZED_OPEN_OPTIONS, dsaio_open_options, mode, 16);
+SIZED(SIZED_CREATE_OPTIONS, dsaio_create_options, zero, 32);
+SIZED(SIZED_STAT, dsaio_stat, zero, 48);
 SIZED(SIZED_IO, dsaio_io, zero, 80);
 SIZED(SIZED_COMPLETION, dsaio_completion, zero, 40);
 

@@ -84,7 +84,8 @@ static const struct {
 	  "its store is drained: an administrator has it refuse new ops, until dsaioctl undrain",
 	  false },
 	{ ECANCELED, "it was cancelled; what the range holds is undefined", false },
-	{ ETIMEDOUT, "the handle's op_timeout_usec is over; what the range holds is undefined",
+	{ ETIMEDOUT,
+	  "the handle's op_timeout_usec, or its store's op_timeout, is over; what the range holds is undefined",
 	  false },
 };
 

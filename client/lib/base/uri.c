@@ -43,6 +43,13 @@ static bool decode(char *text)
 	return true;
 }
 
+static int fail_escape(const char *name)
+{
+	return error_fail(-EINVAL,
+			  "open %s: behind %% must come two hexadecimal digits that are not 00",
+			  name);
+}
+
 int uri_path(const char *name, char **ret_path)
 {
 	_cleanup_(freep) char *path = NULL;
@@ -53,7 +60,8 @@ int uri_path(const char *name, char **ret_path)
 		if (n != 4 || strncasecmp(name, "file", 4) != 0)
 			return error_fail(-EPROTONOSUPPORT,
 					  "open %s: this library (version %s) does not know the "
-					  "scheme %.*s: only file:// and paths are possible",
+					  "scheme %.*s: only file://, rados:// and paths are "
+					  "possible",
 					  name, DSAIO_VERSION, n, name);
 		rest = name + n + 3;
 		if (strncasecmp(rest, "localhost/", 10) == 0)
@@ -68,11 +76,37 @@ int uri_path(const char *name, char **ret_path)
 	if (!path)
 		return error_fail_errno(-ENOMEM, "open %s", name);
 	if (n && !decode(path))
-		return error_fail(
-			-EINVAL,
-			"open %s: behind %% must come two hexadecimal digits that are not "
-			"00",
-			name);
+		return fail_escape(name);
 	*ret_path = TAKE_PTR(path);
+	return 0;
+}
+
+bool uri_is_rados(const char *name)
+{
+	return uri_scheme(name) == 5 && strncasecmp(name, "rados", 5) == 0;
+}
+
+int uri_rados(const char *name, char **ret_name)
+{
+	_cleanup_(freep) char *copy = NULL;
+	char *file = NULL;
+
+	if (!uri_is_rados(name))
+		return error_fail(-EINVAL,
+				  "%s: it is no file of a RADOS store, "
+				  "rados://POOL/NAMESPACE/FILE: use the system's calls for others",
+				  name);
+	copy = strdup(name);
+	if (!copy)
+		return error_fail_errno(-ENOMEM, "open %s", name);
+	memcpy(copy, "rados", 5);
+	if (copy[8] != '/')
+		file = strchr(copy + 8, '/');
+	file = file ? strchr(file + 1, '/') : NULL;
+	if (!file)
+		return error_fail(-EINVAL, "%s: it must be rados://POOL/NAMESPACE/FILE", name);
+	if (!decode(file))
+		return fail_escape(name);
+	*ret_name = TAKE_PTR(copy);
 	return 0;
 }

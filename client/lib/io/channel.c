@@ -298,10 +298,19 @@ void channel_consume(struct handle_channel *channel, struct op_list *list)
 			      completion.result < 0 ? -ring_result_errno(completion.result)
 						    : completion.result,
 			      ring_result_done(completion.result));
+		op->is_unknown = ring_result_is_unknown(completion.result);
 		op_list_add(list, op);
 	}
 	ring_client_add_time(ring, nsec);
 	ring_client_consume(ring, i);
+}
+
+/* The op of that row, which a daemon had, ends without it. */
+static void row_lose(struct dsaio_op *op, int result, struct op_list *list)
+{
+	op_set_result(op, result, 0); /* how much was done is not known */
+	op->is_unknown = op->opcode == RING_OP_WRITE && op->file->named.id;
+	op_list_add(list, op);
 }
 
 void channel_end_ops(struct handle_channel *channel, int result, struct op_list *list)
@@ -314,10 +323,8 @@ void channel_end_ops(struct handle_channel *channel, int result, struct op_list 
 		struct dsaio_op *op = atomic_exchange_explicit(&channel->rows[i].op, NULL,
 							       memory_order_acquire);
 
-		if (!op)
-			continue;
-		op_set_result(op, result, 0); /* how much was done is not known */
-		op_list_add(list, op);
+		if (op)
+			row_lose(op, result, list);
 	}
 }
 
@@ -346,9 +353,8 @@ static void row_end(struct channel_row *row, int result, const char *why, struct
 	struct dsaio_op *op = atomic_load_explicit(&row->op, memory_order_acquire);
 
 	atomic_store_explicit(&row->op, NULL, memory_order_relaxed);
-	op_set_result(op, result, 0); /* how much was done is not known */
 	op->because = why;
-	op_list_add(list, op);
+	row_lose(op, result, list);
 }
 
 static uint64_t row_deadline(const struct channel_row *row, const struct dsaio_op *op)
@@ -459,7 +465,7 @@ static int row_check(const struct channel_row *row, uint64_t features, const str
 		*why = "after its restart the daemon refuses its channel";
 		return op->channel->error;
 	}
-	if (op->n_crashes && (op->opcode >= RING_OP_FSYNC || op->is_dsync)) {
+	if (op->n_crashes && !op->file->named.id && (op->opcode >= RING_OP_FSYNC || op->is_dsync)) {
 		r = file_fd_second_error(op->file);
 		*why = r == -ECONNRESET
 			       ? "the daemon crashed in the middle of it, and may have met an error that is "

@@ -3,6 +3,7 @@
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/io/file_fd.h"
+#include "client/lib/io/file_named.h"
 #include "client/lib/io/inode.h"
 
 #include <sched.h>
@@ -61,7 +62,8 @@ static int daemon_remove(const struct dsaio_file *file, uint64_t deadline_nsec)
 
 void file_set_temporary(struct dsaio_file *file, const char *name)
 {
-	char *copy = strdup(name);
+	char *copy = file->named.id ? NULL
+				    : strdup(name); /* the daemon needs that of a RADOS store */
 
 	file->is_temporary = true;
 	if (!copy)
@@ -242,6 +244,8 @@ int file_grow(struct dsaio_file *file, uint64_t end, uint64_t *ret_grow_end)
 	int64_t size;
 
 	*ret_grow_end = 0;
+	if (file->named.id)
+		return file_named_grow(file, end);
 	if (inode_is_long(file->inode, end))
 		return 0;
 	size = file_size_seen(file, AT_STATX_SYNC_AS_STAT); /* -1: the daemon does without */

@@ -55,17 +55,27 @@ struct file_fds {
 	int second; /* for a sync across a crash of the daemon, which never gets it: file_fd.h */
 };
 
+/* A file of a RADOS store: file_named.h. */
+struct file_named {
+	uint64_t id;	       /* 0: it is none */
+	_Atomic uint64_t size; /* 0 while it is open for writing: not known before the commit */
+	uint32_t object_bytes;
+	bool is_sparse, is_created;
+};
+
 struct dsaio_file {
 	struct client_object object;
 	struct dsaio_client *client;
 	_Atomic uint32_t n_refs; /* opens and open ops; from and to 0 only under files.lock */
 	struct file_session session;
 	bool is_shared;
-	bool can_read, can_write, is_block_device;
-	bool is_temporary; /* removed after a failure: messages of ops do not tell its size */
+	bool can_read, is_block_device;
+	_Atomic bool can_write; /* a created file: until it is committed or abandoned */
+	bool is_temporary;	/* removed after a failure: messages of ops do not tell its size */
 	struct inode *inode;
 	struct cache_identity identity;
 	char *name; /* for people; the path, if it was opened by one */
+	struct file_named named;
 
 	/* files.lock */
 	struct cache_entry entry; /* its key never changes */

@@ -9,11 +9,13 @@
  *                                                O_CREAT, O_EXCL or O_TRUNC
  *   it is not, and has none, or names another    nothing: -ESTALE
  *   it had a buffered description                another one
+ *   it is of a RADOS store                       its id, size and the like, never the file that has its name now
  *   it is only cached                            nothing: it leaves the cache
  */
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/io/file_fd.h"
+#include "client/lib/io/file_named.h"
 #include "client/lib/io/file_open.h"
 
 #include <stdlib.h>
@@ -83,6 +85,8 @@ static int hand_over_by(struct dsaio_file *file, struct dsaio_conn *next, int fd
 	struct client_files *files = &file->client->files;
 	int r = fd < 0 ? fd : hand_over_direct(file, next, fd);
 
+	if (file->named.id)
+		r = file_named_hand_over(file, next, deadline_in_msec(FILE_MSEC));
 	if (r == -ETIMEDOUT && !conn_answers(next)) /* it is the daemon that hangs */
 		r = -ENOTCONN;
 	if (r < 0 && r != -ENOTCONN) {
@@ -118,7 +122,7 @@ static int file_hand_over(struct dsaio_file *file, struct dsaio_conn *next)
 	const int kept = file_fd_take_kept(file);
 	int r;
 
-	if (kept < 0)
+	if (kept < 0 && !file->named.id)
 		opened = file_open_again(file);
 	r = hand_over_by(file, next, kept < 0 ? opened : kept);
 	if (kept >= 0)

@@ -1,6 +1,7 @@
 #include "client/lib/io/file_fd.h"
 
 #include "client/lib/base/fd.h"
+#include "client/lib/io/file_named.h"
 
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -70,8 +71,7 @@ static int daemon_get(struct dsaio_file *file, int *ret_fd)
 	return r;
 }
 
-/* Its id may be another's with the daemon that serves now. */
-static int refused(const struct dsaio_file *file)
+int file_refused(const struct dsaio_file *file)
 {
 	int r = atomic_load(&file->session.error);
 
@@ -92,7 +92,7 @@ int file_fd_take(struct dsaio_file *file)
 {
 	struct client_files *files = &file->client->files;
 	_cleanup_(closep) int got = -1;
-	int fd, r = refused(file);
+	int fd, r = file_refused(file);
 
 	if (r < 0)
 		return r;
@@ -101,7 +101,7 @@ int file_fd_take(struct dsaio_file *file)
 		return fd;
 	r = daemon_get(file, &got);
 	if (r == 0) /* refused meanwhile: what came may be another file's */
-		r = refused(file);
+		r = file_refused(file);
 	if (r < 0)
 		return r;
 	LOCKED(&files->lock);
@@ -131,6 +131,8 @@ void file_fd_need_second(struct dsaio_file *file)
 	bool is_wanted;
 	int fd;
 
+	if (file->named.id) /* its writes are on the device when they have ended */
+		return;
 	(void)pthread_mutex_lock(&files->lock);
 	is_wanted = file->client->recovery.timeout_nsec && file->fds.second < 0;
 	fd = is_wanted ? fd_take_kept(file) : -1;
@@ -212,9 +214,12 @@ int64_t file_size_seen(struct dsaio_file *file, int sync)
 
 int64_t file_size(struct dsaio_file *file)
 {
-	int64_t size = file->is_block_device ? -1 : file_size_seen(file, AT_STATX_SYNC_AS_STAT);
+	int64_t size;
 	int fd;
 
+	if (file->named.id)
+		return file_named_size(file);
+	size = file->is_block_device ? -1 : file_size_seen(file, AT_STATX_SYNC_AS_STAT);
 	if (size >= 0)
 		return size;
 	fd = file_fd_take(file);

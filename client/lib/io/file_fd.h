@@ -24,6 +24,9 @@ int file_fd_take(struct dsaio_file *file);
 int file_fd_take_kept(struct dsaio_file *file);
 void file_fd_release(struct dsaio_file *file);
 
+/* Its id may be another's with the daemon that serves now, for that errno, with a message; or 0. */
+int file_refused(const struct dsaio_file *file);
+
 /* Bytes now, or a negative errno. */
 int64_t file_size(struct dsaio_file *file);
 

@@ -1,5 +1,7 @@
 #include "client/lib/io/inode.h"
 
+#include "client/lib/io/file.h"
+
 #include <fcntl.h>
 #include <search.h>
 #include <stdlib.h>
@@ -175,12 +177,27 @@ bool inode_is_long(struct inode *inode, uint64_t size)
 	return size <= inode->known_size;
 }
 
+bool inode_has_ops(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+
+	return inode->ops.first;
+}
+
 void inode_know_size(struct inode *inode, uint64_t size)
 {
 	LOCKED(&inode->lock);
 
 	if (inode->known_size < size)
 		inode->known_size = size;
+}
+
+/* A write that is done has made the file that long; 0: not longer. */
+static uint64_t grown_end(const struct dsaio_op *op)
+{
+	if (op->opcode == RING_OP_WRITE && op->file->named.id) /* nobody extends it before */
+		return op->off + op->len;
+	return op->grow_end;
 }
 
 void inode_remove(struct inode *inode, struct dsaio_op *op)
@@ -190,8 +207,8 @@ void inode_remove(struct inode *inode, struct dsaio_op *op)
 	list_remove(&inode->ops, &op->inode_node);
 	inode->n_off_ring -= op_is_off_ring(op);
 	inode->n_writing -= op->opcode == RING_OP_WRITE;
-	if (op->grow_end && op->result >= 0 && inode->known_size < op->grow_end)
-		inode->known_size = op->grow_end;
+	if (op->result >= 0 && inode->known_size < grown_end(op))
+		inode->known_size = grown_end(op);
 	op->is_in_inode = false;
 }
 

@@ -54,6 +54,15 @@ void inode_leave_ring(struct inode *inode, struct dsaio_op *op);
 /* Submits a WAITING op, as channel_put(). */
 int inode_put(struct inode *inode, struct dsaio_op *op);
 
+bool inode_has_ops(struct inode *inode);
+/* The end of the last byte that was written: of a file of a RADOS store. */
+static inline uint64_t inode_written_end(struct inode *inode)
+{
+	LOCKED(&inode->lock);
+
+	return inode->known_size;
+}
+
 /* Is the file known to be at least that long? */
 bool inode_is_long(struct inode *inode, uint64_t size);
 /* It is. */

@@ -382,6 +382,7 @@ void job_finish_piece(struct bounce_job *job)
 	if (piece->op && job->error == piece->op->result && !job->op->because)
 		job->op->because = piece->op->because;
 	slots_release(&piece->slot);
+	job->op->is_unknown |= piece->op && piece->op->is_unknown;
 	if (piece->op)
 		handle_op_unref(TAKE_PTR(piece->op));
 	piece_move(piece, PIECE_FREE);

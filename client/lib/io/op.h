@@ -76,6 +76,7 @@ struct dsaio_op {
 	/* the thread's that ends it */
 	int64_t result;		     /* bytes, or a negative errno */
 	uint64_t done;		     /* bytes, also of one that failed */
+	bool is_unknown;	     /* dsaio_op_is_unknown() */
 	struct list_node inode_node; /* inode.lock */
 	struct list_node node;	     /* ended ops: handle->lock; its next also in op_list, pool */
 	uint64_t end_number;	     /* handle->lock; numbers the ends of a handle */

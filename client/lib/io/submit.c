@@ -280,6 +280,8 @@ static void enter_inode(struct op_plan *plan)
 		if (op->opcode == RING_OP_WRITE && !op->file->is_block_device) {
 			r = file_grow(op->file, op->off + op->len, &grow_end);
 			op->grow_end = grow_end;
+			if (r < 0 && op->file->named.id)
+				op->because = "the file was created with a size, which it passes";
 		}
 	}
 	if (r < 0) {

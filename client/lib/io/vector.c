@@ -80,6 +80,7 @@ struct dsaio_op *vector_end_part(struct dsaio_op *part)
 	bool is_last;
 	LOCKED(&whole->handle->lock);
 
+	whole->is_unknown |= part->is_unknown;
 	if (part->result < 0 || done < part->len)
 		stop_at(whole->vector, part->off + done, part->result < 0 ? (int)part->result : 0,
 			TAKE_PTR(part->text));

@@ -46,7 +46,8 @@
 
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
-#define CONN_FEATURES (RING_FEATURE_DEVICE | RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY)
+#define CONN_FEATURES \
+	(RING_FEATURE_DEVICE | RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY | RING_FEATURE_UNKNOWN)
 #define CONN_NAME_BYTES 64u
 
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */

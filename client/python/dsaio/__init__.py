@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from ._handle import Stats as Stats
     from ._memory import alloc as alloc
     from ._op import Op as Op
+    from ._rados import create as create
+    from ._rados import list_files as list_files
+    from ._rados import remove as remove
+    from ._rados import stat as stat
     from ._raw import open as open
     from ._register import Registration as Registration
     from ._register import register as register
@@ -53,13 +57,17 @@ _MODULES = {
     "aio_read": "deepnvme",
     "aio_write": "deepnvme",
     "alloc": "_memory",
+    "create": "_rados",
     "deepspeed_memcpy": "deepnvme",
     "drop": "_file",
     "gds_handle": "deepnvme",
     "is_pinned": "_buffer",
+    "list_files": "_rados",
     "open": "_raw",
     "pin_handle": "deepnvme",
     "register": "_register",
+    "remove": "_rados",
+    "stat": "_rados",
     "wait": "_future",
 }
 

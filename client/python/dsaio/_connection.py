@@ -1,6 +1,6 @@
-"""The connection of this process to the daemon.
+"""The connections of this process to the daemon, and to that of RADOS stores.
 
-There is one, made by the first object that needs it, and shared by all.  Handles and pinned memory
+There is one of each, made by the first object that needs it, and shared by all.  Handles and pinned memory
 keep it open.  It goes on with the next daemon.  Where none comes in time, the objects of the lost connection
 fail with ENOTCONN, and the next new object makes a new connection.  A child of fork() makes one of its own.
 """
@@ -17,7 +17,9 @@ from . import _library as library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, List, Optional
+    from typing import Any, Callable, Dict, List, Optional
+
+_RADOS_SOCKET = "/run/dsaiod-rados/dsaiod.sock"  # of dsaiod@rados.service
 
 # The children of fork() forget the objects of their parent.
 _in_child: List[Callable[[], None]] = []
@@ -31,13 +33,17 @@ def at_fork(forget: Callable[[], None]) -> None:
 class Connection:
     """struct dsaio_client.  Closed when the last object that uses it is gone."""
 
-    __slots__ = ("pointer", "is_of_parent", "__weakref__")
+    __slots__ = ("pointer", "is_rados", "is_of_parent", "__weakref__")
 
-    def __init__(self) -> None:
+    def __init__(self, is_rados: bool) -> None:
         pointer = ctypes.c_void_p()
         self.pointer: Optional[int] = None
+        self.is_rados = is_rados
         self.is_of_parent = False
-        code = library.connect(None, ctypes.byref(pointer))
+        options = library.ConnectOptions(size=ctypes.sizeof(library.ConnectOptions))
+        if is_rados:
+            options.socket_path = _rados_socket()
+        code = library.connect(ctypes.byref(options), ctypes.byref(pointer))
         if code < 0:
             raise _connect_error(library.error(code))
         self.pointer = pointer.value
@@ -51,6 +57,14 @@ class Connection:
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending, disconnect: Any = library.disconnect) -> None:
         if self.pointer and not self.is_of_parent and not is_ending():
             disconnect(self.pointer)
+
+
+def _rados_socket() -> Optional[bytes]:
+    """None: where every daemon is looked for."""
+    named = os.environ.get("DSAIO_RADOS_SOCKET")
+    if named or os.path.exists(_RADOS_SOCKET):
+        return os.fsencode(named or _RADOS_SOCKET)
+    return None
 
 
 def _connect_error(e: OSError) -> OSError:
@@ -67,33 +81,33 @@ def is_of_file(e: OSError) -> bool:
 
 
 _lock = threading.Lock()
-_current: Optional[Connection] = None
+_current: Dict[bool, Connection] = {}  # by whether it is of RADOS stores
 _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
-def connection() -> Connection:
-    """The connection for new objects; connects, or starts a daemon, where there is none yet.
+def connection(is_rados: bool = False) -> Connection:
+    """The connection for new objects, to the daemon of RADOS stores or of all others; connects, or starts a daemon, where there is none yet.
 
     Raises OSError, whose message says what to do: ConnectionRefusedError where there is no daemon.
     """
-    global _current
     with _lock:
-        if _current is None or _current.is_lost():
-            _current = Connection()
-        return _current
+        current = _current.get(is_rados)
+        if current is None or current.is_lost():
+            current = _current[is_rados] = Connection(is_rados)
+        return current
 
 
 def existing() -> Optional[Connection]:
-    """The connection, if this process has made one."""
-    return _current
+    """The connection that is not of RADOS stores, if this process has made one."""
+    return _current.get(False)
 
 
 def _forget() -> None:
-    global _current, _lock
+    global _lock
     _lock = threading.Lock()
     for of_parent in _all:
         of_parent.is_of_parent = True
-    _current = None
+    _current.clear()
     for forget in _in_child:
         forget()
 

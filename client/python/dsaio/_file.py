@@ -17,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional, Tuple, Union
 
+    from ._connection import Connection
+
     Path = Union[str, bytes, os.PathLike[str], os.PathLike[bytes]]
     FileArgument = Union[Path, int, "File"]
 
@@ -46,6 +48,13 @@ def path_bytes(path: Path, expected: str = _ANY_FILE) -> bytes:
     if b"\0" in encoded:
         raise ValueError(f"dsaio: embedded null byte in path {path!r}")
     return encoded
+
+
+def is_rados(path: object) -> bool:
+    """Is it a name of a RADOS store?"""
+    if isinstance(path, str):
+        return path.startswith("rados://")
+    return isinstance(path, bytes) and path.startswith(b"rados://")
 
 
 class naming:
@@ -90,14 +99,23 @@ class _OpenFile:
         self.pointer: Optional[int] = None
         name = path_bytes(path, "a path")
         flags = check.integer("flags", flags, 0, (1 << 31) - 1, expected="flags of os.open(), such as os.O_RDWR")
-        self.connection = connection()
+        of_rados = is_rados(path)
+        self.connection = connection(of_rados)
         if fd is None:
-            result = library.file_open(self.connection.pointer, name, flags, None, ctypes.byref(pointer))
+            uri = library.OpenOptions(size=ctypes.sizeof(library.OpenOptions), flags=library.OPEN_URI)
+            options = ctypes.byref(uri) if of_rados else None
+            result = library.file_open(self.connection.pointer, name, flags, options, ctypes.byref(pointer))
         else:
             result = library.file_from_fd(self.connection.pointer, fd, ctypes.byref(pointer))
         library.check(result, path)
         self.pointer = pointer.value
         self.argument = pointer  # of calls: ctypes converts an int at each
+
+    @classmethod
+    def _of_pointer(cls, pointer: ctypes.c_void_p, of: Connection) -> _OpenFile:
+        self = cls.__new__(cls)
+        self.pointer, self.argument, self.connection = pointer.value, pointer, of
+        return self
 
     def __del__(self, is_ending: Callable[[], bool] = library.is_ending, close: Any = library.file_close) -> None:
         if self.pointer and not self.connection.is_of_parent and not is_ending():
@@ -108,7 +126,8 @@ class File(Context):
     """A file that the daemon reads and writes for this process.
 
     path: opened with this process's rights.  flags: as of os.open(): O_RDONLY, O_WRONLY or O_RDWR, and
-    O_CREAT (mode 0666 less the umask), O_EXCL, O_TRUNC.  Raises OSError.
+    O_CREAT (mode 0666 less the umask), O_EXCL, O_TRUNC.  Raises OSError.  rados://POOL/NAMESPACE/FILE names a file of a
+    RADOS store, of its own daemon, to read (O_RDONLY); dsaio.create() makes one.
 
     Every method of a handle that takes a path takes a File, too, and is faster with it.  Use it
     as a context manager, or close() it; ops on it go on after that.  Where it is pickled, the other process opens
@@ -146,6 +165,10 @@ class File(Context):
             text = "the file was opened before fork(), in the parent: make a new dsaio.File here"
             raise OSError(errno.EPERM, text, self.name)
         return opened
+
+    @property
+    def _is_rados(self) -> bool:
+        return self._opened is not None and self._opened.connection.is_rados
 
     @property
     def alignment(self) -> int:

@@ -14,6 +14,7 @@ from . import _op, _watch
 from ._buffer import locate
 from ._connection import at_fork
 from ._context import Context
+from ._file import File, is_rados
 from ._op import Op
 
 TYPE_CHECKING = False
@@ -70,7 +71,7 @@ wait_seconds: time that threads spent in wait(), of ops and of the handle
 """
 
 _NO_BUFFER: Any = (0, 0, None, None)
-_OF_PROCESS = ("_options", "_c", "_open_lock", "_counters", "_async_c", "_wait_lock", "_pending", "_failures")
+_OF_PROCESS = ("_options", "_c", "_rados_c", "_open_lock", "_counters", "_async_c", "_wait_lock", "_pending", "_failures")
 _RANGES = {"block_size": (512, 64 << 20), "queue_depth": (1, 4096), "intra_op_parallelism": (1, 64)}
 _WEIGHT_MAX = 16
 
@@ -142,6 +143,7 @@ class Handle(Context):
     ) -> None:
         self._is_closed = False
         self._c: Optional[_op.CHandle] = None
+        self._rados_c: Optional[_op.CHandle] = None  # of files of RADOS stores, from the first of them on
         self._counters = _op.Counters()
         self._open_lock = threading.Lock()
         self._arguments = (profile, io_class, weight, op_timeout)
@@ -165,6 +167,19 @@ class Handle(Context):
         with self._open_lock:
             self._c = self._c_handle(self._c)
             return self._c
+
+    def _open_rados(self) -> _op.CHandle:
+        self._refuse_if_closed()
+        with self._open_lock:
+            if self._rados_c is None:
+                self._rados_c = _op.CHandle(self._options, True)
+            return self._rados_c
+
+    def _c_of(self, file: FileArgument) -> _op.CHandle:
+        """The handle of the C library that has the file's connection."""
+        if isinstance(file, File) and file._is_rados:
+            return self._rados_c or self._open_rados()
+        return self._c or self._open_handle()
 
     # ---- one op ----
 
@@ -194,7 +209,7 @@ class Handle(Context):
         Covers all writes that were submitted to this handle before.  data_only: without the metadata that
         reading does not need (fdatasync(2)).  A path names a file that exists.  Raises OSError.
         """
-        c = self._c or self._open_handle()
+        c = self._c_of(file)
         opcode = library.FDATASYNC if data_only else library.FSYNC
         return self._start_many(c, opcode, [file], [_NO_BUFFER], [0])[0]
 
@@ -208,7 +223,7 @@ class Handle(Context):
         self, opcode: int, place: Place, file: FileArgument, file_offset: int, timeout: Optional[float] = None
     ) -> Op:
         _op.sweep()
-        c = self._c or self._open_handle()
+        c = self._c_of(file)
         if timeout is not None:
             timeout_usec = max(1, check.usec("timeout", timeout))
             return self._start_many(c, opcode, [file], [place], [file_offset], timeout_usec)[0]
@@ -233,7 +248,6 @@ class Handle(Context):
 
     def _submit_many(self, opcode: int, requests: Iterable[Request]) -> List[Op]:
         _op.sweep()
-        c = self._c or self._open_handle()
         places, files, offsets = [], [], []
         for i, request in enumerate(requests):
             if not isinstance(request, (tuple, list)) or not 2 <= len(request) <= 3:
@@ -242,6 +256,7 @@ class Handle(Context):
             places.append(locate(buffer, opcode == library.READ))
             files.append(file)
             offsets.append(offset[0] if offset else 0)
+        c = self._c_of(files[0]) if files else self._c or self._open_handle()
         return self._start_many(c, opcode, files, places, offsets)
 
     def _start_many(
@@ -285,7 +300,7 @@ class Handle(Context):
         Failures stay with the ops.
         """
         self._is_closed = True
-        self._c = None
+        self._c = self._rados_c = None
         self._end_ops()
         _watch.stop_if_idle()
 
@@ -305,9 +320,21 @@ class Handle(Context):
 
     def _forget(self) -> None:
         """In a child of fork(), and in a handle that was pickled."""
-        self._c = None
+        self._c = self._rados_c = None
         self._open_lock = threading.Lock()
         self._counters = _op.Counters()
+
+
+class RadosHandle(Handle):
+    """A handle that connects at first to the daemon of RADOS stores alone."""
+
+    def _connect(self) -> None:
+        self._open_rados()
+
+
+def handle_for(path: object) -> Handle:
+    """A new handle, for ops on the file of that name."""
+    return RadosHandle() if is_rados(path) else Handle()
 
 
 _handles: weakref.WeakSet[Handle] = weakref.WeakSet()

@@ -28,6 +28,7 @@ DATASYNC = 1
 CONNECTED, RECONNECTING = 1, 2
 INHERIT, YES, NO = 0, 1, 2
 NO_ZERO = 1
+OPEN_URI, SPARSE = 1, 1
 MEMORY_FD, MEMORY_CUDA = 2, 4
 PATHS = ("none", "shared", "gpu", "copied")
 CLASSES = {"normal": 0, "demand": 1, "background": 2}
@@ -84,6 +85,53 @@ class Memory(ctypes.Structure):
         ("bytes", c_uint64),
         ("fd_off", c_uint64),
     ]
+
+
+class ConnectOptions(ctypes.Structure):
+    """struct dsaio_connect_options."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("socket_path", c_char_p),
+        ("name", c_char_p),
+        ("reconnect_timeout_usec", c_int64),
+        ("flags", c_uint64),
+    ]
+
+
+class OpenOptions(ctypes.Structure):
+    """struct dsaio_open_options."""
+
+    _fields_ = [("size", c_size_t), ("flags", c_uint32), ("mode", c_uint32)]
+
+
+class CreateOptions(ctypes.Structure):
+    """struct dsaio_create_options."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("file_size", c_uint64),
+        ("token", c_uint64),
+        ("flags", c_uint32),
+        ("zero", c_uint32),
+    ]
+
+
+class Stat(ctypes.Structure):
+    """struct dsaio_stat."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("file_size", c_uint64),
+        ("mtime_sec", c_int64),
+        ("id", c_uint64),
+        ("object_size", c_uint32),
+        ("zero", c_uint32),
+    ]
+
+
+EACH = ctypes.CFUNCTYPE(c_int, ctypes.POINTER(Stat), c_void_p)
 
 
 class Io(ctypes.Structure):
@@ -179,6 +227,14 @@ file_size = _function(blocking, "file_size", c_int64, c_void_p)
 file_alignment = _function(quick, "file_alignment", c_size_t, c_void_p)
 file_truncate = _function(blocking, "file_truncate", c_int, c_void_p, c_uint64)
 
+create = _function(blocking, "create", c_int, c_void_p, c_char_p, _out, _out)
+file_token = _function(quick, "file_token", c_uint64, c_void_p)
+file_commit = _function(blocking, "file_commit", c_int, c_void_p, c_uint64)
+file_abandon = _function(blocking, "file_abandon", c_int, c_void_p)
+stat = _function(blocking, "stat", c_int, c_void_p, c_char_p, _out)
+list = _function(blocking, "list", c_int, c_void_p, c_char_p, EACH, c_void_p)
+remove = _function(blocking, "remove", c_int, c_void_p, c_char_p)
+
 _of_file = (c_void_p, c_void_p, c_void_p, c_size_t, c_uint64, _out)
 pread = _function(blocking, "pread_async", c_int, *_of_file)
 pwrite = _function(blocking, "pwrite_async", c_int, *_of_file)
@@ -193,6 +249,7 @@ op_look_many = _function(quick, "op_wait_many", c_int, _out, c_int, c_int64, _ou
 op_bytes = _function(quick, "op_bytes", c_uint64, c_void_p)
 op_error = _function(quick, "op_error", c_char_p, c_void_p)
 op_path = _function(quick, "op_path", c_int, c_void_p)
+op_is_unknown = _function(quick, "op_is_unknown", ctypes.c_bool, c_void_p)
 op_why = _function(quick, "op_why", c_char_p, c_void_p)
 op_cancel = _function(blocking, "op_cancel", c_int, c_void_p)
 op_free = _function(quick, "op_free", None, c_void_p)

@@ -57,7 +57,7 @@ class Allocation(Pinned):
 
     __slots__ = ()
 
-    def __init__(self, nbytes: int, wait_usec: int = 0) -> None:
+    def __init__(self, nbytes: int, wait_usec: int, is_rados: bool) -> None:
         options = library.AllocOptions(
             size=ctypes.sizeof(library.AllocOptions), flags=library.NO_ZERO, wait_usec=wait_usec
         )
@@ -66,7 +66,7 @@ class Allocation(Pinned):
         self.nbytes = nbytes
         # False after free_cpu_locked_tensor(): views may still use the memory, but is_pinned() denies it.
         self.is_locked = True
-        self.connection = connection()
+        self.connection = connection(is_rados)
         library.check(
             library.alloc(self.connection.pointer, nbytes, ctypes.byref(options), ctypes.byref(memory))
         )
@@ -98,13 +98,15 @@ def _warn_unlocked() -> None:
     warnings.warn(text, ResourceWarning, stacklevel=2)
 
 
-def room() -> int:
-    """Bytes of the pool that this process may have beside those that it has.  Raises OSError.
+def room(is_rados: bool) -> int:
+    """Bytes of the pool, of one daemon or the other, that this process may have beside those that it has.  Raises OSError.
 
     Other programs may leave it less.
     """
-    most: int = library.client_pool_max(connection().pointer)
-    return most - sum(pinned.nbytes for pinned in map(find_start, _starts[:]) if pinned is not None)
+    of_daemon = connection(is_rados)
+    most: int = library.client_pool_max(of_daemon.pointer)
+    all_pinned = map(find_start, _starts[:])
+    return most - sum(pinned.nbytes for pinned in all_pinned if pinned and pinned.connection is of_daemon)
 
 
 def find(address: int, nbytes: int) -> Optional[Pinned]:
@@ -132,23 +134,26 @@ def find_start(address: int) -> Optional[Pinned]:
     return None if reference is None else reference()
 
 
-def array(nbytes: int, wait_usec: int = 0) -> ctypes.Array[ctypes.c_char]:
-    """New pinned memory, page aligned, as a ctypes array that owns it.  The content is undefined."""
+def array(nbytes: int, wait_usec: int = 0, is_rados: bool = False) -> ctypes.Array[ctypes.c_char]:
+    """New pinned memory, page aligned, as a ctypes array that owns it.  The content is undefined.
+
+    is_rados: of the daemon of RADOS stores.
+    """
     nbytes = check.integer("nbytes", nbytes, 1, check.MAX)
-    allocation = Allocation(nbytes, wait_usec)
+    allocation = Allocation(nbytes, wait_usec, is_rados)
     memory = (ctypes.c_char * nbytes).from_address(allocation.address)
     memory.allocation = allocation  # type: ignore[attr-defined]
     return memory
 
 
-def new(nbytes: int, pinned: bool) -> ctypes.Array[ctypes.c_char]:
+def new(nbytes: int, pinned: bool, is_rados: bool = False) -> ctypes.Array[ctypes.c_char]:
     """New memory, as of array(); ordinary memory if the caller of the package chose pinned=False."""
     if not pinned:
         import mmap
 
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return (ctypes.c_char * nbytes).from_buffer(pages)
-    return array(nbytes)
+    return array(nbytes, is_rados=is_rados)
 
 
 def alloc(nbytes: int, *, wait: float = 0) -> memoryview:

@@ -57,10 +57,10 @@ class CHandle:
 
     __slots__ = ("pointer", "argument", "connection", "n_futures", "__weakref__")
 
-    def __init__(self, options: library.HandleOptions) -> None:
+    def __init__(self, options: library.HandleOptions, is_rados: bool = False) -> None:
         pointer = ctypes.c_void_p()
         self.pointer: Optional[int] = None
-        self.connection: Connection = connection()
+        self.connection: Connection = connection(is_rados)
         self.n_futures = 0  # of its open ops, for _watch
         library.check(
             library.handle_open(self.connection.pointer, ctypes.byref(options), ctypes.byref(pointer))
@@ -144,6 +144,9 @@ def _opened_file(handle: CHandle, file: File) -> Any:
     """What keeps the file open until the call has returned."""
     opened = file.opened()
     if opened.connection is not handle.connection:
+        if opened.connection.is_rados != handle.connection.is_rados:
+            text = "files of RADOS stores are for the methods of dsaio.Handle, in calls without other files"
+            raise OSError(errno.EXDEV, text, file.name)
         raise lost_error("dsaio.Handle" if handle.connection.is_lost() else "dsaio.File", file.name)
     return opened
 
@@ -502,6 +505,11 @@ class Op:
         """
         path: int = library.op_path(self._pointer) if self._result is not None else -1
         return library.PATHS[path] if path >= 0 else None
+
+    @property
+    def is_unknown(self) -> bool:
+        """May the bytes of a write to a RADOS store that failed still reach it?  It may be repeated."""
+        return self._result is not None and bool(library.op_is_unknown(self._pointer))
 
     @property
     def why_copied(self) -> str:

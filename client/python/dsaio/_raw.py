@@ -12,7 +12,7 @@ import os
 from . import _check as check
 from . import _library as library
 from ._file import File
-from ._handle import Handle
+from ._handle import Handle, handle_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class _RawFile(io.RawIOBase):
 def open(path: Path, mode: str = "rb", *, handle: Optional[Handle] = None) -> io.RawIOBase:
     """A file object without a buffer, whose reads and writes go through the daemon, each as one op that it waits for.
 
-    mode: "rb", "wb" or "xb", and with "+" for both directions, as of the built-in open().  handle: whose ops they
+    path: also rados://POOL/NAMESPACE/FILE, with mode "rb".  mode: "rb", "wb" or "xb", and with "+" for both directions, as of the built-in open().  handle: whose ops they
     are, which stays open; None: the file has one of its own.
 
     io.BufferedReader and io.BufferedWriter, with a large buffer_size, suit callers that read or write few bytes at a
@@ -133,5 +133,5 @@ def open(path: Path, mode: str = "rb", *, handle: Optional[Handle] = None) -> io
         raise ValueError(f"dsaio: mode {mode!r}: must be 'rb', 'wb' or 'xb', or one of them with '+'")
     mode = "".join(sorted(mode, key="rwxb+".index))
     flags = (os.O_RDWR if "+" in mode else os.O_RDONLY if mode[0] == "r" else os.O_WRONLY) | _FLAGS[mode[0]]
-    ops_of = Handle() if handle is None else handle
+    ops_of = handle_for(path) if handle is None else handle
     return _RawFile(File(path, flags), mode, ops_of, handle is None)

@@ -35,14 +35,15 @@ import os
 import stat
 
 from ._connection import is_of_file
-from ._file import File
+from ._file import File, is_rados
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Optional
+    from typing import Any, Iterator, Optional, Union
 
     from ._file import Path
     from ._handle import Handle
+    from ._rados import NewRadosFile
 
 _PREFIX, _SUFFIX = ".dsaio-", ".new"  # dsaioctl's temporary files are named, and locked, in the same way
 _LINKS_MAX = 40  # the kernel's limit
@@ -214,6 +215,10 @@ class NewFile:
                 raise OSError(e.errno, f"cannot reserve {nbytes} bytes: {e.strerror}", self._shown) from None
             os.ftruncate(self._fd, nbytes)
 
+    def set_size(self, nbytes: int) -> None:
+        """Ends the file there.  All ops on it have ended.  Raises OSError."""
+        self.file.truncate(nbytes)
+
     def _keep_owner(self, old: os.stat_result) -> None:
         mode = stat.S_IMODE(old.st_mode) & 0o777
         new = os.fstat(self._fd)
@@ -288,12 +293,18 @@ def sync_folder(path: str, folder: Optional[int] = None) -> None:
 
 
 @contextlib.contextmanager
-def new_file(path: Path, handle: Handle, *, syncs_name: bool = True) -> Iterator[NewFile]:
+def new_file(path: Path, handle: Handle, *, syncs_name: bool = True) -> Iterator[Union[NewFile, NewRadosFile]]:
     """A NewFile to write to, with ops of the handle.  It replaces `path` at the end of the block.
 
     When the block has ended, the new file is on the device, and its name unless syncs_name is False: then
-    the caller calls sync_folder(), after many files.  Raises OSError.
+    the caller calls sync_folder(), after many files.  That of a RADOS store is committed then.  Raises OSError.
     """
+    if is_rados(path):
+        from ._rados import new_rados_file
+
+        with new_rados_file(path, handle) as new_rados:
+            yield new_rados
+        return
     new = NewFile(path)
     try:
         try:

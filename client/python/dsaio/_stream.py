@@ -16,11 +16,12 @@ from ._op import wait_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Deque, Iterable, List, Optional, Tuple
+    from typing import Any, Callable, Deque, Iterable, List, Optional, Tuple, Union
 
     from ._file import File
     from ._handle import Handle
     from ._op import Op
+    from ._rados import NewRadosFile
     from ._replace import NewFile
 
 PIECE = 4 << 20  # bytes; a device is at its full speed with a few such ops, and the memory is soon pinned
@@ -48,9 +49,9 @@ class Piece:
             op.wait()
 
 
-def new_pieces() -> List[Piece]:
+def new_pieces(is_rados: bool) -> List[Piece]:
     try:
-        owner = memory.array(N_PIECES * PIECE)
+        owner = memory.array(N_PIECES * PIECE, is_rados=is_rados)
     except OSError as e:
         if e.errno != errno.ENOMEM:
             raise
@@ -66,11 +67,13 @@ class Writer:
     A write that fails raises its exception again at the end of the block: torch raises another one in its place.
     """
 
-    def __init__(self, new: NewFile, handle: Handle, nbytes: int = 0, pieces: Optional[List[Piece]] = None) -> None:
+    def __init__(
+        self, new: Union[NewFile, NewRadosFile], handle: Handle, nbytes: int = 0, pieces: Optional[List[Piece]] = None
+    ) -> None:
         new.reserve(nbytes)
         self._new = new
         self._handle = handle
-        self._pieces = pieces or new_pieces()
+        self._pieces = pieces or new_pieces(new.file._is_rados)
         self._i = 0  # of the piece that is being filled
         self._start = 0  # its offset in the file
         self._fill = 0
@@ -159,7 +162,7 @@ class Writer:
         """Waits until all is written, and gives the file its size."""
         self._submit()
         wait_all([piece.op for piece in self._pieces if piece.op is not None] + self._direct)
-        self._new.file.truncate(self._start)
+        self._new.set_size(self._start)
 
 
 class Job:
@@ -204,7 +207,7 @@ def read_jobs(handle: Handle, jobs: Iterable[Job]) -> None:
             open_jobs.append((job, handle.submit_read(job.buffer, job.file, job.start), None, job.start))
             continue
         if pieces is None:
-            pieces = new_pieces()
+            pieces = new_pieces(job.file._is_rados)
         piece = pieces.pop()
         first = job.start - job.start % ALIGNMENT
         # Up to the end of an aligned unit goes without a copy, but the file may end within it.

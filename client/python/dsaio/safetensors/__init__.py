@@ -37,8 +37,8 @@ from .. import _buffer
 from .. import _check as check
 from .. import _memory as memory
 from .._connection import at_fork
-from .._file import naming, open_regular, path_bytes
-from .._handle import Handle
+from .._file import File, is_rados, naming, open_regular, path_bytes
+from .._handle import Handle, handle_for
 from .._op import wait_all
 from .._replace import new_file, remove_leftovers_beside
 from .._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, pread, read_header
@@ -73,17 +73,16 @@ _BACKENDS = ("mmap", "pread")
 # ---- the handle, ops ----
 
 _lock = threading.Lock()
-_handle: Callable[[], Optional[Handle]] = lambda: None  # a weakref: it goes with its last user
+_handles: weakref.WeakValueDictionary[bool, Handle] = weakref.WeakValueDictionary()  # each goes with its last user
 
 
-def _shared_handle() -> Handle:
-    """A handle of each store's own tuning, for all files."""
-    global _handle
+def _shared_handle(path: Path) -> Handle:
+    """A handle of each store's own tuning, for all files, or all of RADOS stores."""
     with _lock:
-        handle = _handle()
-        if handle is None or (handle._c is not None and handle._c.connection.is_lost()):
-            handle = Handle()
-            _handle = weakref.ref(handle)
+        handle = _handles.get(is_rados(path))
+        c = None if handle is None else handle._rados_c if is_rados(path) else handle._c
+        if handle is None or (c is not None and c.connection.is_lost()):
+            handle = _handles[is_rados(path)] = handle_for(path)
         return handle
 
 
@@ -106,10 +105,27 @@ class _Source:
         self.has_warned = False  # that tensors are in ordinary memory
         self.handle: Optional[Handle] = None  # kept open between reads
         self.path = path
+        if is_rados(path):
+            self._open_rados(path)
+            return
         self.fd, self.stat = open_regular(path, "safetensors file")
+        self.file: Union[int, File] = self.fd
         with naming(path):
             self.header = read_header(partial(pread, self.fd), self.stat.st_size, os.fsdecode(path))
         self.nbytes = self.stat.st_size
+
+    def _open_rados(self, path: Path) -> None:
+        self.handle = _shared_handle(path)
+        self.file = file = File(path)
+
+        def read(nbytes: int, offset: int) -> bytes:
+            data = bytearray(nbytes)
+            self.handle.submit_read(data, file, offset).wait()  # type: ignore[union-attr]
+            return bytes(data)
+
+        self.nbytes = file.size()
+        with naming(path):
+            self.header = read_header(read, self.nbytes, os.fsdecode(path))
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.fd >= 0:
@@ -122,7 +138,9 @@ class _Source:
             raise SafetensorError(f"{os.fsdecode(self.path)}: has no tensor {name!r}") from None
 
     def check(self) -> None:
-        """To be called when all was read: has the file had this header all the time?"""
+        """To be called when all was read: has the file had this header all the time?  One of a RADOS store has."""
+        if self.fd < 0:
+            return
         now = os.fstat(self.fd)
         if (now.st_size, now.st_mtime_ns) != (self.stat.st_size, self.stat.st_mtime_ns):
             raise SafetensorError(f"{os.fsdecode(self.path)}: was changed after it was opened: open it again")
@@ -133,8 +151,8 @@ class _Source:
         with naming(self.path):
             try:
                 for batch in batches:
-                    handle = self.handle = _shared_handle()
-                    ops += handle.submit_reads((buffer, self.fd, offset) for buffer, offset in batch)
+                    handle = self.handle = _shared_handle(self.path)
+                    ops += handle.submit_reads((buffer, self.file, offset) for buffer, offset in batch)
             except OSError as e:
                 ops += getattr(e, "ops", ())
                 raise
@@ -170,7 +188,7 @@ class _Source:
 
     def _check_room(self, need: int) -> None:
         """Refuses what cannot fit, before anything is taken and read."""
-        room = memory.room()
+        room = memory.room(is_rados(self.path))
         if need > room:
             raise OSError(errno.ENOMEM, f"this process may have {room} bytes more of the pool (client_pool_max)")
 
@@ -193,7 +211,7 @@ class _Source:
                 if piece[0].start == piece[-1].end:
                     pieces.append((piece, None, start))
                     continue
-                array = memory.new(end - start, pinned)
+                array = memory.new(end - start, pinned, is_rados(self.path))
                 pieces.append((piece, array, start))
                 yield [(array, start)]
 
@@ -272,7 +290,7 @@ class _Torch:
             if nbytes == 0:
                 tensor = torch.empty(shape, dtype=dtype)
             elif (ctypes.addressof(array) + offset) % itemsize:
-                own = memory.new(nbytes, pinned)
+                own = _new_beside(array, nbytes, pinned)
                 ctypes.memmove(own, ctypes.addressof(array) + offset, nbytes)
                 tensor = torch.frombuffer(own, dtype=dtype, count=nbytes // itemsize)
             else:
@@ -281,6 +299,11 @@ class _Torch:
         except (TypeError, ValueError, OverflowError, RuntimeError) as e:
             raise _impossible(info, f"torch {torch.__version__}", e) from None
         return tensor if self.device is None else tensor.to(self.device)
+
+
+def _new_beside(array: Any, nbytes: int, pinned: bool) -> Any:
+    """New memory, of the same daemon."""
+    return memory.new(nbytes, pinned, pinned and array.allocation.connection.is_rados)
 
 
 def _packed(info: Info) -> List[int]:
@@ -319,7 +342,7 @@ class _Numpy:
             if nbytes == 0:
                 return numpy.empty(info.shape, dtype)
             if (ctypes.addressof(array) + offset) % dtype.itemsize:
-                own = memory.new(nbytes, pinned)
+                own = _new_beside(array, nbytes, pinned)
                 ctypes.memmove(own, ctypes.addressof(array) + offset, nbytes)
                 array, offset = own, 0
             return numpy.ndarray(info.shape, dtype, array, offset)
@@ -703,7 +726,7 @@ def save_file(tensors: Dict[str, Any], filename: Path, metadata: Optional[Dict[s
     path_bytes(filename, "a path")
     header, names, nbytes = _header(tensors, metadata)
     remove_leftovers_beside(filename)
-    with naming(filename), Handle() as handle, new_file(filename, handle) as new:
+    with naming(filename), handle_for(filename) as handle, new_file(filename, handle) as new:
         with Writer(new, handle, nbytes) as writer:
             writer.write(header)
             _write_tensors(writer, tensors, names)

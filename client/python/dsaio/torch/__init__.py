@@ -11,14 +11,16 @@ The files are torch's own: each side loads what the other one saves.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import pickle
 
 from .. import _buffer
 from .. import _check as check
 from .. import _memory as memory
-from .._file import File, naming, open_regular, path_bytes
-from .._handle import Handle
+from .._file import File, is_rados, naming, open_regular, path_bytes
+from .._handle import Handle, handle_for
+from .._raw import open as dsaio_open
 from .._replace import new_file, remove_leftovers_beside
 from .._stream import Writer
 from ._archive import MAGIC, Archive, Damaged, Unsupported, unpickle
@@ -58,7 +60,7 @@ def save(obj: Any, path: Path, *arguments: Any, **options: Any) -> None:
 
     path_bytes(path, "a path; torch.save() itself writes to file objects")
     remove_leftovers_beside(path)  # of saves that were killed
-    with Handle() as handle, new_file(path, handle) as new:
+    with handle_for(path) as handle, new_file(path, handle) as new:
         with naming(path):
             writer: Any = Writer(new, handle)
         with writer:
@@ -90,6 +92,8 @@ def load(
 
     def by_torch() -> Any:
         named: Any = path if is_object else os.fsdecode(path)  # type: ignore[arg-type]
+        if is_rados(path):
+            named = io.BufferedReader(dsaio_open(path))  # type: ignore[arg-type]
         return torch.load(named, map_location, pickle_module, weights_only=weights_only, **pickle_load_args)
 
     is_object = hasattr(path, "read")
@@ -114,22 +118,31 @@ def load(
         return by_torch()  # whose error says what to do
 
 
+def _read_all(handle: Handle, file: File, pinned: bool) -> memoryview:
+    try:
+        data = memoryview(memory.new(file.size(), pinned, file._is_rados)).cast("B")
+    except OSError as e:
+        if e.errno == errno.ENOMEM and pinned:
+            e.strerror = f"pass pinned=False for ordinary memory: {e.strerror}"
+        raise
+    handle.submit_read(data, file).wait()
+    return data
+
+
 def _read(path: Path, pinned: bool) -> Optional[Archive]:
     """The whole file; None if it is one for torch.load().  Raises OSError."""
-    fd, found = open_regular(path, "file of torch.save()")
-    try:
-        if os.pread(fd, len(MAGIC), 0) != MAGIC:
-            return None
-        with naming(path), Handle() as handle, File._of_descriptor(fd, path) as file:
-            try:
-                data = memoryview(memory.new(found.st_size, pinned)).cast("B")
-            except OSError as e:
-                if e.errno == errno.ENOMEM and pinned:
-                    e.strerror = f"pass pinned=False for ordinary memory: {e.strerror}"
-                raise
-            handle.submit_read(data, file).wait()
-    finally:
-        os.close(fd)
+    if is_rados(path):
+        with naming(path), handle_for(path) as handle, File(path) as file:
+            data = _read_all(handle, file, pinned)
+    else:
+        fd, _ = open_regular(path, "file of torch.save()")
+        try:
+            if os.pread(fd, len(MAGIC), 0) != MAGIC:
+                return None
+            with naming(path), Handle() as handle, File._of_descriptor(fd, path) as file:
+                data = _read_all(handle, file, pinned)
+        finally:
+            os.close(fd)
     try:
         archive = Archive(data)
     except Unsupported:

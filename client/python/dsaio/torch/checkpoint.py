@@ -18,6 +18,9 @@ FileSystemWriter, if it is killed between two calls, leaves its `.metadata` unde
 that may be the only one.  So it counts as a checkpoint, and nothing is removed that it names, until there is a
 new `.metadata`.
 
+rados://POOL/NAMESPACE/NAME takes the place of a folder: its files are NAME/.metadata and the like, in a RADOS store.
+There `.metadata` is committed last.
+
 Within a data file, the elements of large tensors begin at multiples of 4096 bytes, so they go between the
 device and pinned tensors without a copy.
 """
@@ -49,8 +52,10 @@ from torch.futures import Future
 
 from .. import _memory as memory
 from .._buffer import locate
-from .._file import File
-from .._handle import Handle
+from .._file import File, is_rados
+from .._handle import Handle, handle_for
+from .._rados import list_files, remove, stat
+from .._raw import open as dsaio_open
 from .._replace import new_file, remove_leftovers, sync_folder
 from .._stream import ALIGNMENT, JOB_MAX, Job, Writer, new_pieces, read_jobs
 from ._layout import Ends, Layouts
@@ -112,6 +117,71 @@ class _FileSystem(FileSystem):
             os.unlink(path)
 
 
+    def sync_names(self, path: Union[str, os.PathLike[str]]) -> None:
+        sync_folder(os.fspath(path))
+
+    def names(self, path: Union[str, os.PathLike[str]]) -> List[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return os.listdir(path)
+        return []
+
+    def remove(self, path: Union[str, os.PathLike[str]]) -> None:
+        os.unlink(path)
+
+    def remove_leftovers(self, path: Union[str, os.PathLike[str]]) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            remove_leftovers(os.fspath(path))
+
+
+class _RadosFileSystem(_FileSystem):
+    """The same of names in a RADOS store, which are no paths: folders need not be made, and a commit is a rename."""
+
+    def init_path(self, path: Any) -> Any:
+        return path.rstrip("/")
+
+    def concat_path(self, path: Any, suffix: str) -> Any:
+        return f"{path}/{suffix}"
+
+    @contextlib.contextmanager
+    def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
+        if "w" not in mode:
+            with io.BufferedReader(dsaio_open(path)) as reader:
+                yield reader
+            return
+        content = io.BytesIO()
+        yield content
+        name = path[: -len(".tmp")] if path.endswith(".tmp") else path
+        with handle_for(name) as handle, new_file(name, handle) as new:
+            handle.submit_write(content.getvalue(), new.file).wait()
+
+    def exists(self, path: Any) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return bool(stat(path))
+        return False
+
+    def mkdir(self, path: Any) -> None:
+        pass
+
+    def rename(self, path: Any, new_path: Any) -> None:
+        pass
+
+    def sync_names(self, path: Any) -> None:
+        pass
+
+    def remove_leftovers(self, path: Any) -> None:
+        pass
+
+    def names(self, path: Any) -> List[str]:
+        return [file.name.rpartition("/")[2] for file in list_files(f"{path}/")]
+
+    def remove(self, path: Any) -> None:
+        remove(path)
+
+
+def _file_system(path: Union[str, os.PathLike[str]]) -> _FileSystem:
+    return _RadosFileSystem() if is_rados(path) else _FileSystem()
+
+
 class _Item:
     """A file object for torch.save() of one tensor.  It begins the item so that the elements are aligned."""
 
@@ -155,7 +225,7 @@ def _save_tensor(tensor: torch.Tensor, writer: Writer) -> Tuple[int, int]:
 
 
 class StorageWriter(FileSystemWriter):
-    """Saves into a folder, for dcp.save() and dcp.async_save().
+    """Saves into a folder, or below a name of a RADOS store, for dcp.save() and dcp.async_save().
 
     single_file_per_rank: False makes a file of each tensor and object.
     overwrite: False raises FileExistsError if there is a checkpoint in the folder.
@@ -170,9 +240,16 @@ class StorageWriter(FileSystemWriter):
         self, path: Union[str, os.PathLike[str]], *, single_file_per_rank: bool = True, overwrite: bool = True
     ) -> None:
         super().__init__(path, single_file_per_rank=single_file_per_rank)
-        self.fs = _FileSystem()
+        self.fs = _file_system(path)
+        self.path = self.fs.init_path(path)
+        self.sync_files = not is_rados(path)
         self._may_overwrite = overwrite
-        self._stager = AsyncStager()
+        self._stager = self._new_stager()
+
+    def _new_stager(self) -> AsyncStager:
+        stager = AsyncStager()
+        stager._is_rados = is_rados(self.path)
+        return stager
 
     def stage(self, state_dict: Any) -> Any:
         return self._stager.stage(state_dict)
@@ -185,10 +262,10 @@ class StorageWriter(FileSystemWriter):
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         if not self._may_overwrite:
             rank = self._own_rank()
-            name = os.path.join(self.path, ".metadata" if rank is None else f"__{rank}.metadata")
-            if os.path.exists(name):
+            name = self.fs.concat_path(self.path, ".metadata" if rank is None else f"__{rank}.metadata")
+            if self.fs.exists(name):
                 raise FileExistsError(f"dsaio: {name} is there, and overwrite is False")
-            if os.path.exists(f"{name}.tmp"):
+            if not is_rados(name) and os.path.exists(f"{name}.tmp"):
                 raise FileExistsError(
                     f"dsaio: {name}.tmp is there, of a save that was interrupted, and overwrite is False:"
                     f" rename it to {os.path.basename(name)} if it is whole, else remove it"
@@ -200,11 +277,11 @@ class StorageWriter(FileSystemWriter):
         prefix = f"{plan.storage_data.prefix}{os.urandom(8).hex()}_"
         files = [plan.items] if self.single_file_per_rank else [[item] for item in plan.items]
         results: List[WriteResult] = []
-        pieces = new_pieces()
-        with Handle() as handle:
+        pieces = new_pieces(is_rados(self.path))
+        with handle_for(self.path) as handle:
             for i, items in enumerate(files):
                 results += self._write_file(f"{prefix}{i}.distcp", items, planner, handle, pieces)
-        sync_folder(os.fspath(self.path))
+        self.fs.sync_names(self.path)
         future: Future[List[WriteResult]] = Future()
         future.set_result(results)
         return future
@@ -239,15 +316,11 @@ class StorageWriter(FileSystemWriter):
 
         of_torch: also those of FileSystemWriter.
         """
-        folder = os.fspath(self.path)
         used: Set[bytes] = set()
-        try:
-            names = os.listdir(folder)
-        except FileNotFoundError:
-            return
+        names = self.fs.names(self.path)
         for name in names:
             if _METADATA_NAME.fullmatch(name):
-                with open(os.path.join(folder, name), "rb") as f:
+                with self.fs.create_stream(self.fs.concat_path(self.path, name), "rb") as f:
                     # Without unpickling it, which could run code.  The names stand in a pickle as they are.
                     used.update(match.group() for match in _DATA_NAME.finditer(f.read()))
         rank = self._own_rank()
@@ -257,15 +330,15 @@ class StorageWriter(FileSystemWriter):
                 continue
             if of_torch or match.group(2):
                 with contextlib.suppress(OSError):  # the checkpoint is complete without it
-                    os.unlink(os.path.join(folder, name))
-        remove_leftovers(folder)
+                    self.fs.remove(self.fs.concat_path(self.path, name))
+        self.fs.remove_leftovers(self.path)
 
     def __getstate__(self) -> Dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_stager"}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._stager = AsyncStager()
+        self._stager = self._new_stager()
 
 
 class AsyncStager(_Stager):
@@ -278,6 +351,7 @@ class AsyncStager(_Stager):
     def __init__(self) -> None:
         super().__init__()
         self._memory: Any = None
+        self._is_rados = False  # is the memory of the daemon of RADOS stores?
         self._lease: Optional[Callable[[], Any]] = None  # a weak reference: what staged tensors keep
 
     def stage(self, state_dict: Any) -> Any:
@@ -318,7 +392,7 @@ class AsyncStager(_Stager):
         is_ours = self._memory is not None and not self._memory.allocation.connection.is_of_parent
         if is_lent or not is_ours or len(self._memory) < nbytes:
             self._memory = None  # before: the pool may have no room for both
-            self._memory = memory.array(nbytes)
+            self._memory = memory.array(nbytes, is_rados=self._is_rados)
         lease = (ctypes.c_char * nbytes).from_buffer(self._memory)
         self._lease = weakref.ref(lease)
         return lease
@@ -398,7 +472,7 @@ def _fill(file: File, start: int, target: torch.Tensor, then: Callable[[], objec
 
 
 class StorageReader(FileSystemReader):
-    """Loads from a folder, for dcp.load().
+    """Loads from a folder, or from below a name of a RADOS store, for dcp.load().
 
     Elements are read into the tensors of the state_dict; pinned ones get them without a copy.
 
@@ -407,6 +481,8 @@ class StorageReader(FileSystemReader):
 
     def __init__(self, path: Union[str, os.PathLike[str]]) -> None:
         super().__init__(path)
+        self.fs = _file_system(path)
+        self.path = self.fs.init_path(path)
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         infos = [self.storage_data[item.storage_index] for item in plan.items]
@@ -420,7 +496,7 @@ class StorageReader(FileSystemReader):
             blob = found.setdefault((path, info.offset), _Blob(path, info.offset, info.length))
             blob.requests.append(item)
         blobs = [found[key] for key in sorted(found)]
-        with Handle() as handle:
+        with handle_for(self.path) as handle:
             loading = _Loading(planner)
             read_jobs(handle, loading.jobs_of_ends(blobs))
             read_jobs(handle, loading.jobs(blobs))

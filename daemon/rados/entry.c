@@ -1,0 +1,131 @@
+#include "daemon/rados/entry.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define VERSION 1
+#define FLAG_SPARSE 1u
+#define FLAG_UNSIZED 2u
+
+/* Natural alignment leaves no gap. */
+struct head {
+	uint8_t version, flags, name_bytes, zero;
+	uint32_t object_bytes;
+	uint64_t id, size, time_sec;
+};
+_Static_assert(sizeof(struct head) + RADOS_NAME_MAX == ENTRY_VALUE_BYTES, "the format is fixed");
+
+unsigned entry_shard(const char *name)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (; *name; name++)
+		hash = (hash ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
+	hash ^= hash >> 32;
+	hash ^= hash >> 16;
+	return entry_id_shard(hash);
+}
+
+void entry_key(enum entry_kind kind, const char *name, uint64_t id, char ret_key[ENTRY_KEY_BYTES])
+{
+	if (kind == ENTRY_FILE)
+		(void)snprintf(ret_key, ENTRY_KEY_BYTES, "n%s", name);
+	else
+		(void)snprintf(ret_key, ENTRY_KEY_BYTES, "%c%016" PRIx64, kind, id);
+}
+
+void entry_index_object(unsigned shard, char ret_object[ENTRY_OBJECT_BYTES])
+{
+	(void)snprintf(ret_object, ENTRY_OBJECT_BYTES, "index.%02x", shard);
+}
+
+void entry_data_object(uint64_t id, uint64_t index, char ret_object[ENTRY_OBJECT_BYTES])
+{
+	(void)snprintf(ret_object, ENTRY_OBJECT_BYTES, "d.%016" PRIx64 ".%08" PRIx32, id,
+		       (uint32_t)index);
+}
+
+size_t entry_encode(enum entry_kind kind, const struct entry *entry,
+		    uint8_t ret_value[ENTRY_VALUE_BYTES])
+{
+	size_t name_bytes = kind == ENTRY_FILE ? 0 : strlen(entry->name);
+	struct head head = {
+		.version = VERSION,
+		.flags = (uint8_t)((entry->file.is_sparse ? FLAG_SPARSE : 0) |
+				   (entry->is_unsized ? FLAG_UNSIZED : 0)),
+		.name_bytes = (uint8_t)name_bytes,
+		.object_bytes = htole32(entry->file.object_bytes),
+		.id = htole64(entry->file.id),
+		.size = htole64(entry->file.size),
+		.time_sec = htole64(entry->file.time_sec),
+	};
+
+	memcpy(ret_value, &head, sizeof(head));
+	memcpy(ret_value + sizeof(head), entry->name, name_bytes);
+	return sizeof(head) + name_bytes;
+}
+
+/* The numbers of one that may be used. */
+static bool is_sound(const struct rados_entry *file)
+{
+	uint32_t object = file->object_bytes;
+
+	return file->id && object >= RADOS_OBJECT_MIN && object <= RADOS_OBJECT_MAX &&
+	       !(object & (object - 1)) && file->size <= entry_size_max(object) &&
+	       file->time_sec <= INT64_MAX;
+}
+
+/* A name of 1 to 255 bytes without a zero. */
+static bool name_take(const char *bytes, size_t n, char ret_name[RADOS_NAME_MAX + 1])
+{
+	if (!n || n > RADOS_NAME_MAX || memchr(bytes, 0, n))
+		return false;
+	memcpy(ret_name, bytes, n);
+	ret_name[n] = 0;
+	return true;
+}
+
+int entry_decode(unsigned shard, const char *key, size_t key_bytes, const void *value,
+		 size_t value_bytes, struct entry *ret_entry)
+{
+	struct entry entry = { .is_unsized = false };
+	char wanted[ENTRY_KEY_BYTES];
+	struct head head;
+	size_t rest;
+	bool is_named;
+
+	if (!key_bytes || value_bytes < sizeof(head))
+		return -EUCLEAN;
+	memcpy(&head, value, sizeof(head));
+	rest = value_bytes - sizeof(head);
+	if (head.version != VERSION || head.flags & ~(FLAG_SPARSE | FLAG_UNSIZED) || head.zero ||
+	    head.name_bytes != rest)
+		return -EUCLEAN;
+	entry.file = (struct rados_entry){
+		.id = le64toh(head.id),
+		.size = le64toh(head.size),
+		.time_sec = le64toh(head.time_sec),
+		.object_bytes = le32toh(head.object_bytes),
+		.is_sparse = head.flags & FLAG_SPARSE,
+	};
+	entry.is_unsized = head.flags & FLAG_UNSIZED;
+
+	if (key[0] == ENTRY_FILE)
+		is_named = !rest && name_take(key + 1, key_bytes - 1, entry.name);
+	else
+		is_named = name_take((const char *)value + sizeof(head), rest, entry.name);
+	if (!is_named || !is_sound(&entry.file) || entry_shard(entry.name) != shard ||
+	    entry_id_shard(entry.file.id) != shard)
+		return -EUCLEAN;
+	if (key[0] != ENTRY_FILE) {
+		entry_key(key[0] == ENTRY_WRITTEN ? ENTRY_WRITTEN : ENTRY_TRASH, NULL,
+			  entry.file.id, wanted);
+		if (key_bytes != strlen(wanted) || memcmp(key, wanted, key_bytes))
+			return -EUCLEAN;
+	}
+	*ret_entry = entry;
+	return 0;
+}

@@ -1,0 +1,647 @@
+/*
+ * Files by name on a real cluster: $CEPH_CONF, user client.dsaio, pool dsaio.  Each store of this program has a
+ * connection of its own, as daemons on several hosts have.  Data objects are written here, without the engine.
+ *
+ *     names: prints "ok NAME" or "not ok NAME: why" for each test; the exit status says whether all passed.
+ */
+#include "daemon/rados/names.h"
+#include "daemon/base/log.h"
+#include "daemon/rados/entry.h"
+#include "daemon/rados/store.h"
+#include "proto/util/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- a small keeper ---- */
+
+struct rados_conn {
+	rados_t cluster;
+	rados_ioctx_t io;
+};
+
+struct rados_store {
+	struct rados_settings settings;
+	struct rados_conn conn;
+	struct held_files *held;
+};
+
+const struct rados_settings *store_settings(const struct rados_store *store)
+{
+	return &store->settings;
+}
+
+struct held_files *store_held(struct rados_store *store)
+{
+	return store->held;
+}
+
+int conn_take(struct rados_store *store, struct rados_conn **ret_conn, struct error *error)
+{
+	(void)error;
+	*ret_conn = &store->conn;
+	return 0;
+}
+
+void conn_put(struct rados_conn *conn)
+{
+	(void)conn;
+}
+
+rados_ioctx_t conn_io(const struct rados_conn *conn)
+{
+	return conn->io;
+}
+
+/* Runs once, behind the next op of the main thread: for a commit, behind its read. */
+static _Thread_local void (*between)(void);
+
+int conn_note(struct rados_conn *conn, int r)
+{
+	void (*run)(void) = between;
+
+	(void)conn;
+	between = NULL;
+	if (run)
+		run();
+	return r;
+}
+
+/* The daemon's checks more. */
+int rados_name_check(const char *name, struct error *error)
+{
+	(void)error;
+	return strncmp(name, "../", 3) ? 0 : -EINVAL;
+}
+
+/* ---- checks ---- */
+
+static char why[1000];
+static int n_failed;
+
+#define CHECK(cond, ...)                                                                   \
+	do {                                                                               \
+		if (!(cond) && !why[0]) {                                                  \
+			int n_ = snprintf(why, 200, "line %d: %.150s: ", __LINE__, #cond); \
+			(void)snprintf(why + n_, sizeof(why) - 200, __VA_ARGS__);          \
+		}                                                                          \
+	} while (0)
+static struct error error; /* of the main thread's calls */
+#define RESULT(want, call)                                                                   \
+	do {                                                                                 \
+		int r_ = (call);                                                             \
+		CHECK(r_ == (want), "%s: %d, wanted %d: %s", #call, r_, (want), error.text); \
+	} while (0)
+
+static char nspace[40];
+
+static struct rados_store *store_new(uint32_t trash_after_sec)
+{
+	struct rados_store *store = calloc(1, sizeof(*store));
+
+	store->settings = (struct rados_settings){ .store = "test",
+						   .object_bytes = 64 << 10,
+						   .op_timeout_msec = 30000,
+						   .trash_after_sec = trash_after_sec };
+	if (held_files_new(&store->held) < 0 || rados_create(&store->conn.cluster, "dsaio") < 0 ||
+	    rados_conf_read_file(store->conn.cluster, getenv("CEPH_CONF")) < 0 ||
+	    rados_conf_set(store->conn.cluster, "rados_osd_op_timeout", "30") < 0 ||
+	    rados_connect(store->conn.cluster) < 0 ||
+	    rados_ioctx_create(store->conn.cluster, "dsaio", &store->conn.io) < 0) {
+		(void)printf("Bail out! no cluster: set CEPH_CONF\n");
+		exit(1);
+	}
+	rados_ioctx_set_namespace(store->conn.io, nspace);
+	return store;
+}
+
+static void store_free(struct rados_store *store)
+{
+	rados_ioctx_destroy(store->conn.io);
+	rados_shutdown(store->conn.cluster);
+	held_files_free(store->held);
+	free(store);
+}
+
+/* One whole sweep, which is due by the time given. */
+static void sweep(struct rados_store *store)
+{
+	uint64_t now = clock_nsec() + UINT64_C(1000000000000);
+
+	while (sweep_run(store, &store->conn, now) <= now)
+		;
+	held_files_free(store->held); /* the next is due at once */
+	CHECK(held_files_new(&store->held) == 0, "memory");
+}
+
+static unsigned count_data(struct rados_store *store, uint64_t id)
+{
+	rados_list_ctx_t list;
+	const char *object;
+	unsigned n = 0;
+	char prefix[ENTRY_OBJECT_BYTES];
+
+	entry_data_object(id, 0, prefix);
+	CHECK(rados_nobjects_list_open(store->conn.io, &list) == 0, "list");
+	while (!rados_nobjects_list_next(list, &object, NULL, NULL))
+		n += !strncmp(object, prefix, id ? strlen("d.0123456789abcdef.") : 2);
+	rados_nobjects_list_close(list);
+	return n;
+}
+
+static void put_data(struct rados_store *store, const struct rados_file *file, uint64_t index)
+{
+	char object[ENTRY_OBJECT_BYTES];
+
+	entry_data_object(file->id, index, object);
+	CHECK(rados_write_full(store->conn.io, object, (const char *)&file->id, sizeof(file->id)) ==
+		      0,
+	      "%s", object);
+}
+
+/* A new file of n objects; commits it. */
+static struct rados_file put_file(struct rados_store *store, const char *name, unsigned n)
+{
+	struct rados_file file = { .id = 0 };
+
+	RESULT(0, names_create(store, name, n * (uint64_t)(64 << 10), false, &file, &error));
+	for (unsigned i = 0; i < n; i++)
+		put_data(store, &file, i);
+	RESULT(0, names_commit(store, name, &file, 0, &error));
+	return file;
+}
+
+/* ---- tests ---- */
+
+static void a_commit_replaces_the_file(struct rados_store *store)
+{
+	struct rados_file first, second, file;
+	struct rados_entry entry;
+
+	RESULT(-ENOENT, names_open(store, "f", &file, &error));
+	RESULT(0, names_create(store, "f", 100, true, &first, &error));
+	RESULT(-ENOENT, names_open(store, "f", &file, &error));
+	RESULT(-EINVAL, names_commit(store, "f", &first, 99, &error));
+	RESULT(0, names_commit(store, "f", &first, 100, &error));
+	RESULT(0, names_open(store, "f", &file, &error));
+	CHECK(file.id == first.id && file.size == 100 && file.is_sparse && !file.is_writable,
+	      "the first");
+	RESULT(0, names_create(store, "f", 0, false, &second, &error));
+	CHECK(second.id != first.id && second.is_writable, "the second");
+	RESULT(0, names_commit(store, "f", &second, 7, &error));
+	RESULT(0, names_stat(store, "f", &entry, &error));
+	CHECK(entry.id == second.id && entry.size == 7 && !entry.is_sparse, "stat");
+	RESULT(0, names_remove(store, "f", &error));
+	RESULT(-ENOENT, names_remove(store, "f", &error));
+	RESULT(-ENOENT, names_stat(store, "f", &entry, &error));
+	RESULT(-EFBIG, names_create(store, "f", UINT64_MAX, false, &file, &error));
+}
+
+static void a_repeated_commit_succeeds(struct rados_store *store)
+{
+	struct rados_file first = put_file(store, "again", 1), second;
+
+	RESULT(0, names_commit(store, "again", &first, 0, &error));
+	second = put_file(store, "again", 1);
+	RESULT(0, names_commit(store, "again", &first, 0, &error)); /* it was, and was replaced */
+	RESULT(0, names_remove(store, "again", &error));
+	RESULT(0, names_commit(store, "again", &second, 0, &error));
+	RESULT(-ENOENT, names_remove(store, "again", &error));
+}
+
+static void an_abandoned_file_is_gone(struct rados_store *store)
+{
+	struct rados_file file, committed;
+
+	RESULT(0, names_create(store, "gone", 10, false, &file, &error));
+	RESULT(0, names_abandon(store, "gone", &file, &error));
+	RESULT(0, names_abandon(store, "gone", &file, &error));
+	RESULT(-ESTALE, names_commit(store, "gone", &file, 0, &error));
+	RESULT(-ESTALE, names_open_token(store, "gone", file.id, &file, &error));
+	committed = put_file(store, "gone", 1);
+	RESULT(-ESTALE, names_abandon(store, "gone", &committed, &error));
+	RESULT(0, names_open(store, "gone", &file, &error));
+	RESULT(0, names_remove(store, "gone", &error));
+}
+
+static void a_token_opens_its_name_alone(struct rados_store *store)
+{
+	struct rados_file file, other;
+
+	RESULT(0, names_create(store, "token", 10, true, &file, &error));
+	RESULT(0, names_open_token(store, "token", file.id, &other, &error));
+	CHECK(other.id == file.id && other.size == 10 && other.is_sparse && other.is_writable,
+	      "the same");
+	RESULT(-ESTALE, names_open_token(store, "token2", file.id, &other, &error));
+	RESULT(-ESTALE, names_open_token(store, "token", file.id + 1, &other, &error));
+	RESULT(-ESTALE, names_open_token(store, "token", file.id + 64, &other, &error));
+	RESULT(-ESTALE, names_open_token(store, "token", 0, &other, &error));
+	RESULT(0, names_commit(store, "token", &file, 0, &error));
+	RESULT(-ESTALE, names_open_token(store, "token", file.id, &other, &error));
+	RESULT(0, names_remove(store, "token", &error));
+}
+
+struct seen {
+	unsigned n, sum;
+};
+
+static int see(const char *name, const struct rados_entry *entry, void *arg)
+{
+	struct seen *seen = arg;
+
+	CHECK(entry->size == 64 << 10, "%s: %" PRIu64, name, entry->size);
+	seen->n++;
+	seen->sum += (unsigned)atoi(name + strcspn(name, "0123456789"));
+	return 0;
+}
+
+static struct seen list(struct rados_store *store, const char *prefix)
+{
+	struct seen seen = { .n = 0 };
+	char next[RADOS_NAME_MAX + 8] = "";
+
+	do
+		RESULT(0, names_list(store, prefix, next, see, &seen, &error));
+	while (next[0] && !why[0]);
+	return seen;
+}
+
+#define N_MANY 1300u
+
+static void a_list_has_each_file_once(struct rados_store *store)
+{
+	char name[RADOS_NAME_MAX + 1], next[RADOS_NAME_MAX + 8];
+	struct seen seen;
+	struct rados_file file;
+
+	for (unsigned i = 0; i < N_MANY && !why[0]; i++) {
+		(void)snprintf(name, sizeof(name), "many/%u", i);
+		RESULT(0, names_create(store, name, 64 << 10, false, &file, &error));
+		RESULT(0, names_commit(store, name, &file, 0, &error));
+	}
+	RESULT(0, names_create(store, "many/unseen", 1, false, &file, &error));
+	seen = list(store, "many/");
+	CHECK(seen.n == N_MANY && seen.sum == N_MANY * (N_MANY - 1) / 2, "%u files", seen.n);
+	seen = list(store, "many/7");
+	CHECK(seen.n == 111, "%u files that begin with 7", seen.n);
+	seen = list(store, "none");
+	CHECK(seen.n == 0, "%u files", seen.n);
+	RESULT(-EINVAL, names_list(store, "", strcpy(next, "40name"), see, &seen, &error));
+	RESULT(-EINVAL, names_list(store, "", strcpy(next, "x"), see, &seen, &error));
+	RESULT(0, names_abandon(store, "many/unseen", &file, &error));
+}
+
+static void hostile_names_are_names(struct rados_store *store)
+{
+	char longest[RADOS_NAME_MAX + 1];
+	const char *names[] = { "%s%n1", "'; rm -rf 1", "n1",	"p0000000000000001",
+				"../1",	 "\xc3\xa4 1",	longest };
+
+	memset(longest, 'L', RADOS_NAME_MAX);
+	longest[RADOS_NAME_MAX] = 0;
+	for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		struct rados_file made = put_file(store, names[i], 1), file = { .id = 0 };
+
+		RESULT(0, names_open(store, names[i], &file, &error));
+		CHECK(file.id == made.id, "%s", names[i]);
+		CHECK(list(store, names[i]).n == (strcmp(names[i], "../1") ? 1 : 0), "%s",
+		      names[i]);
+		RESULT(0, names_remove(store, names[i], &error));
+	}
+}
+
+/* A stranger's keys: the others are served, and a damaged name says so. */
+static void damage_is_skipped(struct rados_store *store)
+{
+	static const char long_key[2000] = { 'n', 'x' };
+	char object[ENTRY_OBJECT_BYTES];
+	const char *keys[] = {
+		"nbad", "nbad\0zero", "n", "t12", "p0000000000000001", long_key, "t"
+	};
+	const size_t key_bytes[] = { 4, 9, 1, 3, 17, sizeof(long_key), 1 };
+	const char *values[] = { "x", "", "y", "z", "0123456789abcdef0123456789abcdef", "v", "" };
+	const size_t value_bytes[] = { 1, 0, 1, 1, 32, 1, 0 };
+	struct rados_file file;
+	rados_write_op_t op = rados_create_write_op();
+
+	entry_index_object(entry_shard("bad"), object);
+	rados_write_op_omap_set2(op, keys, values, key_bytes, value_bytes, 7);
+	CHECK(rados_write_op_operate2(op, store->conn.io, object, NULL, 0) == 0, "set");
+	rados_release_write_op(op);
+	RESULT(-EUCLEAN, names_open(store, "bad", &file, &error));
+	CHECK(strstr(error.text, object) && strstr(error.text, "nbad"), "%s", error.text);
+	CHECK(list(store, "many/").n == N_MANY && list(store, "bad").n == 0, "list");
+	sweep(store);
+	op = rados_create_write_op();
+	rados_write_op_omap_rm_keys2(op, keys, key_bytes, 7);
+	CHECK(rados_write_op_operate2(op, store->conn.io, object, NULL, 0) == 0, "rm");
+	rados_release_write_op(op);
+	for (unsigned i = 0; i < N_MANY && !why[0]; i++) {
+		char name[40];
+
+		(void)snprintf(name, sizeof(name), "many/%u", i);
+		RESULT(0, names_remove(store, name, &error));
+	}
+}
+
+/* ---- races ---- */
+
+static struct rados_store *racing_store;
+static struct rados_file racing_file;
+
+static void commit_racing(void)
+{
+	racing_file = put_file(racing_store, "between", 1);
+}
+
+static void abandon_racing(void)
+{
+	RESULT(0, names_abandon(racing_store, "between", &racing_file, &error));
+}
+
+/* With a file to replace, and without. */
+static void a_commit_that_comes_between_wins(struct rados_store *store)
+{
+	struct rados_file mine, file;
+
+	racing_store = store;
+	for (unsigned i = 0; i < 2; i++) {
+		RESULT(0, names_create(store, "between", 10, false, &mine, &error));
+		between = commit_racing;
+		RESULT(-ECANCELED, names_commit(store, "between", &mine, 0, &error));
+		RESULT(0, names_open(store, "between", &file, &error));
+		CHECK(file.id == racing_file.id, "the other is there");
+		RESULT(0, names_commit(store, "between", &mine, 0, &error));
+	}
+	RESULT(0, names_create(store, "between", 10, false, &racing_file, &error));
+	between = abandon_racing;
+	RESULT(-ESTALE, names_commit(store, "between", &racing_file, 0, &error));
+	between = commit_racing;
+	RESULT(0, names_remove(store, "between", &error)); /* the other's */
+	RESULT(-ENOENT, names_open(store, "between", &file, &error));
+}
+
+#define ROUNDS 30
+#define N_WRITERS 6
+#define RACE_OBJECTS 2
+
+static _Atomic unsigned n_won, n_lost, n_wrong, n_reads;
+static atomic_bool is_over;
+
+static void *writer(void *arg)
+{
+	struct rados_store *store = arg;
+	struct error own;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct rados_file file;
+		char object[ENTRY_OBJECT_BYTES];
+		int r = names_create(store, "race", RACE_OBJECTS * (64 << 10), false, &file, &own);
+
+		for (unsigned j = 0; !r && j < RACE_OBJECTS; j++) {
+			entry_data_object(file.id, j, object);
+			r = rados_write_full(store->conn.io, object, (const char *)&file.id,
+					     sizeof(file.id));
+		}
+		if (!r)
+			r = names_commit(store, "race", &file, 0, &own);
+		n_won += !r;
+		n_lost += r == -ECANCELED;
+		n_wrong += r && r != -ECANCELED;
+		if (r == -ECANCELED)
+			n_wrong += names_abandon(store, "race", &file, &own) != 0;
+	}
+	return NULL;
+}
+
+static void *reader(void *arg)
+{
+	struct rados_store *store = arg;
+	struct rados_file file;
+	struct error own;
+
+	while (!is_over) {
+		int r = names_open(store, "race", &file, &own);
+
+		for (unsigned i = 0; !r && i < RACE_OBJECTS; i++) {
+			char object[ENTRY_OBJECT_BYTES];
+			uint64_t id = 0;
+
+			entry_data_object(file.id, i, object);
+			n_wrong += rados_read(store->conn.io, object, (char *)&id, sizeof(id), 0) !=
+					   sizeof(id) ||
+				   id != file.id;
+		}
+		n_wrong += r && r != -ENOENT;
+		n_reads += !r;
+	}
+	return NULL;
+}
+
+static void racing_writers_leave_one_version(struct rados_store *store)
+{
+	struct rados_store *other = store_new(0);
+	pthread_t threads[N_WRITERS + 2];
+	struct rados_file file;
+
+	for (unsigned i = 0; i < N_WRITERS + 2; i++)
+		CHECK(!pthread_create(&threads[i], NULL, i < N_WRITERS ? writer : reader,
+				      i % 2 ? store : other),
+		      "thread %u", i);
+	for (unsigned i = 0; i < N_WRITERS + 2; i++) {
+		is_over = i >= N_WRITERS;
+		(void)pthread_join(threads[i], NULL);
+	}
+	(void)printf("# %u won, %u lost, %u reads\n", n_won, n_lost, n_reads);
+	CHECK(n_won + n_lost == N_WRITERS * ROUNDS && n_won && n_reads && !n_wrong,
+	      "%u won, %u lost, %u wrong, %u reads", n_won, n_lost, n_wrong, n_reads);
+	sweep(other); /* which has no grace period */
+	RESULT(0, names_open(store, "race", &file, &error));
+	CHECK(count_data(store, 0) == RACE_OBJECTS && count_data(store, file.id) == RACE_OBJECTS,
+	      "%u objects", count_data(store, 0));
+	RESULT(0, names_remove(store, "race", &error));
+	sweep(other);
+	CHECK(count_data(store, 0) == 0, "%u objects", count_data(store, 0));
+	store_free(other);
+}
+
+/* ---- the sweep ---- */
+
+static void a_replaced_file_waits(struct rados_store *store)
+{
+	struct rados_file old = put_file(store, "kept", 3), new = put_file(store, "kept", 2);
+	struct rados_store *other = store_new(0);
+
+	sweep(store);
+	CHECK(count_data(store, old.id) == 3, "within trash_after");
+	sweep(other);
+	CHECK(count_data(store, old.id) == 0 && count_data(store, new.id) == 2, "behind it");
+	RESULT(0, names_remove(store, "kept", &error));
+	sweep(other);
+	store_free(other);
+}
+
+static void an_abandoned_file_is_swept_at_once(struct rados_store *store)
+{
+	struct rados_file file = { .id = 0 };
+
+	RESULT(0, names_create(store, "unsized", 0, false, &file, &error));
+	for (unsigned i = 0; i < 200; i += 50)
+		put_data(store, &file, i);
+	CHECK(count_data(store, file.id) == 4, "written");
+	RESULT(0, names_abandon(store, "unsized", &file, &error));
+	sweep(store);
+	CHECK(count_data(store, file.id) == 0, "%u objects", count_data(store, file.id));
+}
+
+static void the_lock_keeps_other_sweepers_off(struct rados_store *store)
+{
+	struct rados_store *other = store_new(0);
+	struct rados_file file = put_file(store, "locked", 1);
+
+	CHECK(rados_lock_exclusive(store->conn.io, "sweeper", "sweeper", "test", "", NULL, 0) == 0,
+	      "lock");
+	RESULT(0, names_remove(store, "locked", &error));
+	sweep(other);
+	CHECK(count_data(store, file.id) == 1, "it has no lock");
+	CHECK(rados_unlock(store->conn.io, "sweeper", "sweeper", "test") == 0, "unlock");
+	sweep(other);
+	CHECK(count_data(store, file.id) == 0, "it has the lock");
+	store_free(other);
+}
+
+/* Sets the time of what is being written. */
+static void set_time(struct rados_store *store, const char *name, const struct rados_file *file,
+		     uint64_t time_sec)
+{
+	struct entry entry = { .file = { .id = file->id,
+					 .size = file->size,
+					 .object_bytes = file->object_bytes,
+					 .time_sec = time_sec } };
+	uint8_t value[ENTRY_VALUE_BYTES];
+	char key[ENTRY_KEY_BYTES], object[ENTRY_OBJECT_BYTES];
+	const char *keys = key, *values = (const char *)value;
+	size_t key_bytes, value_bytes;
+	rados_write_op_t op = rados_create_write_op();
+
+	(void)stpncpy(entry.name, name, RADOS_NAME_MAX);
+	entry_key(ENTRY_WRITTEN, NULL, file->id, key);
+	key_bytes = strlen(key);
+	value_bytes = entry_encode(ENTRY_WRITTEN, &entry, value);
+	entry_index_object(entry_shard(name), object);
+	rados_write_op_omap_set2(op, &keys, &values, &key_bytes, &value_bytes, 1);
+	CHECK(rados_write_op_operate2(op, store->conn.io, object, NULL, 0) == 0, "set");
+	rados_release_write_op(op);
+}
+
+static void only_held_files_outlive_trash_after(struct rados_store *store)
+{
+	struct rados_file held, dead, ahead, file;
+	uint64_t now = (uint64_t)time(NULL);
+
+	RESULT(0, names_create(store, "held", 64 << 10, false, &held, &error));
+	RESULT(0, names_create(store, "dead", 64 << 10, false, &dead, &error));
+	RESULT(0, names_create(store, "ahead", 64 << 10, false, &ahead, &error));
+	put_data(store, &held, 0);
+	put_data(store, &dead, 0);
+	set_time(store, "held", &held, now - 3600);
+	set_time(store, "dead", &dead, now - 3600);
+	set_time(store, "ahead", &ahead, now + 7200);
+	CHECK(names_hold(store, &held) == 0 && names_hold(store, &held) == 0, "hold");
+	names_release(store, &held);
+	while (sweep_run(store, &store->conn, 1) <= 1)
+		;
+	names_release(store, &held);
+	CHECK(count_data(store, held.id) == 1 && count_data(store, dead.id) == 0, "data");
+	RESULT(0, names_open_token(store, "held", held.id, &file, &error));
+	RESULT(0, names_open_token(store, "ahead", ahead.id, &file, &error));
+	RESULT(-ESTALE, names_commit(store, "dead", &dead, 0, &error));
+	RESULT(0, names_abandon(store, "held", &held, &error));
+	RESULT(0, names_abandon(store, "ahead", &ahead, &error));
+	sweep(store);
+	CHECK(count_data(store, 0) == 0, "%u objects", count_data(store, 0));
+}
+
+/* More than is removed in a turn: the place is kept, and held files are renewed meanwhile. */
+static void a_turn_ends_and_goes_on(struct rados_store *store)
+{
+	struct rados_file file, held;
+	uint64_t start = clock_nsec(), longest = 0, next;
+	unsigned n_turns = 0;
+
+	RESULT(0, names_create(store, "large", UINT64_C(20000) << 16, false, &file, &error));
+	put_data(store, &file, 19999);
+	RESULT(0, names_abandon(store, "large", &file, &error));
+	RESULT(0, names_create(store, "later9", 64 << 10, false, &held,
+			       &error)); /* its shard comes later */
+	CHECK(entry_shard("later9") > entry_shard("large") && names_hold(store, &held) == 0,
+	      "hold");
+	do {
+		if (n_turns == 1) {
+			set_time(store, "later9", &held, (uint64_t)time(NULL) - 3601);
+			start += UINT64_C(1000000000000);
+		}
+		uint64_t turn = clock_nsec();
+
+		next = sweep_run(store, &store->conn, start);
+		turn = clock_nsec() - turn;
+		longest = turn > longest ? turn : longest;
+		n_turns++;
+	} while (next <= start);
+	RESULT(0, names_open_token(store, "later9", held.id, &held, &error));
+	names_release(store, &held);
+	CHECK(count_data(store, file.id) == 0 && n_turns > 2, "%u turns", n_turns);
+	(void)printf("# 20000 objects in %u turns, the longest of %.1f s\n", n_turns,
+		     (double)longest / 1e9);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct rados_store *store);
+} tests[] = {
+#define T(name)             \
+	{                   \
+#name, name \
+	}
+	T(a_commit_replaces_the_file),
+	T(a_repeated_commit_succeeds),
+	T(an_abandoned_file_is_gone),
+	T(a_token_opens_its_name_alone),
+	T(a_list_has_each_file_once),
+	T(hostile_names_are_names),
+	T(damage_is_skipped),
+	T(a_commit_that_comes_between_wins),
+	T(racing_writers_leave_one_version),
+	T(a_replaced_file_waits),
+	T(an_abandoned_file_is_swept_at_once),
+	T(the_lock_keeps_other_sweepers_off),
+	T(only_held_files_outlive_trash_after),
+	T(a_turn_ends_and_goes_on),
+};
+
+int main(void)
+{
+	struct rados_store *store;
+
+	(void)setvbuf(stdout, NULL, _IOLBF, 0);
+	(void)snprintf(nspace, sizeof(nspace), "names-%d", (int)getpid());
+	store = store_new(3600);
+	for (size_t i = 0; i < sizeof(tests) / sizeof(*tests); i++) {
+
+		why[0] = 0;
+		tests[i].run(store);
+		(void)(why[0] ? printf("not ok %s: %s\n", tests[i].name, why)
+			      : printf("ok %s\n", tests[i].name));
+		n_failed += why[0] != 0;
+	}
+	store_free(store);
+	return n_failed != 0;
+}

@@ -1,0 +1,92 @@
+/*
+ * rate NAME read|write BLOCK DEPTH SECONDS: the ops per second of one file, for bench.sh.
+ *
+ * The file is made for it, with zeroes, and has room for 512 MiB of blocks, or 16,384 of them if that is less.  Blocks
+ * are taken one after the other, by memory of the pool.
+ */
+#include "client/lib/dsaio.h"
+#include "proto/util/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH_MAX 256
+#define FILE_BYTES ((uint64_t)512 << 20)
+#define BLOCKS_MAX 16384u
+#define FILL_BYTES ((size_t)4 << 20)
+
+#define MUST(call)                                                               \
+	do {                                                                     \
+		if ((call) < 0) {                                                \
+			fprintf(stderr, "rate: %s: %s\n", #call, dsaio_error()); \
+			exit(1);                                                 \
+		}                                                                \
+	} while (0)
+
+static struct dsaio_client *client;
+static struct dsaio_handle *handle;
+static struct dsaio_file *file;
+
+static void fill(const char *name, uint64_t size)
+{
+	struct dsaio_create_options options = DSAIO_CREATE_OPTIONS_INIT;
+	void *memory;
+
+	options.file_size = size;
+	MUST(dsaio_create(client, name, &options, &file));
+	MUST(dsaio_alloc(client, FILL_BYTES, NULL, &memory));
+	for (uint64_t off = 0; off < size; off += FILL_BYTES) {
+		const uint64_t left = size - off;
+
+		MUST(dsaio_pwrite_async(handle, file, memory, left < FILL_BYTES ? left : FILL_BYTES,
+					off, NULL));
+	}
+	MUST(dsaio_handle_wait(handle, -1, NULL));
+	MUST(dsaio_free(client, memory));
+}
+
+int main(int argc, char **argv)
+{
+	struct dsaio_op *ops[DEPTH_MAX] = { NULL };
+	uint64_t block, until, since, n = 0, n_blocks;
+	unsigned depth;
+	bool is_write;
+	void *memory;
+
+	if (argc != 6)
+		return 2;
+	is_write = strcmp(argv[2], "write") == 0;
+	block = strtoull(argv[3], NULL, 10);
+	depth = (unsigned)atoi(argv[4]);
+	n_blocks = FILE_BYTES / block < BLOCKS_MAX ? FILE_BYTES / block : BLOCKS_MAX;
+	if (!block || !depth || depth > DEPTH_MAX)
+		return 2;
+	MUST(dsaio_connect(NULL, &client));
+	MUST(dsaio_handle_open(client, NULL, &handle));
+	MUST(dsaio_alloc(client, block * depth, NULL, &memory));
+	memset(memory, 0, block * depth);
+	fill(argv[1], n_blocks * block);
+	since = clock_nsec();
+	until = since + (uint64_t)(atof(argv[5]) * 1e9);
+	for (unsigned i = 0; clock_nsec() < until; i = (i + 1) % depth, n++) {
+		const uint64_t off = n % n_blocks * block;
+		char *buf = (char *)memory + i * block;
+		int64_t result;
+
+		if (ops[i]) {
+			MUST(dsaio_op_wait(ops[i], -1, &result));
+			MUST(result);
+			dsaio_op_free(ops[i]);
+		}
+		MUST(is_write ? dsaio_pwrite_async(handle, file, buf, block, off, &ops[i])
+			      : dsaio_pread_async(handle, file, buf, block, off, &ops[i]));
+	}
+	MUST(dsaio_handle_wait(handle, -1, NULL));
+	printf("%.1f\n", (double)n * 1e9 / (double)(clock_nsec() - since));
+	for (unsigned i = 0; i < depth; i++)
+		dsaio_op_free(ops[i]);
+	(void)dsaio_file_abandon(file);
+	MUST(dsaio_disconnect(client));
+	return 0;
+}
