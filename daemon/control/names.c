@@ -272,7 +272,7 @@ static int list(struct named *named, struct error *error)
 	r = store->plugin->list(store->rados, named->name, named->next, page_add, named->page,
 				error);
 	if (r < 0)
-		return r;
+		return error->code ? r : error_set(error, r, "files of store %s", store->name);
 	wire__name_list_reply__init(&named->list);
 	named->list.files = named->page->pointers;
 	named->list.n_files = named->page->n;

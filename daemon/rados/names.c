@@ -16,8 +16,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#define REMOVE_TRIES 8	/* a guess: each lost one means that another host has committed */
-#define LIST_FILES 1000 /* engine/rados.h */
+#define REMOVE_TRIES 8 /* a guess: each lost one means that another host has committed */
 
 static void index_close(struct index *index)
 {
@@ -323,7 +322,7 @@ static int list_entry_each(const struct index *index, const struct entry *entry,
 	listing->result = listing->each(entry->name, &entry->file, listing->arg);
 	if (listing->result)
 		return -ECANCELED;
-	return ++listing->n_files == LIST_FILES;
+	return ++listing->n_files == RADOS_LIST_MAX;
 }
 
 /* `next` is two hex digits of the shard, and the last name there.  Returns whether it is sound. */
@@ -360,7 +359,7 @@ int names_list(struct rados_store *store, const char *prefix, char next[RADOS_NA
 				 store_settings(store)->store);
 	entry_key(ENTRY_FILE, prefix, 0, start);
 	r = index_open(store, shard, &index, error);
-	while (!r && shard < ENTRY_N_SHARDS && listing.n_files < LIST_FILES) {
+	while (!r && shard < ENTRY_N_SHARDS && listing.n_files < RADOS_LIST_MAX) {
 		index_init(&index, store, index.conn, shard);
 		r = index_page(&index, start, after, list_entry_each, &listing);
 		if (listing.result)

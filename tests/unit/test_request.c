@@ -124,6 +124,9 @@ static const struct {
 	{ WIRE__REQUEST__BODY_SLAB_ADOPT, NULL, 1, 1 },
 	{ WIRE__REQUEST__BODY_RECOVERED, NULL, 0, 0 },
 	{ WIRE__REQUEST__BODY_CLIENT_KILL, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_FILE_ABANDON, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_NAME_REMOVE, NULL, 0, 0 },
+	{ WIRE__REQUEST__BODY_NAME_STAT, NULL, 0, 0 },
 	{ WIRE__REQUEST__BODY_HELLO, &hello, 0, 1 },
 };
 
@@ -387,6 +390,55 @@ TEST(an_opcode_beyond_a_byte_is_no_other_opcode)
 	submit.entries = wire;
 	request_entries(&submit, &entry);
 	ck_assert_uint_eq(entry.opcode, 0);
+}
+
+static const struct {
+	int mode;
+	uint64_t size;
+	uint32_t object_bytes;
+	int want;
+} file_opens[] = {
+	{ WIRE__OPEN_MODE__OPEN_READ, 0, 0, 0 },
+	{ WIRE__OPEN_MODE__OPEN_CREATE, INT64_MAX, 0, 0 },
+	{ WIRE__OPEN_MODE__OPEN_CREATE, UINT64_C(1) << 63, 0, -EINVAL },
+	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 64 << 10, 0 },
+	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 32 << 20, 0 },
+	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 0, -EINVAL },
+	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 32 << 10, -EINVAL },
+	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 64 << 20, -EINVAL },
+	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 3 << 20, -EINVAL },
+	{ WIRE__OPEN_MODE__OPEN_AGAIN, UINT64_C(1) << 63, 1 << 20, -EINVAL },
+	{ 4, 0, 0, -EINVAL },
+	{ -1, 0, 0, -EINVAL },
+};
+
+/* What a client says of a file that it had before is not compared with the cluster, so it must be possible. */
+TEST_TABLE(a_file_of_a_rados_store_is_possible, file_opens)
+{
+	Wire__FileOpen open = WIRE__FILE_OPEN__INIT;
+
+	open.mode = (Wire__OpenMode)file_opens[_i].mode;
+	open.size = file_opens[_i].size;
+	open.object_bytes = file_opens[_i].object_bytes;
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_FILE_OPEN, &open, 0), file_opens[_i].want);
+}
+
+TEST(the_rest_of_a_list_and_the_size_of_a_commit_are_bounded)
+{
+	Wire__FileCommit commit = WIRE__FILE_COMMIT__INIT;
+	Wire__NameList list = WIRE__NAME_LIST__INIT;
+	char next[REQUEST_NEXT_MAX + 2];
+
+	commit.size = UINT64_C(1) << 63;
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_FILE_COMMIT, &commit, 0), -EINVAL);
+	commit.size--;
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_FILE_COMMIT, &commit, 0), 0);
+	memset(next, 'x', sizeof(next));
+	next[REQUEST_NEXT_MAX + 1] = 0;
+	list.next = next;
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_NAME_LIST, &list, 0), -EINVAL);
+	next[REQUEST_NEXT_MAX] = 0;
+	ck_assert_int_eq(check(WIRE__REQUEST__BODY_NAME_LIST, &list, 0), 0);
 }
 
 TEST_MAIN
