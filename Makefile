@@ -252,11 +252,11 @@ $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
 $(PROG_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
-ifneq ($(wildcard /usr/include/rados/librados.h),)
-$(BUILD)/tests/rados/names: $(call obj,tests/rados/names.c $(patsubst %,daemon/rados/%.c,entry index names sweep)) \
-		$(BUILD)/daemon.a $(PROTO_OBJ)
-	$(call say,LINK,$@)$(LINK) -o $@ $^ $(DAEMON_LIBS) -lrados
-endif
+# They have an inside view of the plug-in.
+$(BUILD)/tests/rados/names: $(call obj,tests/rados/names.c $(patsubst %,daemon/rados/%.c,entry index names sweep))
+$(BUILD)/tests/rados/engine: $(call obj,tests/rados/engine.c) $(RADOS_OBJ)
+$(BUILD)/tests/rados/names $(BUILD)/tests/rados/engine: $(BUILD)/daemon.a $(PROTO_OBJ)
+	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(DAEMON_LIBS) -lrados
 $(BUILD)/tests/gpu/libcuda.so: $(call obj,$(CUDA_SRC))
 $(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
 	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(@F)$(if $(filter %/libcuda.so,$@),.1,.0) -o $@ $^
