@@ -53,6 +53,7 @@ PROTO_SRC   = $(sort $(wildcard proto/*.c proto/util/*.c))
 DAEMON_SRC  = $(filter-out daemon/rados/%,$(sort $(wildcard daemon/*.c daemon/*/*.c)))
 # These are compiled again for the wheel, without libsystemd, which has no archive.
 SYSTEMD_SRC = $(shell grep -l '"daemon/base/systemd.h"' $(DAEMON_SRC))
+RADOS_SRC   = $(sort $(wildcard daemon/rados/*.c))
 LIB_SRC     = $(sort $(wildcard client/lib/*.c client/lib/*/*.c))
 CTL_SRC     = $(sort $(wildcard client/ctl/*.c client/ctl/*/*.c))
 HARNESS_SRC = $(sort $(wildcard tests/harness*.c)) tests/stores.c tests/fuse.c tests/mixed.c tests/victim.c
@@ -98,6 +99,7 @@ obj = $(patsubst %.c,$(BUILD)/%.o,$1)
 
 PROTO_OBJ  = $(call obj,$(PROTO_SRC)) $(BUILD)/proto/dsaio.pb-c.o
 DAEMON_OBJ = $(call obj,$(DAEMON_SRC))
+RADOS_OBJ  = $(call obj,$(RADOS_SRC))
 BARE_OBJ   = $(patsubst %.c,$(BUILD)/bare/%.o,$(SYSTEMD_SRC))
 LIB_OBJ    = $(call obj,$(LIB_SRC))
 CTL_OBJ    = $(call obj,$(CTL_SRC))
@@ -174,12 +176,24 @@ deps-ci: deps-check deps-rados ## install all other packages: sanitizers, fuzzin
 # ---- build ----
 
 .PHONY: all tests
-ALL = $(addprefix $(BUILD)/,dsaiod dsaioctl libdsaio-client.so libdsaio-client.pc python/dsaio)
+HAS_RADOS := $(shell echo '\#include <rados/librados.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+ALL = $(addprefix $(BUILD)/,dsaiod dsaioctl libdsaio-client.so libdsaio-client.pc python/dsaio \
+	$(if $(HAS_RADOS),dsaiod-rados.so))
+ifneq ($(HAS_RADOS),yes)
+all: without-rados
+.PHONY: without-rados
+without-rados:
+	@echo "  the plug-in for Ceph is left out: it needs librados-dev"
+endif
 all: $(ALL) ## build the daemon, the library and dsaioctl
 tests: all $(UNIT_BIN) $(PROG_BIN) $(GPU_LIBS) $(BUILD)/bench ## build the tests, too
 
 $(BUILD)/dsaiod: $(DAEMON_OBJ) $(PROTO_OBJ)
-	$(call say,LINK,$@)$(LINK) -o $@ $^ $(DAEMON_LIBS)
+	$(call say,LINK,$@)$(LINK) -Wl,--export-dynamic -o $@ $^ $(DAEMON_LIBS)
+
+# It calls functions of the daemon that loads it.
+$(BUILD)/dsaiod-rados.so: $(RADOS_OBJ)
+	$(call say,LINK,$@)$(LINK) -shared -o $@ $^ -lrados
 
 $(BUILD)/dsaioctl: $(CTL_OBJ) $(BUILD)/libdsaio-client.a
 	$(call say,LINK,$@)$(LINK) -o $@ $^ $(CTL_LIBS)
@@ -246,11 +260,11 @@ $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
 $(PROG_BIN) $(filter-out %/names,$(RADOS_BIN)): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
-ifneq ($(wildcard /usr/include/rados/librados.h),)
-$(BUILD)/tests/rados/names: $(call obj,tests/rados/names.c $(patsubst %,daemon/rados/%.c,entry index names sweep)) \
-		$(BUILD)/daemon.a $(PROTO_OBJ)
-	$(call say,LINK,$@)$(LINK) -o $@ $^ $(DAEMON_LIBS) -lrados
-endif
+# They have an inside view of the plug-in.
+$(BUILD)/tests/rados/names: $(call obj,tests/rados/names.c $(patsubst %,daemon/rados/%.c,entry index names sweep))
+$(BUILD)/tests/rados/engine: $(call obj,tests/rados/engine.c) $(RADOS_OBJ)
+$(BUILD)/tests/rados/names $(BUILD)/tests/rados/engine: $(BUILD)/daemon.a $(PROTO_OBJ)
+	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(DAEMON_LIBS) -lrados
 $(BUILD)/tests/gpu/libcuda.so: $(call obj,$(CUDA_SRC))
 $(GPU_LIBS): $(BUILD)/%.so: $(BUILD)/%.o
 	$(call say,LINK,$@)$(LINK) -shared -Wl,-soname,$(@F)$(if $(filter %/libcuda.so,$@),.1,.0) -o $@ $^
@@ -263,7 +277,7 @@ $(BUILD)/bench: $(BENCH_OBJ) $(PROTO_OBJ) $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(CTL_LIBS) -laio
 .SECONDARY:
 
--include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(BARE_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ) \
+-include $(patsubst %.o,%.d,$(PROTO_OBJ) $(DAEMON_OBJ) $(RADOS_OBJ) $(BARE_OBJ) $(LIB_OBJ) $(CTL_OBJ) $(BENCH_OBJ) \
 	   $(call obj,$(HARNESS_SRC) $(CUDA_SRC))) \
 	 $(addsuffix .d,$(UNIT_BIN) $(PROG_BIN) $(RADOS_BIN) $(FUZZ_BIN) $(basename $(GPU_LIBS)))
 

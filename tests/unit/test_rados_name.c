@@ -1,6 +1,6 @@
 #include "daemon/engine/rados.h"
 
-#include "tests/unit/unit.h"
+#include "tests/unit/suite.h"
 
 #include <errno.h>
 #include <string.h>
