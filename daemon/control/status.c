@@ -184,7 +184,9 @@ static Wire__Store *add_store(const struct store *store, bool with_histograms)
 	wire->engine = text(store->engine->name);
 	wire->engine_text = text(store_engine_text(store));
 	wire->profile_source = text(store_profile_source(store));
-	wire->allowed = text(store->access.text ? store->access.text : "");
+	wire->allowed = text(store->access.text ? store->access.text
+			     : store->plugin	? "administrators"
+						: "");
 	if (store->rados)
 		add_cluster(wire, store);
 	wire->counters = counters_to_wire(&sum, with_histograms);
