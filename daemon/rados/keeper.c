@@ -446,6 +446,19 @@ static void conns_close(struct rados_store *store)
 	}
 }
 
+/* All ops have ended: nothing is left to fence.  A store that is not fenced has not read what the daemon before left.
+   The keeper does so because its thread uses the daemon's own files. */
+static void state_leave(struct rados_store *store)
+{
+	struct error error;
+	char name[200];
+
+	state_name(store, name);
+	if (store->is_fenced && store->settings.state_dir &&
+	    state_file_write(store->settings.state_dir, name, NULL, false, &error) < 0)
+		log_warning("store %s: %s", store->settings.store, error.text);
+}
+
 static void *keeper_main(void *arg)
 {
 	struct rados_store *store = arg;
@@ -474,6 +487,7 @@ static void *keeper_main(void *arg)
 	conn_set(store, NULL);
 	(void)pthread_mutex_unlock(&store->lock);
 	conns_close(store);
+	state_leave(store);
 	return NULL;
 }
 
@@ -544,9 +558,6 @@ int keeper_open(const struct rados_settings *settings, struct rados_store **ret_
 
 void keeper_close(struct rados_store *store)
 {
-	struct error error;
-	char name[200];
-
 	if (!store)
 		return;
 	(void)pthread_mutex_lock(&store->lock);
@@ -555,10 +566,5 @@ void keeper_close(struct rados_store *store)
 	(void)pthread_mutex_unlock(&store->lock);
 	(void)pthread_join(store->keeper, NULL); /* a thread of ours */
 	assert(!store->conns);
-	/* All ops have ended.  One that is never fenced has not read what the daemon before left. */
-	state_name(store, name);
-	if (store->is_fenced && store->settings.state_dir &&
-	    state_file_write(store->settings.state_dir, name, NULL, false, &error) < 0)
-		log_warning("store %s: %s", store->settings.store, error.text);
 	store_free(store);
 }
