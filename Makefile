@@ -258,7 +258,7 @@ $(BUILD)/tests/unit/test_bench_statistics: $(BUILD)/tests/bench/statistics.o
 $(addprefix $(BUILD)/tests/,unit/test_rados_entry fuzz/fuzz_rados_entry): $(BUILD)/daemon/rados/entry.o
 $(UNIT_BIN): $(BUILD)/%: $(BUILD)/%.o $(ARCHIVES)
 	$(call say,LINK,$@)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(CTL_LIBS) $(DAEMON_LIBS) $(CHECK_LIBS)
-$(PROG_BIN) $(filter-out %/names,$(RADOS_BIN)): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
+$(PROG_BIN) $(filter-out %/names %/engine,$(RADOS_BIN)): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/harness.a $(BUILD)/libdsaio-client.so
 	$(call say,LINK,$@)$(LINK) -o $@ $^ -Wl,-rpath,$(abspath $(BUILD)) $(LIB_LIBS) -lm
 # They have an inside view of the plug-in.
 $(BUILD)/tests/rados/names: $(call obj,tests/rados/names.c $(patsubst %,daemon/rados/%.c,entry index names sweep))

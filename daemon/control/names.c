@@ -328,8 +328,8 @@ static void named_start(struct named *named)
 	named->job.run = named_run;
 	named->job.done = named_main;
 	named->job.mailbox = session->service->mailbox;
-	named->job.work.about = (struct hung_about){ .what = named->file ? "commit" : "name",
-						     .file = named->name,
+	named->job.work.about = (struct hung_about){ .what = named->file ? "commit" : "name lookup",
+						     .file = named->text,
 						     .fd = -1,
 						     .dev = named->store->dev,
 						     .is_cluster = true,

@@ -412,7 +412,7 @@ static const struct {
 	{ -1, 0, 0, -EINVAL },
 };
 
-/* What a client says of a file that it had before is not compared with the cluster, so it must be possible. */
+/* The cluster is not asked about a file that the client had before, so its claims must be possible. */
 TEST_TABLE(a_file_of_a_rados_store_is_possible, file_opens)
 {
 	Wire__FileOpen open = WIRE__FILE_OPEN__INIT;
