@@ -348,7 +348,8 @@ static int sweep_locked(struct held_files *held, struct rados_store *store, stru
 			  rados_lock_exclusive(conn_io(conn), LOCK_NAME, LOCK_NAME, LOCK_NAME,
 					       "dsaiod", &lease, LIBRADOS_LOCK_FLAG_MAY_RENEW));
 
-	if (r < 0)
+	/* Where the pool is full the lock's object cannot be made, and all the more has to be removed. */
+	if (r < 0 && r != -EDQUOT && r != -ENOSPC)
 		return r;
 	r = sweep_turn(held, store, conn);
 	if (!r)

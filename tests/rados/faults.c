@@ -2,6 +2,7 @@
  * What a RADOS store does when its cluster, its daemon or an administrator does something to it, with ops under way.
  */
 #include "tests/rados/load.h"
+#include "tests/restarting.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -15,7 +16,7 @@ static struct rig open_rig(const char *keys)
 	struct rig rig = RIG_NONE;
 
 	rig.daemon = ceph_daemon(0, keys);
-	rig_open(&rig, NULL);
+	reconnecting(&rig);
 	return rig;
 }
 
@@ -188,25 +189,6 @@ TEST(no_monitor, "without a monitor the daemon starts, the store is offline, and
 	rig_close(&rig);
 }
 
-TEST(quota, "a pool's quota is -EDQUOT for those that write, and readers go on")
-{
-	_cleanup_(rig_close) struct rig rig = open_rig(NULL);
-	struct load r = reads(&rig), w = writes(&rig);
-
-	load_start(&r);
-	cluster("quota", "dsaio 1000000");
-	w.size = 256 * MIB; /* each write grows an object, or makes one */
-	load_start(&w);
-	while (!w.n_failed && w.n_ended < 4000)
-		(void)usleep(50 * MSEC);
-	load_await(&r, 50);
-	load_stop(&r);
-	load_stop(&w);
-	cluster("quota", "dsaio 0");
-	CHECK_EQ(w.first_error, -EDQUOT);
-	CHECK_EQ(r.n_failed, 0);
-}
-
 enum { N_QUEUED = 256, N_ROUNDS = 5, N_TIMES = 20000 };
 
 /* The p99 of 4 KiB reads of the other store for a second, usec. */
@@ -259,8 +241,7 @@ TEST(frozen, "a cluster that is frozen with 1 GiB queued delays no other cluster
 	struct dsaio_file *file;
 	void *memory;
 
-	(void)ceph_run(test_text(
-		"$CEPH_TOOL up %s osds=1 store=memstore mgr=0 >&2", other));
+	(void)ceph_run(test_text("$CEPH_TOOL up %s osds=1 store=memstore mgr=0 >&2", other));
 	rig = open_rig(test_text(
 		"[store d]\npath = rados://dsaio/other%d\nceph_user = dsaio\nceph_conf = %s/ceph.conf\n",
 		(int)getpid(), other));
@@ -287,6 +268,31 @@ TEST(frozen, "a cluster that is frozen with 1 GiB queued delays no other cluster
 	dsaio_file_close(file);
 	rig_close(&rig);
 	(void)ceph_run(test_text("$CEPH_TOOL down %s >&2", other));
+}
+
+TEST(quota, "a pool's quota is -EDQUOT for those that write, and readers go on")
+{
+	_cleanup_(rig_close) struct rig rig = open_rig(NULL);
+	struct load r = reads(&rig), w = writes(&rig);
+	struct dsaio_file *file = NULL;
+
+	load_start(&r);
+	cluster("quota", "dsaio 1000000");
+	w.size = 256 * MIB; /* each write grows an object, or makes one */
+	load_start(&w);
+	while (!w.n_failed && w.n_ended < 4000)
+		(void)usleep(50 * MSEC);
+	load_await(&r, 50);
+	load_stop(&r);
+	load_stop(&w);
+	CHECK_EQ(w.first_error, -EDQUOT);
+	CHECK_EQ(r.n_failed, 0);
+	/* A full pool can be emptied, and is of use then. */
+	CHECK_CALL(dsaio_remove(rig.client, ceph_name("r")));
+	cluster("quota", "dsaio 0");
+	while (dsaio_create(rig.client, ceph_name("new"), NULL, &file) == -EDQUOT)
+		(void)usleep(200 * MSEC);
+	dsaio_file_close(file);
 }
 
 TEST_MAIN
