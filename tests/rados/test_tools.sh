@@ -10,7 +10,7 @@ names_are_listed_and_removed() {
 	local uri
 	uri=$(rados_uri n)
 	head -c 5000 /dev/urandom >"$dir/five" && : >"$dir/empty"
-	expect 0 "$ctl" cp "$dir/five" "$uri/step/b" && expect 0 "$ctl" put "$uri/step/a" <"$dir/five" &&
+	expect 0 "$ctl" cp "$dir/five" "$uri/step/b" && "$ctl" put "$uri/step/a" <"$dir/five" >"$dir/out" &&
 		expect 0 "$ctl" cp "$dir/empty" "$uri/other" &&
 		expect 0 "$ctl" ls --json "$uri/step/" || return 1
 	why="ls: $(cat "$dir/out")"
@@ -39,11 +39,24 @@ copies_are_the_same_both_ways() {
 		"$ctl" cat --offset 4097 --length 5000000 "$uri/big" | cmp - <(tail -c +4098 "$dir/big" | head -c 5000000)
 }
 
+a_copy_uses_the_daemon_of_each_side() {
+	local uri
+	uri=$(rados_uri n)
+	printf '[daemon]\nlock = auto\nstate_dir = %s\n[store t]\npath = %s\n' "$dir/state-local" "$store" >"$dir/local.conf"
+	rados_start local && cp "$dir/big" "$store/big" || return 1
+	DSAIO_SOCKET=$dir/local.sock expect 0 "$ctl" cp --json --verify "$store/big" "$uri/both" &&
+		says "$dir/out" '"is_read_by_daemon": true' '"is_written_by_daemon": true' &&
+		DSAIO_SOCKET=$dir/local.sock expect 0 "$ctl" cp --json --verify "$uri/both" "$store/back" &&
+		says "$dir/out" '"is_read_by_daemon": true' '"is_written_by_daemon": true' &&
+		cmp "$store/back" "$dir/big" &&
+		expect 0 "$ctl" cp --private --verify "$uri/both" "$store/private" && cmp "$store/private" "$dir/big"
+}
+
 # From a pipe that goes on, so that the put is at work for sure.
 a_copy_that_is_ended_leaves_the_old_file() {
 	local uri pid
 	uri=$(rados_uri n)
-	expect 0 "$ctl" put "$uri/kept" <"$dir/five" || return 1
+	"$ctl" put "$uri/kept" <"$dir/five" >"$dir/out" || return 1
 	mkfifo "$dir/pipe" && exec 8<>"$dir/pipe"
 	"$ctl" put "$uri/kept" <"$dir/pipe" >"$dir/out" 2>"$dir/err" 8>&- &
 	pid=$!
@@ -153,7 +166,7 @@ cp "$dir/a.conf" "$dir/b.conf"
 sed -i 's/state-a/state-b/' "$dir/b.conf"
 rados_start a && rados_await_online a n || exit 1
 rados_use a
-for t in names_are_listed_and_removed copies_are_the_same_both_ways a_copy_that_is_ended_leaves_the_old_file \
+for t in names_are_listed_and_removed copies_are_the_same_both_ways a_copy_uses_the_daemon_of_each_side a_copy_that_is_ended_leaves_the_old_file \
 	status_and_doctor_show_the_cluster python_writes_and_reads torch_and_safetensors_save_and_load \
 	the_example_saves_by_two_hosts_and_loads_by_three; do
 	run_test $t

@@ -57,7 +57,7 @@ class Allocation(Pinned):
 
     __slots__ = ()
 
-    def __init__(self, nbytes: int, wait_usec: int, is_rados: bool) -> None:
+    def __init__(self, nbytes: int, wait_usec: int = 0, is_rados: bool = False) -> None:
         options = library.AllocOptions(
             size=ctypes.sizeof(library.AllocOptions), flags=library.NO_ZERO, wait_usec=wait_usec
         )
@@ -153,7 +153,7 @@ def new(nbytes: int, pinned: bool, is_rados: bool = False) -> ctypes.Array[ctype
 
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return (ctypes.c_char * nbytes).from_buffer(pages)
-    return array(nbytes, is_rados=is_rados)
+    return array(nbytes, 0, is_rados)
 
 
 def alloc(nbytes: int, *, wait: float = 0) -> memoryview:

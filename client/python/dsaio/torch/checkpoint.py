@@ -35,6 +35,7 @@ import itertools
 import os
 import re
 import weakref
+from pathlib import Path
 
 import torch
 
@@ -105,7 +106,7 @@ class _FileSystem(FileSystem):
 
     def create_stream(self, path: Union[str, os.PathLike[str]], mode: str) -> Any:
         """Opens the file; one to be written, `.metadata.tmp`, by another name: the old one may be needed."""
-        return super().create_stream(f"{path}.new" if "w" in mode else path, mode)
+        return super().create_stream(Path(f"{path}.new") if "w" in mode else path, mode)
 
     def rm_file(self, path: Union[str, os.PathLike[str]]) -> None:
         """Nothing: rename() replaces the old `.metadata`."""
