@@ -59,7 +59,7 @@ struct config_place {
 	unsigned line;	  /* 0: no file has it, an option or a default sets it */
 };
 
-/* Of a store on RADOS.  NULL, 0: not given, until config_check() sets the defaults. */
+/* The keys of a store on RADOS.  NULL, 0: not given, until config_check() sets the defaults. */
 struct rados_config {
 	char *conf, *user;
 	uint32_t object_bytes, op_timeout_sec, connections, trash_after_sec;

@@ -182,7 +182,21 @@ static int path_set(void *field, const struct key *key, const char *text, struct
 	return text_store(field, text, error);
 }
 
-/* Of a store: rados://POOL/NAMESPACE, or as path_set(). */
+int rados_path_check(const char *path, struct error *error)
+{
+	const char *pool = path + strlen(RADOS_SCHEME);
+	const size_t n_pool = strspn(pool, STORE_NAME_LETTERS);
+	const char *nspace = pool + n_pool + 1;
+
+	if (n_pool && pool[n_pool] == '/' && *nspace &&
+	    !nspace[strspn(nspace, STORE_NAME_LETTERS)] && strlen(path) < PATH_MAX)
+		return 0;
+	return error_set_plain(
+		error, -EINVAL,
+		"must be rados://POOL/NAMESPACE, each of letters, digits, _, - or .");
+}
+
+/* The path of a store: rados://POOL/NAMESPACE, or as path_set(). */
 static int store_path_set(void *field, const struct key *key, const char *text, struct error *error)
 {
 	int r = config_is_rados(text) ? rados_path_check(text, error) : 0;

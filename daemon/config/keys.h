@@ -44,6 +44,8 @@ unsigned key_index(const struct key *key);
 /* NULL: the section has no such key, and error has a message that names those it has. */
 const struct key *key_find(enum key_section section, const char *name, struct error *error);
 
+/* Returns 0, or -EINVAL: it is not rados://POOL/NAMESPACE. */
+int rados_path_check(const char *path, struct error *error);
 /* Sets the key's field of object.  0, or -EINVAL or -ENOMEM with a message. */
 int key_set(const struct key *key, void *object, const char *text, struct error *error);
 /* Compares, and exchanges, the key's fields of two objects. */

@@ -4,24 +4,8 @@
 #include "daemon/config/keys.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <limits.h>
 
 #define QUEUE_DEPTH 16u /* blocks of 4 MiB: a cluster of three hosts is busy with these (a guess) */
-
-int rados_path_check(const char *path, struct error *error)
-{
-	const char *pool = path + strlen(RADOS_SCHEME);
-	const size_t n_pool = strspn(pool, STORE_NAME_LETTERS);
-	const char *nspace = pool + n_pool + 1;
-
-	if (n_pool && pool[n_pool] == '/' && *nspace &&
-	    !nspace[strspn(nspace, STORE_NAME_LETTERS)] && strlen(path) < PATH_MAX)
-		return 0;
-	return error_set_plain(
-		error, -EINVAL,
-		"must be rados://POOL/NAMESPACE, each of letters, digits, _, - or .");
-}
 
 /* Sets the default, unless the store has the key. */
 static void preset(const struct key *key, struct store_config *store)

@@ -1,5 +1,5 @@
 /*
- * What the configuration knows of stores on RADOS: their path, limits and defaults.
+ * Stores on RADOS in the configuration: their path, limits and defaults.
  */
 #ifndef DSAIO_DAEMON_CONFIG_RADOS_H
 #define DSAIO_DAEMON_CONFIG_RADOS_H
@@ -22,8 +22,6 @@ static inline bool config_is_rados(const char *path)
 	return path && strncmp(path, RADOS_SCHEME, strlen(RADOS_SCHEME)) == 0;
 }
 
-/* Returns 0, or -EINVAL: it is not rados://POOL/NAMESPACE. */
-int rados_path_check(const char *path, struct error *error);
 /* Sets what the store's section leaves out; a store of another kind that has such keys is a mistake. */
 void rados_settle(struct config *config, struct store_config *store);
 

@@ -118,8 +118,8 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct work_qu
 	      file_checked_fn *on_checked, void *arg, struct error *error);
 
 /*
- * The same for a file of a store on RADOS: look() finds it, on a worker thread, and fills in target.rados.  Returns 0 or
- * an error with a message.
+ * The same for a file of a store on RADOS: look() finds it, on a worker thread, and fills in target.rados.  It
+ * returns 0, or an error with a message.
  */
 int file_make_named(struct quota *quota, struct work_queue *work_queue,
 		    struct mailbox *main_mailbox, const struct hung_who *who, const char *name,
