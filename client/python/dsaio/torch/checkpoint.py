@@ -118,6 +118,9 @@ class _FileSystem(FileSystem):
             os.unlink(path)
 
 
+    def exists(self, path: Union[str, os.PathLike[str]]) -> bool:
+        return os.path.exists(path)
+
     def sync_names(self, path: Union[str, os.PathLike[str]]) -> None:
         sync_folder(os.fspath(path))
 
