@@ -152,7 +152,7 @@ static inline size_t ring_bytes(uint32_t entries)
  * A failed op's result contains the errno and the number of bytes done from the op's start, so a
  * program cannot mistake a half-written file for an empty one.
  */
-#define RING_ERRNO_BITS 12 /* the kernel's are below 4096 */
+#define RING_ERRNO_BITS 12 /* with RING_RESULT_UNKNOWN */
 /* Bit 11 of a failed result: the op was a write whose bytes may still reach the store, at any time until its daemon
    has ended.  Errnos are below it. */
 #define RING_RESULT_UNKNOWN (UINT64_C(1) << 11)

@@ -27,7 +27,7 @@ static const struct {
 	{ EIO, 1 },
 	{ ENOSPC, 4096 },
 	{ 1, RING_LEN_MAX },
-	{ 4095, RING_LEN_MAX },
+	{ 2047, RING_LEN_MAX },
 	{ ECANCELED, UINT64_C(400) << 20 },
 };
 
@@ -38,12 +38,18 @@ TEST_TABLE(a_failed_result_tells_errno_and_bytes_done, results)
 	ck_assert_int_lt(result, 0);
 	ck_assert_int_eq(ring_result_errno(result), results[_i].error);
 	ck_assert_uint_eq(ring_result_done(result), results[_i].done);
+	ck_assert(!ring_result_is_unknown(result));
+	result = ring_result_unknown(result);
+	ck_assert(ring_result_is_unknown(result));
+	ck_assert_int_eq(ring_result_errno(result), results[_i].error);
+	ck_assert_uint_eq(ring_result_done(result), results[_i].done);
 }
 
 TEST(a_good_result_is_the_bytes_done)
 {
 	ck_assert_int_eq(ring_result_errno(0), 0);
 	ck_assert_int_eq(ring_result_errno(RING_LEN_MAX), 0);
+	ck_assert(!ring_result_is_unknown(RING_LEN_MAX));
 	ck_assert_uint_eq(ring_result_done(RING_LEN_MAX), RING_LEN_MAX);
 }
 
