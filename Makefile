@@ -396,8 +396,8 @@ coverage: deps-check ## the same with both sanitizers at once; compare the lines
 	@$(call install_packages,gcovr)
 	@[ ! -d $(COVERAGE) ] || find $(COVERAGE) -name '*.gcda' -delete
 	@$(COVERAGE_MAKE) $(COVERAGE)/tests/coverage/exit.o
-	@$(COVERAGE_MAKE) check
 	@$(COVERAGE_MAKE) check-rados
+	@$(COVERAGE_MAKE) check
 	@gcovr -r . --object-directory $(COVERAGE) -f daemon/ -f client/lib/ --json $(COVERAGE)/coverage.json \
 		$(COVERAGE)/daemon $(COVERAGE)/client/lib
 	@BUILD=$(COVERAGE) .ci/coverage
