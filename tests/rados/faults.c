@@ -260,6 +260,7 @@ TEST(frozen, "a cluster that is frozen with 1 GiB queued delays no other cluster
 		test_note("p99 alone %" PRId64 " us, beside %" PRId64 " us", alone[i], beside[i]);
 	}
 	load_stop(&load);
+	free(load.times);
 	CHECK_EQ(load.n_failed, 0);
 	test_note("medians: %" PRId64 " and %" PRId64 " us", percentile(alone, N_ROUNDS, 50),
 		  percentile(beside, N_ROUNDS, 50));

@@ -6,6 +6,15 @@
 export PYTHONPATH=$PWD/client/python DSAIO_LIBRARY=$BUILD/libdsaio-client.so PYTHONPYCACHEPREFIX=$BUILD/pycache
 python=${PYTHON:-/usr/bin/python3}
 
+# The script on standard input, with arguments; 2: what is needed is missing.
+run_python() { # MODULE ARGUMENT...
+	local script=$dir/script.py
+	[ -z "${SANITIZE:-}" ] || { why="a sanitizer's library does not fit into Python"; return 2; }
+	"$python" -c "import $1" 2>/dev/null || { why="needs $1"; return 2; }
+	cat >"$script"
+	expect 0 "$python" "$script" "${@:2}"
+}
+
 names_are_listed_and_removed() {
 	local uri
 	uri=$(rados_uri n)
@@ -81,7 +90,7 @@ status_and_doctor_show_the_cluster() {
 }
 
 python_writes_and_reads() {
-	expect 0 "$python" - "$(rados_uri n)" <<-'END'
+	run_python os "$(rados_uri n)" <<-'END'
 		import errno, os, pickle, sys
 		import dsaio
 
@@ -113,9 +122,7 @@ python_writes_and_reads() {
 }
 
 torch_and_safetensors_save_and_load() {
-	why="needs torch"
-	"$python" -c "import torch" 2>/dev/null || return 2
-	expect 0 "$python" - "$(rados_uri n)" <<-'END'
+	run_python torch "$(rados_uri n)" <<-'END'
 		import sys
 		import torch
 		import dsaio, dsaio.torch
@@ -154,11 +161,9 @@ torch_and_safetensors_save_and_load() {
 }
 
 the_example_saves_by_two_hosts_and_loads_by_three() {
-	why="needs torch"
-	"$python" -c "import torch" 2>/dev/null || return 2
 	rados_start b && rados_await_online b n || return 1
-	expect 0 "$python" client/python/examples/rados_checkpoint.py "$(rados_uri n example)" --socket "$dir/a.sock" \
-		--socket "$dir/b.sock" && says "$dir/out" "saved by 2 hosts, loaded by 3"
+	run_python torch "$(rados_uri n example)" --socket "$dir/a.sock" --socket "$dir/b.sock" \
+		<client/python/examples/rados_checkpoint.py && says "$dir/out" "saved by 2 hosts, loaded by 3"
 }
 
 rados_conf a n
