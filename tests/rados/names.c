@@ -535,7 +535,7 @@ static void set_time(struct rados_store *store, const char *name, const struct r
 	(void)stpncpy(entry.name, name, RADOS_NAME_MAX);
 	entry_key(ENTRY_WRITTEN, NULL, file->id, key);
 	key_bytes = strlen(key);
-	value_bytes = entry_encode(ENTRY_WRITTEN, &entry, value);
+	value_bytes = entry_encode(&entry, value);
 	entry_index_object(entry_shard(name), object);
 	rados_write_op_omap_set2(op, &keys, &values, &key_bytes, &value_bytes, 1);
 	CHECK(rados_write_op_operate2(op, store->conn.io, object, NULL, 0) == 0, "set");
