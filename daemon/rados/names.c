@@ -187,15 +187,13 @@ static int commit_check(const struct index *index, const struct index_look *look
 	const struct entry *written = &look->written;
 	int r = written_check(index->store, name, id, look, error);
 
-	if (r < 0 || written->is_unsized)
-		return r < 0 ? r
-			     : size_check(index->store, name, size, written->file.object_bytes,
-					  error);
-	if (!size || size == written->file.size)
-		return 0;
-	return error_set(error, -EINVAL,
-			 "store %s: %s: commit of %" PRIu64 " bytes: created with %" PRIu64,
-			 store_settings(index->store)->store, name, size, written->file.size);
+	if (!r && written->is_unsized)
+		return size_check(index->store, name, size, written->file.object_bytes, error);
+	if (!r && size && size != written->file.size)
+		r = error_set(error, -EINVAL,
+			      "store %s: %s: commit of %" PRIu64 " bytes: created with %" PRIu64,
+			      store_settings(index->store)->store, name, size, written->file.size);
+	return r;
 }
 
 int names_commit(struct rados_store *store, const char *name, const struct rados_file *file,
@@ -204,25 +202,23 @@ int names_commit(struct rados_store *store, const char *name, const struct rados
 	_cleanup_(index_close) struct index index;
 	struct index_look look;
 	uint64_t replaced = 0;
+	unsigned n_tries = 0;
 	int r = index_open(store, name, &index, error);
 
 	if (r < 0)
 		return r;
-	/* Again if it was only renewed meanwhile. */
-	for (unsigned i = 0; i < TRIES; i++) {
+	do {
 		r = index_look(&index, name, file->id, &look, error);
 		if (r < 0 || was_committed(&look, file->id))
 			return r;
 		r = commit_check(&index, &look, name, file->id, size, error);
 		if (r < 0)
 			return r;
-		if (i > 0 && look.file.file.id != replaced)
-			return -ECANCELED; /* with the message of the change */
+		if (n_tries > 0 && look.file.file.id != replaced)
+			return -ECANCELED; /* with the message of the change; else it was renewed */
 		replaced = look.file.file.id;
 		r = commit_apply(&index, &look, size, error);
-		if (r != -ECANCELED)
-			return r;
-	}
+	} while (r == -ECANCELED && ++n_tries < TRIES);
 	return r;
 }
 
@@ -231,22 +227,19 @@ int names_abandon(struct rados_store *store, const char *name, const struct rado
 {
 	_cleanup_(index_close) struct index index;
 	struct index_look look;
+	unsigned n_tries = 0;
 	int r = index_open(store, name, &index, error);
 
 	if (r < 0)
 		return r;
-	for (unsigned i = 0; i < TRIES; i++) {
+	do {
 		r = index_look(&index, name, file->id, &look, error);
-		if (r < 0)
-			return r;
-		if (!look.written.file.id)
-			return look.file.file.id == file->id
-				       ? written_check(store, name, file->id, &look, error)
-				       : 0;
+		if (!r && look.file.file.id == file->id)
+			r = written_check(store, name, file->id, &look, error);
+		if (r < 0 || !look.written.file.id)
+			return r; /* or it is abandoned already */
 		r = index_discard(&index, &look.written, 0, error);
-		if (r != -ECANCELED)
-			return r;
-	}
+	} while (r == -ECANCELED && ++n_tries < TRIES);
 	return r;
 }
 
@@ -254,20 +247,19 @@ int names_remove(struct rados_store *store, const char *name, struct error *erro
 {
 	_cleanup_(index_close) struct index index;
 	struct index_look look;
+	unsigned n_tries = 0;
 	int r = index_open(store, name, &index, error);
 
 	if (r < 0)
 		return r;
-	for (unsigned i = 0; i < TRIES; i++) {
+	do {
 		r = index_look(&index, name, 0, &look, error);
+		if (!r && !look.file.file.id)
+			r = no_file(store, name, error);
 		if (r < 0)
 			return r;
-		if (!look.file.file.id)
-			return no_file(store, name, error);
 		r = index_discard(&index, &look.file, now_sec(), error);
-		if (r != -ECANCELED)
-			return r;
-	}
+	} while (r == -ECANCELED && ++n_tries < TRIES);
 	return r;
 }
 

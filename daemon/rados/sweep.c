@@ -1,6 +1,6 @@
 /*
  * The keeper's work on files.  It renews the held ones, which clients of this daemon write, and discards those that no
- * daemon has renewed for trash_after.  If it gets the lock, it removes bytes that are due, in turns of about a second.
+ * daemon has renewed for trash_after.  If it gets the lock, it removes bytes that are due, some in a turn.
  *
  * The lock only spares work: two daemons that sweep at once do no harm, as an id is never used again.  Hosts' clocks
  * may differ by less than a half of trash_after.
@@ -9,7 +9,6 @@
 #include "daemon/rados/index.h"
 #include "daemon/rados/names.h"
 #include "proto/util/cleanup.h"
-#include "proto/util/clock.h"
 #include "proto/util/list.h"
 
 #include <errno.h>
@@ -17,13 +16,13 @@
 #include <string.h>
 #include <time.h>
 
-#define TURN_NSEC UINT64_C(500000000)
-#define TURN_OVER 1
 #define INTERVAL_MIN_NSEC UINT64_C(100000000)
 #define LOCK_SEC 30
 #define LOCK_NAME "sweeper"
 /* Objects that are removed at once: a guess.  Behind an unsized file's last one are so many that are absent. */
 #define N_REMOVALS 64u
+#define TURN_REMOVALS 256u /* a guess: less than a second */
+#define TURN_OVER 1
 
 struct held {
 	struct list_node node;
@@ -38,7 +37,7 @@ struct held_files {
 	uint64_t next_nsec;		      /* of renewal and sweep */
 	unsigned shard;			      /* that is swept next */
 	uint64_t removing_id, removing_index; /* a file of many objects goes in several turns */
-	uint64_t deadline_nsec;
+	uint64_t n_removed;		      /* objects in this turn */
 	struct log_limit log;
 	struct error error; /* of what is under way */
 };
@@ -154,50 +153,43 @@ static int remove_some(struct held_files *held, const struct index *index, uint6
 	return n_removed;
 }
 
-static bool is_late(const struct held_files *held)
-{
-	return clock_nsec() >= held->deadline_nsec;
-}
-
-/* Returns 0, TURN_OVER, or an error. */
-static int remove_file(struct held_files *held, const struct index *index,
+/* Removes some of the file's objects, from held->removing_index on.  Returns whether it had more, or an error. */
+static int remove_next(struct held_files *held, const struct index *index,
 		       const struct entry *entry)
 {
 	const struct rados_entry *file = &entry->file;
 	const uint64_t n_objects = (file->size + file->object_bytes - 1) / file->object_bytes;
+	uint64_t n = n_objects - held->removing_index;
+	int r;
 
-	if (held->removing_id != file->id)
-		held->removing_index = 0;
-	held->removing_id = file->id;
-	do {
-		uint64_t n = n_objects - held->removing_index;
-		int r;
-
-		if (entry->is_unsized || n > N_REMOVALS)
-			n = N_REMOVALS;
-		r = remove_some(held, index, file->id, held->removing_index, (unsigned)n);
-		if (r < 0)
-			return r;
-		held->removing_index += n;
-		if (held->removing_index >= n_objects && (!entry->is_unsized || !r))
-			return 0;
-	} while (!is_late(held));
-	return TURN_OVER;
+	if (entry->is_unsized || n > N_REMOVALS)
+		n = N_REMOVALS;
+	r = remove_some(held, index, file->id, held->removing_index, (unsigned)n);
+	if (r < 0)
+		return r;
+	held->n_removed += n;
+	held->removing_index += n;
+	return held->removing_index < n_objects || (entry->is_unsized && r > 0);
 }
 
 static int remove_each(const struct index *index, const struct entry *entry, void *arg)
 {
 	struct held_files *held = arg;
-	int r = 0;
+	int r;
 
 	if (!is_due(index, entry))
 		return 0;
-	r = remove_file(held, index, entry);
+	if (held->removing_id != entry->file.id)
+		held->removing_index = 0;
+	held->removing_id = entry->file.id;
+	do {
+		if (held->n_removed >= TURN_REMOVALS)
+			return TURN_OVER;
+		r = remove_next(held, index, entry);
+	} while (r > 0);
 	if (!r)
 		r = index_change(index, &(struct index_change){ entry, NULL }, 1, &held->error);
-	if (r == -ECANCELED)
-		r = 0; /* another daemon has */
-	return !r && is_late(held) ? TURN_OVER : r;
+	return r == -ECANCELED ? 0 : r; /* another daemon has */
 }
 
 /* ---- the sweep ---- */
@@ -228,7 +220,7 @@ static int remove_turn(struct held_files *held, struct index *index)
 	/* Where the pool is full the lock's object cannot be made, and all the more has to be removed. */
 	if (r < 0 && r != -EDQUOT && r != -ENOSPC)
 		return error_set(&held->error, r, "its lock");
-	held->deadline_nsec = clock_nsec() + TURN_NSEC;
+	held->n_removed = 0;
 	r = each_shard(held, index, "t", remove_each);
 	if (!r)
 		(void)rados_unlock(io, LOCK_NAME, LOCK_NAME,
