@@ -9,6 +9,7 @@
 #include "daemon/rados/index.h"
 #include "daemon/rados/names.h"
 #include "proto/util/cleanup.h"
+#include "proto/util/clock.h"
 #include "proto/util/list.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@
 #define LOCK_NAME "sweeper"
 /* Objects that are removed at once: a guess.  Behind an unsized file's last one are so many that are absent. */
 #define N_REMOVALS 64u
-#define TURN_REMOVALS 256u /* a guess: less than a second */
+#define TURN_REMOVALS 512u /* a guess: about a second */
 #define TURN_OVER 1
 
 struct held {
@@ -35,7 +36,6 @@ struct held_files {
 
 	/* The keeper's. */
 	uint64_t next_nsec;		      /* of renewal and sweep */
-	unsigned shard;			      /* that is swept next */
 	uint64_t removing_id, removing_index; /* a file of many objects goes in several turns */
 	uint64_t n_removed;		      /* objects in this turn */
 	struct log_limit log;
@@ -100,10 +100,10 @@ static bool is_held(struct held_files *held, uint64_t id)
 	return held_find(held, id) != NULL;
 }
 
-static bool is_due(const struct index *index, const struct entry *entry)
+/* Whether that many seconds are over. */
+static bool is_past(const struct entry *entry, uint64_t after_sec)
 {
-	return entry->file.time_sec + store_settings(index->store)->trash_after_sec <=
-	       (uint64_t)time(NULL);
+	return entry->file.time_sec + after_sec <= (uint64_t)time(NULL);
 }
 
 /* ---- files that are being written ---- */
@@ -111,13 +111,14 @@ static bool is_due(const struct index *index, const struct entry *entry)
 static int renew_each(const struct index *index, const struct entry *entry, void *arg)
 {
 	struct held_files *held = arg;
+	const uint64_t trash_after = store_settings(index->store)->trash_after_sec;
 	struct entry renewed = *entry;
 	int r = 0;
 
 	renewed.file.time_sec = (uint64_t)time(NULL);
-	if (is_held(held, entry->file.id))
+	if (is_held(held, entry->file.id) && is_past(entry, trash_after / 8))
 		r = index_change(index, &(struct index_change){ entry, &renewed }, 1, &held->error);
-	else if (is_due(index, entry))
+	else if (is_past(entry, trash_after))
 		r = index_discard(index, entry, 0, &held->error);
 	return r == -ECANCELED ? 0 : r; /* another daemon has renewed it, or it was committed */
 }
@@ -177,7 +178,7 @@ static int remove_each(const struct index *index, const struct entry *entry, voi
 	struct held_files *held = arg;
 	int r;
 
-	if (!is_due(index, entry))
+	if (!is_past(entry, store_settings(index->store)->trash_after_sec))
 		return 0;
 	if (held->removing_id != entry->file.id)
 		held->removing_index = 0;
@@ -194,16 +195,14 @@ static int remove_each(const struct index *index, const struct entry *entry, voi
 
 /* ---- the sweep ---- */
 
-/* From held->shard on. */
 static int each_shard(struct held_files *held, struct index *index, const char *kind,
 		      int (*each)(const struct index *index, const struct entry *entry, void *arg))
 {
 	int r = 0;
 
-	for (; !r && held->shard < ENTRY_N_SHARDS; held->shard += !r) {
+	for (index->shard = 0; !r && index->shard < ENTRY_N_SHARDS; index->shard++) {
 		char after[ENTRY_KEY_BYTES] = "";
 
-		index->shard = held->shard;
 		r = index_each(index, kind, after, each, held, &held->error);
 	}
 	return r;
@@ -233,22 +232,19 @@ uint64_t sweep_run(struct rados_store *store, struct rados_conn *conn, uint64_t 
 	const struct rados_settings *settings = store_settings(store);
 	struct held_files *held = store_held(store);
 	struct index index = { .store = store, .conn = conn };
-	int r = 0;
+	int r;
 
-	if (now_nsec >= held->next_nsec) { /* also while a sweep lasts longer */
-		held->next_nsec = now_nsec + INTERVAL_MIN_NSEC +
-				  settings->trash_after_sec * UINT64_C(1000000000) / 4;
-		held->shard = 0;
-		r = each_shard(held, &index, "p", renew_each);
-		held->shard = 0;
-	}
-	if (!r && held->shard < ENTRY_N_SHARDS)
+	if (now_nsec < held->next_nsec)
+		return held->next_nsec;
+	r = each_shard(held, &index, "p", renew_each);
+	if (!r)
 		r = remove_turn(held, &index);
 	if (r == TURN_OVER)
 		return now_nsec;
-	held->shard = ENTRY_N_SHARDS;
 	if (r < 0 && r != -EBUSY)
 		log_client(&held->log, "store %s: sweep: %s; it is tried again", settings->store,
 			   held->error.text);
+	held->next_nsec = now_nsec + INTERVAL_MIN_NSEC +
+			  settings->trash_after_sec * NSEC_PER_SEC / 4;
 	return held->next_nsec;
 }
