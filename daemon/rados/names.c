@@ -1,13 +1,12 @@
 /*
- * Files by name: each call reads what the index has, and changes it in one op of one object, on the condition that it
- * still is so.  An op that loses that race, or is not answered, is judged by what the index has then.
+ * Files by name, and the table in which the daemon finds the plug-in's functions.  Each call reads what the index has,
+ * and changes it in one op of one object, on the condition that it still is so; else it looks again.
  *
  * A file's bytes have an id of their own, so a reader's never change; t<id> keeps them for trash_after, and an entry
  * there with time 0 was never committed.
  */
-#include "daemon/rados/names.h"
-
 #include "daemon/rados/index.h"
+#include "daemon/rados/keeper.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -54,8 +53,8 @@ static int no_file(const struct rados_store *store, const char *name, struct err
 
 /* ---- open, stat ---- */
 
-int names_stat(struct rados_store *store, const char *name, struct rados_entry *ret_entry,
-	       struct error *error)
+static int names_stat(struct rados_store *store, const char *name, struct rados_entry *ret_entry,
+		      struct error *error)
 {
 	_cleanup_(index_close) struct index index;
 	struct index_look look;
@@ -69,8 +68,8 @@ int names_stat(struct rados_store *store, const char *name, struct rados_entry *
 	return ret_entry->id ? 0 : no_file(store, name, error);
 }
 
-int names_open(struct rados_store *store, const char *name, struct rados_file *ret_file,
-	       struct error *error)
+static int names_open(struct rados_store *store, const char *name, struct rados_file *ret_file,
+		      struct error *error)
 {
 	struct rados_entry entry;
 	int r = names_stat(store, name, &entry, error);
@@ -94,8 +93,8 @@ static int size_check(const struct rados_store *store, const char *name, uint64_
 			       entry_size_max(object_bytes), object_bytes);
 }
 
-int names_create(struct rados_store *store, const char *name, uint64_t size, bool is_sparse,
-		 struct rados_file *ret_file, struct error *error)
+static int names_create(struct rados_store *store, const char *name, uint64_t size, bool is_sparse,
+			struct rados_file *ret_file, struct error *error)
 {
 	_cleanup_(index_close) struct index index;
 	struct entry entry = {
@@ -137,8 +136,8 @@ static int written_check(const struct rados_store *store, const char *name, uint
 			 store_settings(store)->store, name, id);
 }
 
-int names_open_token(struct rados_store *store, const char *name, uint64_t id,
-		     struct rados_file *ret_file, struct error *error)
+static int names_open_token(struct rados_store *store, const char *name, uint64_t id,
+			    struct rados_file *ret_file, struct error *error)
 {
 	_cleanup_(index_close) struct index index;
 	struct index_look look;
@@ -196,8 +195,8 @@ static int commit_check(const struct index *index, const struct index_look *look
 	return r;
 }
 
-int names_commit(struct rados_store *store, const char *name, const struct rados_file *file,
-		 uint64_t size, struct error *error)
+static int names_commit(struct rados_store *store, const char *name, const struct rados_file *file,
+			uint64_t size, struct error *error)
 {
 	_cleanup_(index_close) struct index index;
 	struct index_look look;
@@ -222,8 +221,8 @@ int names_commit(struct rados_store *store, const char *name, const struct rados
 	return r;
 }
 
-int names_abandon(struct rados_store *store, const char *name, const struct rados_file *file,
-		  struct error *error)
+static int names_abandon(struct rados_store *store, const char *name, const struct rados_file *file,
+			 struct error *error)
 {
 	_cleanup_(index_close) struct index index;
 	struct index_look look;
@@ -243,7 +242,7 @@ int names_abandon(struct rados_store *store, const char *name, const struct rado
 	return r;
 }
 
-int names_remove(struct rados_store *store, const char *name, struct error *error)
+static int names_remove(struct rados_store *store, const char *name, struct error *error)
 {
 	_cleanup_(index_close) struct index index;
 	struct index_look look;
@@ -285,9 +284,9 @@ static int list_each(const struct index *index, const struct entry *entry, void 
 }
 
 /* `next` is two hex digits of the shard, and the last key there. */
-int names_list(struct rados_store *store, const char *prefix, char next[RADOS_NAME_MAX + 8],
-	       int (*each)(const char *name, const struct rados_entry *entry, void *arg), void *arg,
-	       struct error *error)
+static int names_list(struct rados_store *store, const char *prefix, char next[RADOS_NAME_MAX + 8],
+		      int (*each)(const char *name, const struct rados_entry *entry, void *arg),
+		      void *arg, struct error *error)
 {
 	_cleanup_(index_close) struct index index = { .conn = NULL };
 	struct listing listing = { .each = each, .arg = arg };
@@ -313,3 +312,22 @@ int names_list(struct rados_store *store, const char *prefix, char next[RADOS_NA
 		(void)snprintf(next, RADOS_NAME_MAX + 8, "%02x%s", index.shard, after);
 	return 0;
 }
+
+extern const struct rados_plugin dsaiod_rados_plugin;
+const struct rados_plugin dsaiod_rados_plugin = {
+	.version = RADOS_PLUGIN_VERSION,
+	.engine = &engine_rados,
+	.store_open = keeper_open,
+	.store_close = keeper_close,
+	.store_state = keeper_state,
+	.open = names_open,
+	.create = names_create,
+	.open_token = names_open_token,
+	.commit = names_commit,
+	.abandon = names_abandon,
+	.remove = names_remove,
+	.stat = names_stat,
+	.list = names_list,
+	.hold = sweep_hold,
+	.release = sweep_release,
+};

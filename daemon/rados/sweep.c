@@ -1,13 +1,12 @@
 /*
  * The keeper's work on files.  It renews the held ones, which clients of this daemon write, and discards those that no
- * daemon has renewed for trash_after.  If it gets the lock, it removes bytes that are due, some in a turn.
+ * daemon has renewed for trash_after.  If it gets the lock, it removes bytes that are due, so many objects in a turn.
  *
  * The lock only spares work: two daemons that sweep at once do no harm, as an id is never used again.  Hosts' clocks
  * may differ by less than a half of trash_after.
  */
 #include "daemon/base/log.h"
 #include "daemon/rados/index.h"
-#include "daemon/rados/names.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/util/list.h"
@@ -70,7 +69,7 @@ static struct held *held_find(struct held_files *held, uint64_t id)
 	return NULL;
 }
 
-int names_hold(struct rados_store *store, const struct rados_file *file)
+int sweep_hold(struct rados_store *store, const struct rados_file *file)
 {
 	struct held_files *held = store_held(store);
 	struct held *mine = calloc(1, sizeof(*mine));
@@ -83,7 +82,7 @@ int names_hold(struct rados_store *store, const struct rados_file *file)
 	return 0;
 }
 
-void names_release(struct rados_store *store, const struct rados_file *file)
+void sweep_release(struct rados_store *store, const struct rados_file *file)
 {
 	struct held_files *held = store_held(store);
 	LOCKED(&held->lock);
