@@ -11,8 +11,8 @@
  * In the store's namespace:
  *
  *     index.00 to index.3f   omap keys, by a hash of the name (the shard):
- *                              n<name>  a committed file        -> struct rados_entry
- *                              p<id>    a file being written    -> the same, with its name and the time of renewal
+ *                              n<name>  a committed file        -> struct rados_entry, and its name
+ *                              p<id>    a file being written    -> the same, with the time of renewal
  *                              t<id>    bytes to be removed     -> the same, with the time from which on
  *     d.<id>.<index>         the bytes of a file: object_bytes each, the last one shorter; both in 16 and 8 hex digits
  *     sweeper                the lock of the daemon that sweeps

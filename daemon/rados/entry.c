@@ -48,10 +48,9 @@ void entry_data_object(uint64_t id, uint64_t index, char ret_object[ENTRY_OBJECT
 		       (uint32_t)index);
 }
 
-size_t entry_encode(enum entry_kind kind, const struct entry *entry,
-		    uint8_t ret_value[ENTRY_VALUE_BYTES])
+size_t entry_encode(const struct entry *entry, uint8_t ret_value[ENTRY_VALUE_BYTES])
 {
-	size_t name_bytes = kind == ENTRY_FILE ? 0 : strlen(entry->name);
+	size_t name_bytes = strlen(entry->name);
 	struct head head = {
 		.version = VERSION,
 		.flags = (uint8_t)((entry->file.is_sparse ? FLAG_SPARSE : 0) |
@@ -78,32 +77,17 @@ static bool is_sound(const struct rados_entry *file)
 	       file->time_sec <= INT64_MAX;
 }
 
-/* A name of 1 to 255 bytes without a zero. */
-static bool name_take(const char *bytes, size_t n, char ret_name[RADOS_NAME_MAX + 1])
-{
-	if (!n || n > RADOS_NAME_MAX || memchr(bytes, 0, n))
-		return false;
-	memcpy(ret_name, bytes, n);
-	ret_name[n] = 0;
-	return true;
-}
-
 int entry_decode(unsigned shard, const char *key, size_t key_bytes, const void *value,
 		 size_t value_bytes, struct entry *ret_entry)
 {
-	struct entry entry = { .is_unsized = false };
-	char wanted[ENTRY_KEY_BYTES];
+	struct entry entry = { .name = "" };
+	char own_key[ENTRY_KEY_BYTES];
 	struct head head;
-	size_t rest;
-	bool is_named;
 
-	if (!key_bytes || value_bytes < sizeof(head))
+	if (value_bytes <= sizeof(head) || value_bytes > ENTRY_VALUE_BYTES || !key_bytes)
 		return -EUCLEAN;
 	memcpy(&head, value, sizeof(head));
-	rest = value_bytes - sizeof(head);
-	if (head.version != VERSION || head.flags & ~(FLAG_SPARSE | FLAG_UNSIZED) || head.zero ||
-	    head.name_bytes != rest)
-		return -EUCLEAN;
+	memcpy(entry.name, (const char *)value + sizeof(head), value_bytes - sizeof(head));
 	entry.file = (struct rados_entry){
 		.id = le64toh(head.id),
 		.size = le64toh(head.size),
@@ -112,20 +96,15 @@ int entry_decode(unsigned shard, const char *key, size_t key_bytes, const void *
 		.is_sparse = head.flags & FLAG_SPARSE,
 	};
 	entry.is_unsized = head.flags & FLAG_UNSIZED;
+	entry.kind = (enum entry_kind)key[0];
+	entry_key(entry.kind, entry.name, entry.file.id, own_key);
 
-	if (key[0] == ENTRY_FILE)
-		is_named = !rest && name_take(key + 1, key_bytes - 1, entry.name);
-	else
-		is_named = name_take((const char *)value + sizeof(head), rest, entry.name);
-	if (!is_named || !is_sound(&entry.file) || entry_shard(entry.name) != shard ||
-	    entry_id_shard(entry.file.id) != shard)
+	if (head.version != VERSION || head.flags & ~(FLAG_SPARSE | FLAG_UNSIZED) || head.zero ||
+	    head.name_bytes != value_bytes - sizeof(head) ||
+	    head.name_bytes != strlen(entry.name) || !is_sound(&entry.file) ||
+	    entry_shard(entry.name) != shard || entry_id_shard(entry.file.id) != shard ||
+	    key_bytes != strlen(own_key) || memcmp(key, own_key, key_bytes))
 		return -EUCLEAN;
-	if (key[0] != ENTRY_FILE) {
-		entry_key(key[0] == ENTRY_WRITTEN ? ENTRY_WRITTEN : ENTRY_TRASH, NULL,
-			  entry.file.id, wanted);
-		if (key_bytes != strlen(wanted) || memcmp(key, wanted, key_bytes))
-			return -EUCLEAN;
-	}
 	*ret_entry = entry;
 	return 0;
 }

@@ -2,7 +2,7 @@
  * The entries of the index: what the keys and values of its omaps mean (engine/rados.h has the layout).  Other hosts
  * wrote them, so all that is read is decoded here and checked completely.  No librados, no state.
  *
- * A value is 32 bytes, little endian, and for `p` and `t` the name behind them:
+ * A value is 32 bytes, little endian, and the name behind them:
  *
  *     0 version: 1   1 flags: 1 sparse, 2 unsized   2 bytes of the name   3 zero   4 object_bytes   8 id   16 size   24 time
  *
@@ -27,6 +27,7 @@ enum entry_kind {
 };
 
 struct entry {
+	enum entry_kind kind;
 	struct rados_entry file; /* id is never 0 */
 	bool is_unsized;	 /* created without a size: there may be objects behind it */
 	char name[RADOS_NAME_MAX + 1];
@@ -50,10 +51,9 @@ void entry_index_object(unsigned shard, char ret_object[ENTRY_OBJECT_BYTES]);
 void entry_data_object(uint64_t id, uint64_t index, char ret_object[ENTRY_OBJECT_BYTES]);
 
 /* Returns the bytes of the value. */
-size_t entry_encode(enum entry_kind kind, const struct entry *entry,
-		    uint8_t ret_value[ENTRY_VALUE_BYTES]);
-/* key, which any bytes may follow, and value are from the index object of that shard.  Returns 0 or -EUCLEAN.
-   A file's name has passed no rados_name_check(). */
+size_t entry_encode(const struct entry *entry, uint8_t ret_value[ENTRY_VALUE_BYTES]);
+/* key and value are from the index object of that shard.  Returns 0 or -EUCLEAN.  The name has passed no
+   rados_name_check(). */
 int entry_decode(unsigned shard, const char *key, size_t key_bytes, const void *value,
 		 size_t value_bytes, struct entry *ret_entry);
 

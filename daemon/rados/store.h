@@ -38,5 +38,7 @@ struct held_files;
 int held_files_new(struct held_files **ret_held);
 void held_files_free(struct held_files *held); /* NULL is fine; it has none */
 struct held_files *store_held(struct rados_store *store);
+int sweep_hold(struct rados_store *store, const struct rados_file *file);
+void sweep_release(struct rados_store *store, const struct rados_file *file);
 
 #endif

@@ -1,13 +1,12 @@
 /*
- * The keeper's work on files.  It renews the held ones, which clients of this daemon write.  If it gets the lock, it
- * removes bytes that are due; a file that no daemon has renewed for trash_after is due at once.
+ * The keeper's work on files.  It renews the held ones, which clients of this daemon write, and discards those that no
+ * daemon has renewed for trash_after.  If it gets the lock, it removes bytes that are due, so many objects in a turn.
  *
- * The keeper's thread, in turns of about a second.  The lock only spares work: two daemons that sweep at once do no
- * harm, as an id is never used again.  Hosts' clocks may differ by less than a half of trash_after.
+ * The lock only spares work: two daemons that sweep at once do no harm, as an id is never used again.  Hosts' clocks
+ * may differ by less than a half of trash_after.
  */
 #include "daemon/base/log.h"
 #include "daemon/rados/index.h"
-#include "daemon/rados/names.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/util/list.h"
@@ -17,44 +16,30 @@
 #include <string.h>
 #include <time.h>
 
-#define TURN_NSEC UINT64_C(500000000) /* one of renewal, one of the sweep */
 #define INTERVAL_MIN_NSEC UINT64_C(100000000)
 #define LOCK_SEC 30
 #define LOCK_NAME "sweeper"
-#define N_REMOVALS 16 /* in flight: a guess */
-#define N_MISSES 64   /* in a row: behind an unsized file's last object */
-
-/* A turn is over, behind the entry or before it. */
+/* Objects that are removed at once: a guess.  Behind an unsized file's last one are so many that are absent. */
+#define N_REMOVALS 64u
+#define TURN_REMOVALS 512u /* a guess: about a second */
 #define TURN_OVER 1
-#define TURN_OVER_BEFORE (-EAGAIN)
 
 struct held {
 	struct list_node node;
 	uint64_t id;
-	unsigned n_refs;
-	uint32_t round; /* of its last renewal */
-	bool is_ended;
-	char name[RADOS_NAME_MAX + 1]; /* "": not renewed yet */
 };
 
-/* The held files, and the keeper's place in a sweep. */
 struct held_files {
 	pthread_mutex_t lock; /* files */
-	struct list files;
+	struct list files;    /* one for each hold */
 
 	/* The keeper's. */
-	uint32_t round;
-	uint64_t next_nsec; /* of renewal and sweep */
-	bool is_sweeping;
-	unsigned
-		step; /* of N_STEPS: of each shard what is being written, then what is to be removed */
-	char after[ENTRY_KEY_BYTES];
+	uint64_t next_nsec;		      /* of renewal and sweep */
 	uint64_t removing_id, removing_index; /* a file of many objects goes in several turns */
-	unsigned n_misses;
-	uint64_t deadline_nsec;
+	uint64_t n_removed;		      /* objects in this turn */
 	struct log_limit log;
+	struct error error; /* of what is under way */
 };
-#define N_STEPS (2 * ENTRY_N_SHARDS)
 
 int held_files_new(struct held_files **ret_held)
 {
@@ -75,6 +60,7 @@ void held_files_free(struct held_files *held)
 	free(held);
 }
 
+/* Under the lock. */
 static struct held *held_find(struct held_files *held, uint64_t id)
 {
 	LIST_EACH(struct held, file, &held->files, node)
@@ -83,277 +69,159 @@ static struct held *held_find(struct held_files *held, uint64_t id)
 	return NULL;
 }
 
-int names_hold(struct rados_store *store, const struct rados_file *file)
+int sweep_hold(struct rados_store *store, const struct rados_file *file)
 {
 	struct held_files *held = store_held(store);
+	struct held *mine = calloc(1, sizeof(*mine));
 	LOCKED(&held->lock);
-	struct held *mine = held_find(held, file->id);
 
-	if (!mine) {
-		mine = calloc(1, sizeof(*mine));
-		if (!mine)
-			return -ENOMEM;
-		mine->id = file->id;
-		list_push(&held->files, &mine->node);
-	}
-	mine->n_refs++;
+	if (!mine)
+		return -ENOMEM;
+	mine->id = file->id;
+	list_push(&held->files, &mine->node);
 	return 0;
 }
 
-void names_release(struct rados_store *store, const struct rados_file *file)
+void sweep_release(struct rados_store *store, const struct rados_file *file)
 {
 	struct held_files *held = store_held(store);
 	LOCKED(&held->lock);
 	struct held *mine = held_find(held, file->id);
 
-	if (!mine || --mine->n_refs)
-		return;
 	list_remove(&held->files, &mine->node);
 	free(mine);
 }
 
-/* ---- renewal ---- */
-
-/* Returns whether a file waits to be renewed in this round: a copy. */
-static bool held_next(struct held_files *held, struct held *ret_file)
+static bool is_held(struct held_files *held, uint64_t id)
 {
 	LOCKED(&held->lock);
 
-	LIST_EACH(struct held, file, &held->files, node) {
-		if (file->round == held->round || file->is_ended)
-			continue;
-		file->round = held->round;
-		*ret_file = *file;
-		return true;
-	}
-	return false;
+	return held_find(held, id) != NULL;
 }
 
-static void held_update(struct held_files *held, uint64_t id, const struct entry *written)
+/* Whether that many seconds are over. */
+static bool is_past(const struct entry *entry, uint64_t after_sec)
 {
-	LOCKED(&held->lock);
-	struct held *file = held_find(held, id);
-
-	if (!file)
-		return;
-	file->is_ended = !written->file.id;
-	if (!file->is_ended)
-		memcpy(file->name, written->name, sizeof(file->name));
+	return entry->file.time_sec + after_sec <= (uint64_t)time(NULL);
 }
 
-/* A change that comes between renewed it too, or ended it. */
-static int renew(struct held_files *held, const struct index *index, const struct held *file)
-{
-	struct index_change change;
-	struct index_look look = { .file.is_unsized = false };
-	struct error error;
-	struct entry entry;
-	int r = index_look(index, file->name[0] ? file->name : NULL, file->id, &look, &error);
+/* ---- files that are being written ---- */
 
-	if (r < 0 && r != -EUCLEAN)
-		return r;
-	held_update(held, file->id, &look.written);
-	if (!look.written.file.id) {
-		if (file->name[0] && look.file.file.id != file->id && !look.trash.file.time_sec)
-			log_client(&held->log,
-				   "store %s: %s: file %016" PRIx64
-				   " is no longer being written: abandoned, not "
-				   "renewed for trash_after, or damaged",
-				   store_settings(index->store)->store, file->name, file->id);
-		return 0;
-	}
-	entry = look.written;
-	entry.file.time_sec = (uint64_t)time(NULL);
-	change = index_change_new();
-	index_if_same(&change, ENTRY_WRITTEN, &look.written);
-	index_set(&change, ENTRY_WRITTEN, &entry);
-	r = index_apply(index, &change);
-	return r == -ECANCELED ? 0 : r;
-}
-
-static bool is_late(const struct held_files *held)
+static int renew_each(const struct index *index, const struct entry *entry, void *arg)
 {
-	return clock_nsec() >= held->deadline_nsec;
-}
-
-/* Returns 0, TURN_OVER, or an error. */
-static int renew_all(struct held_files *held, struct rados_store *store, struct rados_conn *conn)
-{
-	struct index index;
-	struct held file;
+	struct held_files *held = arg;
+	const uint64_t trash_after = store_settings(index->store)->trash_after_sec;
+	struct entry renewed = *entry;
 	int r = 0;
 
-	held->deadline_nsec = clock_nsec() + TURN_NSEC;
-	while (!r && held_next(held, &file)) {
-		index_init(&index, store, conn, entry_id_shard(file.id));
-		r = renew(held, &index, &file);
-		if (!r && is_late(held))
-			return TURN_OVER;
-	}
-	return r;
+	renewed.file.time_sec = (uint64_t)time(NULL);
+	if (is_held(held, entry->file.id) && is_past(entry, trash_after / 8))
+		r = index_change(index, &(struct index_change){ entry, &renewed }, 1, &held->error);
+	else if (is_past(entry, trash_after))
+		r = index_discard(index, entry, 0, &held->error);
+	return r == -ECANCELED ? 0 : r; /* another daemon has renewed it, or it was committed */
 }
 
-/* ---- removal ---- */
+/* ---- bytes to be removed ---- */
 
-/* A time of the future by more than trash_after is some host's mistake. */
-static bool is_due(struct held_files *held, const struct index *index, const struct entry *entry)
-{
-	const struct rados_settings *settings = store_settings(index->store);
-	uint64_t now = (uint64_t)time(NULL);
-
-	if (entry->file.time_sec > now + settings->trash_after_sec)
-		log_client(&held->log,
-			   "store %s: object %s: the time of file %016" PRIx64 " is %" PRIu64
-			   " s ahead: compare the "
-			   "clocks of the hosts",
-			   settings->store, index->object, entry->file.id,
-			   entry->file.time_sec - now);
-	return entry->file.time_sec + settings->trash_after_sec <= now;
-}
-
-/* Removes some objects of a file, at once; counts those in a row that were absent. */
-static int remove_some(struct held_files *held, const struct index *index, uint64_t id, uint64_t n)
+/* Returns how many of these objects there were, or an error. */
+static int remove_some(struct held_files *held, const struct index *index, uint64_t id,
+		       uint64_t first, unsigned n)
 {
 	rados_completion_t removals[N_REMOVALS];
 	char object[ENTRY_OBJECT_BYTES];
-	unsigned n_started = 0;
-	int r = 0;
+	int r = 0, n_removed = 0;
 
-	for (; !r && n_started < n; n_started++) {
-		entry_data_object(id, held->removing_index + n_started, object);
-		r = rados_aio_create_completion2(NULL, NULL, &removals[n_started]);
-		if (r < 0)
-			break;
-		r = rados_aio_remove(conn_io(index->conn), object, removals[n_started]);
-		if (r < 0)
-			rados_aio_release(removals[n_started]);
-		if (r < 0)
-			break;
+	for (unsigned i = 0; i < n; i++) {
+		entry_data_object(id, first + i, object);
+		/* These two never fail: the second one would for a snapshot. */
+		(void)rados_aio_create_completion2(NULL, NULL, &removals[i]);
+		(void)rados_aio_remove(conn_io(index->conn), object, removals[i]);
 	}
-	for (unsigned i = 0; i < n_started; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		int result;
 
 		(void)rados_aio_wait_for_complete(removals[i]); /* always 0 */
 		result = rados_aio_get_return_value(removals[i]);
 		rados_aio_release(removals[i]);
-		held->n_misses = result == -ENOENT ? held->n_misses + 1 : 0;
-		if (result < 0 && result != -ENOENT && !r)
+		n_removed += !result;
+		if (result < 0 && result != -ENOENT)
 			r = result;
 	}
-	if (!r)
-		held->removing_index += n;
-	return conn_note(index->conn, r);
+	if (conn_note(index->conn, r) < 0)
+		return error_set(&held->error, r, "removing %s", object);
+	return n_removed;
 }
 
-/* Returns how many of the file's objects may be removed next. */
-static uint64_t removals_left(const struct held_files *held, const struct entry *entry)
-{
-	uint64_t n = (entry->file.size + entry->file.object_bytes - 1) / entry->file.object_bytes;
-
-	if (held->removing_index < n)
-		n -= held->removing_index;
-	else
-		n = entry->is_unsized && held->n_misses < N_MISSES &&
-				    held->removing_index <= UINT32_MAX - N_REMOVALS
-			    ? N_REMOVALS
-			    : 0;
-	return n < N_REMOVALS ? n : N_REMOVALS;
-}
-
-/* Returns 0, TURN_OVER_BEFORE, or an error. */
-static int remove_file(struct held_files *held, const struct index *index,
+/* Removes some of the file's objects, from held->removing_index on.  Returns whether it had more, or an error. */
+static int remove_next(struct held_files *held, const struct index *index,
 		       const struct entry *entry)
 {
-	struct index_change change;
-	uint64_t n;
+	const struct rados_entry *file = &entry->file;
+	const uint64_t n_objects = (file->size + file->object_bytes - 1) / file->object_bytes;
+	uint64_t n = n_objects - held->removing_index;
 	int r;
 
-	if (held->removing_id != entry->file.id) {
-		held->removing_id = entry->file.id;
+	if (entry->is_unsized || n > N_REMOVALS)
+		n = N_REMOVALS;
+	r = remove_some(held, index, file->id, held->removing_index, (unsigned)n);
+	if (r < 0)
+		return r;
+	held->n_removed += n;
+	held->removing_index += n;
+	return held->removing_index < n_objects || (entry->is_unsized && r > 0);
+}
+
+static int remove_each(const struct index *index, const struct entry *entry, void *arg)
+{
+	struct held_files *held = arg;
+	int r;
+
+	if (!is_past(entry, store_settings(index->store)->trash_after_sec))
+		return 0;
+	if (held->removing_id != entry->file.id)
 		held->removing_index = 0;
-		held->n_misses = 0;
-	}
-	while ((n = removals_left(held, entry))) {
-		r = remove_some(held, index, entry->file.id, n);
-		if (r < 0)
-			return r;
-		if (is_late(held))
-			return TURN_OVER_BEFORE;
-	}
-	held->removing_id = 0;
-	change = index_change_new();
-	index_drop(&change, ENTRY_TRASH, entry);
-	return index_apply(index, &change);
+	held->removing_id = entry->file.id;
+	do {
+		if (held->n_removed >= TURN_REMOVALS)
+			return TURN_OVER;
+		r = remove_next(held, index, entry);
+	} while (r > 0);
+	if (!r)
+		r = index_change(index, &(struct index_change){ entry, NULL }, 1, &held->error);
+	return r == -ECANCELED ? 0 : r; /* another daemon has */
 }
 
 /* ---- the sweep ---- */
 
-static int expire(const struct index *index, const struct entry *entry)
+static int each_shard(struct held_files *held, struct index *index, const char *kind,
+		      int (*each)(const struct index *index, const struct entry *entry, void *arg))
 {
-	struct index_change change = index_change_new();
-	struct entry trash = *entry;
-	int r;
-
-	trash.file.time_sec = 0;
-	index_if_same(&change, ENTRY_WRITTEN, entry);
-	index_drop(&change, ENTRY_WRITTEN, entry);
-	index_set(&change, ENTRY_TRASH, &trash);
-	r = index_apply(index, &change);
-	return r == -ECANCELED ? 0 : r;
-}
-
-static enum entry_kind step_kind(const struct held_files *held)
-{
-	return held->step % 2 ? ENTRY_TRASH : ENTRY_WRITTEN;
-}
-
-static int sweep_entry(const struct index *index, const struct entry *entry, void *arg)
-{
-	struct held_files *held = arg;
 	int r = 0;
 
-	if (is_due(held, index, entry))
-		r = step_kind(held) == ENTRY_WRITTEN ? expire(index, entry)
-						     : remove_file(held, index, entry);
-	return !r && is_late(held) ? TURN_OVER : r;
-}
+	for (index->shard = 0; !r && index->shard < ENTRY_N_SHARDS; index->shard++) {
+		char after[ENTRY_KEY_BYTES] = "";
 
-/* Goes on with the sweep.  Returns 0 at its end, TURN_OVER or TURN_OVER_BEFORE, or an error. */
-static int sweep_turn(struct held_files *held, struct rados_store *store, struct rados_conn *conn)
-{
-	struct index index;
-	int r;
-
-	held->deadline_nsec = clock_nsec() + TURN_NSEC;
-	while (held->step < N_STEPS) {
-		index_init(&index, store, conn, held->step / 2);
-		r = index_page(&index, (char[]){ (char)step_kind(held), 0 }, held->after,
-			       sweep_entry, held);
-		if (r == TURN_OVER || (r < 0 && r != -EUCLEAN))
-			return r;
-		if (r != INDEX_MORE) {
-			held->step++;
-			held->after[0] = 0;
-		}
-		if (is_late(held))
-			return TURN_OVER;
+		r = index_each(index, kind, after, each, held, &held->error);
 	}
-	return 0;
+	return r;
 }
 
-static int sweep_locked(struct held_files *held, struct rados_store *store, struct rados_conn *conn)
+static int remove_turn(struct held_files *held, struct index *index)
 {
 	struct timeval lease = { .tv_sec = LOCK_SEC };
-	int r = conn_note(conn,
-			  rados_lock_exclusive(conn_io(conn), LOCK_NAME, LOCK_NAME, LOCK_NAME,
-					       "dsaiod", &lease, LIBRADOS_LOCK_FLAG_MAY_RENEW));
+	rados_ioctx_t io = conn_io(index->conn);
+	int r = conn_note(index->conn,
+			  rados_lock_exclusive(io, LOCK_NAME, LOCK_NAME, LOCK_NAME, "dsaiod",
+					       &lease, LIBRADOS_LOCK_FLAG_MAY_RENEW));
 
 	/* Where the pool is full the lock's object cannot be made, and all the more has to be removed. */
 	if (r < 0 && r != -EDQUOT && r != -ENOSPC)
-		return r;
-	r = sweep_turn(held, store, conn);
+		return error_set(&held->error, r, "its lock");
+	held->n_removed = 0;
+	r = each_shard(held, index, "t", remove_each);
 	if (!r)
-		(void)rados_unlock(conn_io(conn), LOCK_NAME, LOCK_NAME,
+		(void)rados_unlock(io, LOCK_NAME, LOCK_NAME,
 				   LOCK_NAME); /* else it ends by itself */
 	return r;
 }
@@ -362,31 +230,20 @@ uint64_t sweep_run(struct rados_store *store, struct rados_conn *conn, uint64_t 
 {
 	const struct rados_settings *settings = store_settings(store);
 	struct held_files *held = store_held(store);
-	uint64_t interval = settings->trash_after_sec * UINT64_C(1000000000) / 4;
+	struct index index = { .store = store, .conn = conn };
 	int r;
 
-	if (now_nsec >= held->next_nsec) {
-		held->round++; /* also while a sweep lasts longer */
-		held->next_nsec = now_nsec +
-				  (interval > INTERVAL_MIN_NSEC ? interval : INTERVAL_MIN_NSEC);
-		if (!held->is_sweeping) {
-			held->step = 0;
-			held->after[0] = 0;
-		}
-		held->is_sweeping = true;
-	}
-	if (!held->is_sweeping)
+	if (now_nsec < held->next_nsec)
 		return held->next_nsec;
-	r = renew_all(held, store, conn);
+	r = each_shard(held, &index, "p", renew_each);
 	if (!r)
-		r = sweep_locked(held, store, conn);
-	if (r == TURN_OVER || r == TURN_OVER_BEFORE)
+		r = remove_turn(held, &index);
+	if (r == TURN_OVER)
 		return now_nsec;
-
-	held->is_sweeping = false;
 	if (r < 0 && r != -EBUSY)
-		log_client(&held->log,
-			   "store %s: sweep: stopped at object index.%02x: %s; it is tried again",
-			   settings->store, held->step / 2, strerror(-r));
+		log_client(&held->log, "store %s: sweep: %s; it is tried again", settings->store,
+			   held->error.text);
+	held->next_nsec = now_nsec + INTERVAL_MIN_NSEC +
+			  settings->trash_after_sec * NSEC_PER_SEC / 4;
 	return held->next_nsec;
 }

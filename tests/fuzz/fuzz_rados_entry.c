@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	assert(entry.file.size <= entry_size_max(entry.file.object_bytes));
 	entry_key((enum entry_kind)key[0], entry.name, entry.file.id, own_key);
 	assert(strlen(own_key) == key_bytes && !memcmp(own_key, key, key_bytes));
-	n = entry_encode((enum entry_kind)key[0], &entry, own);
+	n = entry_encode(&entry, own);
 	assert(n == size && !memcmp(own, data, n));
 	return 0;
 }

@@ -4,10 +4,9 @@
  *
  *     names: prints "ok NAME" or "not ok NAME: why" for each test; the exit status says whether all passed.
  */
-#include "daemon/rados/names.h"
 #include "daemon/base/log.h"
 #include "daemon/rados/entry.h"
-#include "daemon/rados/store.h"
+#include "daemon/rados/keeper.h"
 #include "proto/util/clock.h"
 
 #include <errno.h>
@@ -21,7 +20,31 @@
 #include <time.h>
 #include <unistd.h>
 
+extern const struct rados_plugin dsaiod_rados_plugin;
+static const struct rados_plugin *const plugin = &dsaiod_rados_plugin;
+
 /* ---- a small keeper ---- */
+
+const struct engine_ops engine_rados;
+
+int keeper_open(const struct rados_settings *settings, struct rados_store **ret_store,
+		struct error *error)
+{
+	(void)settings;
+	(void)ret_store;
+	return error_set(error, -ENOSYS, "store_new() is used");
+}
+
+void keeper_close(struct rados_store *store)
+{
+	(void)store;
+}
+
+void keeper_state(const struct rados_store *store, struct rados_state *ret_state)
+{
+	(void)store;
+	(void)ret_state;
+}
 
 struct rados_conn {
 	rados_t cluster;
@@ -172,10 +195,10 @@ static struct rados_file put_file(struct rados_store *store, const char *name, u
 {
 	struct rados_file file = { .id = 0 };
 
-	RESULT(0, names_create(store, name, n * (uint64_t)(64 << 10), false, &file, &error));
+	RESULT(0, plugin->create(store, name, n * (uint64_t)(64 << 10), false, &file, &error));
 	for (unsigned i = 0; i < n; i++)
 		put_data(store, &file, i);
-	RESULT(0, names_commit(store, name, &file, 0, &error));
+	RESULT(0, plugin->commit(store, name, &file, 0, &error));
 	return file;
 }
 
@@ -186,67 +209,67 @@ static void a_commit_replaces_the_file(struct rados_store *store)
 	struct rados_file first, second, file;
 	struct rados_entry entry;
 
-	RESULT(-ENOENT, names_open(store, "f", &file, &error));
-	RESULT(0, names_create(store, "f", 100, true, &first, &error));
-	RESULT(-ENOENT, names_open(store, "f", &file, &error));
-	RESULT(-EINVAL, names_commit(store, "f", &first, 99, &error));
-	RESULT(0, names_commit(store, "f", &first, 100, &error));
-	RESULT(0, names_open(store, "f", &file, &error));
+	RESULT(-ENOENT, plugin->open(store, "f", &file, &error));
+	RESULT(0, plugin->create(store, "f", 100, true, &first, &error));
+	RESULT(-ENOENT, plugin->open(store, "f", &file, &error));
+	RESULT(-EINVAL, plugin->commit(store, "f", &first, 99, &error));
+	RESULT(0, plugin->commit(store, "f", &first, 100, &error));
+	RESULT(0, plugin->open(store, "f", &file, &error));
 	CHECK(file.id == first.id && file.size == 100 && file.is_sparse && !file.is_writable,
 	      "the first");
-	RESULT(0, names_create(store, "f", 0, false, &second, &error));
+	RESULT(0, plugin->create(store, "f", 0, false, &second, &error));
 	CHECK(second.id != first.id && second.is_writable, "the second");
-	RESULT(0, names_commit(store, "f", &second, 7, &error));
-	RESULT(0, names_stat(store, "f", &entry, &error));
+	RESULT(0, plugin->commit(store, "f", &second, 7, &error));
+	RESULT(0, plugin->stat(store, "f", &entry, &error));
 	CHECK(entry.id == second.id && entry.size == 7 && !entry.is_sparse, "stat");
-	RESULT(0, names_remove(store, "f", &error));
-	RESULT(-ENOENT, names_remove(store, "f", &error));
-	RESULT(-ENOENT, names_stat(store, "f", &entry, &error));
-	RESULT(-EFBIG, names_create(store, "f", UINT64_MAX, false, &file, &error));
+	RESULT(0, plugin->remove(store, "f", &error));
+	RESULT(-ENOENT, plugin->remove(store, "f", &error));
+	RESULT(-ENOENT, plugin->stat(store, "f", &entry, &error));
+	RESULT(-EFBIG, plugin->create(store, "f", UINT64_MAX, false, &file, &error));
 }
 
 static void a_repeated_commit_succeeds(struct rados_store *store)
 {
 	struct rados_file first = put_file(store, "again", 1), second;
 
-	RESULT(0, names_commit(store, "again", &first, 0, &error));
+	RESULT(0, plugin->commit(store, "again", &first, 0, &error));
 	second = put_file(store, "again", 1);
-	RESULT(0, names_commit(store, "again", &first, 0, &error)); /* it was, and was replaced */
-	RESULT(0, names_remove(store, "again", &error));
-	RESULT(0, names_commit(store, "again", &second, 0, &error));
-	RESULT(-ENOENT, names_remove(store, "again", &error));
+	RESULT(0, plugin->commit(store, "again", &first, 0, &error)); /* it was, and was replaced */
+	RESULT(0, plugin->remove(store, "again", &error));
+	RESULT(0, plugin->commit(store, "again", &second, 0, &error));
+	RESULT(-ENOENT, plugin->remove(store, "again", &error));
 }
 
 static void an_abandoned_file_is_gone(struct rados_store *store)
 {
 	struct rados_file file, committed;
 
-	RESULT(0, names_create(store, "gone", 10, false, &file, &error));
-	RESULT(0, names_abandon(store, "gone", &file, &error));
-	RESULT(0, names_abandon(store, "gone", &file, &error));
-	RESULT(-ESTALE, names_commit(store, "gone", &file, 0, &error));
-	RESULT(-ESTALE, names_open_token(store, "gone", file.id, &file, &error));
+	RESULT(0, plugin->create(store, "gone", 10, false, &file, &error));
+	RESULT(0, plugin->abandon(store, "gone", &file, &error));
+	RESULT(0, plugin->abandon(store, "gone", &file, &error));
+	RESULT(-ESTALE, plugin->commit(store, "gone", &file, 0, &error));
+	RESULT(-ESTALE, plugin->open_token(store, "gone", file.id, &file, &error));
 	committed = put_file(store, "gone", 1);
-	RESULT(-ESTALE, names_abandon(store, "gone", &committed, &error));
-	RESULT(0, names_open(store, "gone", &file, &error));
-	RESULT(0, names_remove(store, "gone", &error));
+	RESULT(-ESTALE, plugin->abandon(store, "gone", &committed, &error));
+	RESULT(0, plugin->open(store, "gone", &file, &error));
+	RESULT(0, plugin->remove(store, "gone", &error));
 }
 
 static void a_token_opens_its_name_alone(struct rados_store *store)
 {
 	struct rados_file file, other;
 
-	RESULT(0, names_create(store, "token", 10, true, &file, &error));
-	RESULT(0, names_open_token(store, "token", file.id, &other, &error));
+	RESULT(0, plugin->create(store, "token", 10, true, &file, &error));
+	RESULT(0, plugin->open_token(store, "token", file.id, &other, &error));
 	CHECK(other.id == file.id && other.size == 10 && other.is_sparse && other.is_writable,
 	      "the same");
-	RESULT(-ESTALE, names_open_token(store, "token2", file.id, &other, &error));
-	RESULT(-ESTALE, names_open_token(store, "token", file.id + 1, &other, &error));
-	RESULT(-ESTALE, names_open_token(store, "token", file.id + 64, &other, &error));
-	RESULT(-ESTALE, names_open_token(store, "token", 0, &other, &error));
-	RESULT(0, names_commit(store, "token", &file, 0, &error));
-	RESULT(-ESTALE, names_open_token(store, "token", file.id, &other, &error));
-	RESULT(0, names_remove(store, "token", &error));
+	RESULT(-ESTALE, plugin->open_token(store, "token2", file.id, &other, &error));
+	RESULT(-ESTALE, plugin->open_token(store, "token", file.id + 1, &other, &error));
+	RESULT(-ESTALE, plugin->open_token(store, "token", file.id + 64, &other, &error));
+	RESULT(-ESTALE, plugin->open_token(store, "token", 0, &other, &error));
+	RESULT(0, plugin->commit(store, "token", &file, 0, &error));
+	RESULT(-ESTALE, plugin->open_token(store, "token", file.id, &other, &error));
+	RESULT(0, plugin->remove(store, "token", &error));
 }
 
 struct seen {
@@ -269,7 +292,7 @@ static struct seen list(struct rados_store *store, const char *prefix)
 	char next[RADOS_NAME_MAX + 8] = "";
 
 	do
-		RESULT(0, names_list(store, prefix, next, see, &seen, &error));
+		RESULT(0, plugin->list(store, prefix, next, see, &seen, &error));
 	while (next[0] && !why[0]);
 	return seen;
 }
@@ -284,19 +307,19 @@ static void a_list_has_each_file_once(struct rados_store *store)
 
 	for (unsigned i = 0; i < N_MANY && !why[0]; i++) {
 		(void)snprintf(name, sizeof(name), "many/%u", i);
-		RESULT(0, names_create(store, name, 64 << 10, false, &file, &error));
-		RESULT(0, names_commit(store, name, &file, 0, &error));
+		RESULT(0, plugin->create(store, name, 64 << 10, false, &file, &error));
+		RESULT(0, plugin->commit(store, name, &file, 0, &error));
 	}
-	RESULT(0, names_create(store, "many/unseen", 1, false, &file, &error));
+	RESULT(0, plugin->create(store, "many/unseen", 1, false, &file, &error));
 	seen = list(store, "many/");
 	CHECK(seen.n == N_MANY && seen.sum == N_MANY * (N_MANY - 1) / 2, "%u files", seen.n);
 	seen = list(store, "many/7");
 	CHECK(seen.n == 111, "%u files that begin with 7", seen.n);
 	seen = list(store, "none");
 	CHECK(seen.n == 0, "%u files", seen.n);
-	RESULT(-EINVAL, names_list(store, "", strcpy(next, "40name"), see, &seen, &error));
-	RESULT(-EINVAL, names_list(store, "", strcpy(next, "x"), see, &seen, &error));
-	RESULT(0, names_abandon(store, "many/unseen", &file, &error));
+	RESULT(-EINVAL, plugin->list(store, "", strcpy(next, "40name"), see, &seen, &error));
+	RESULT(-EINVAL, plugin->list(store, "", strcpy(next, "x"), see, &seen, &error));
+	RESULT(0, plugin->abandon(store, "many/unseen", &file, &error));
 }
 
 static void hostile_names_are_names(struct rados_store *store)
@@ -310,11 +333,11 @@ static void hostile_names_are_names(struct rados_store *store)
 	for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		struct rados_file made = put_file(store, names[i], 1), file = { .id = 0 };
 
-		RESULT(0, names_open(store, names[i], &file, &error));
+		RESULT(0, plugin->open(store, names[i], &file, &error));
 		CHECK(file.id == made.id, "%s", names[i]);
 		CHECK(list(store, names[i]).n == (strcmp(names[i], "../1") ? 1 : 0), "%s",
 		      names[i]);
-		RESULT(0, names_remove(store, names[i], &error));
+		RESULT(0, plugin->remove(store, names[i], &error));
 	}
 }
 
@@ -336,7 +359,7 @@ static void damage_is_skipped(struct rados_store *store)
 	rados_write_op_omap_set2(op, keys, values, key_bytes, value_bytes, 7);
 	CHECK(rados_write_op_operate2(op, store->conn.io, object, NULL, 0) == 0, "set");
 	rados_release_write_op(op);
-	RESULT(-EUCLEAN, names_open(store, "bad", &file, &error));
+	RESULT(-EUCLEAN, plugin->open(store, "bad", &file, &error));
 	CHECK(strstr(error.text, object) && strstr(error.text, "nbad"), "%s", error.text);
 	CHECK(list(store, "many/").n == N_MANY && list(store, "bad").n == 0, "list");
 	sweep(store);
@@ -348,7 +371,7 @@ static void damage_is_skipped(struct rados_store *store)
 		char name[40];
 
 		(void)snprintf(name, sizeof(name), "many/%u", i);
-		RESULT(0, names_remove(store, name, &error));
+		RESULT(0, plugin->remove(store, name, &error));
 	}
 }
 
@@ -364,7 +387,7 @@ static void commit_racing(void)
 
 static void abandon_racing(void)
 {
-	RESULT(0, names_abandon(racing_store, "between", &racing_file, &error));
+	RESULT(0, plugin->abandon(racing_store, "between", &racing_file, &error));
 }
 
 /* With a file to replace, and without. */
@@ -374,19 +397,19 @@ static void a_commit_that_comes_between_wins(struct rados_store *store)
 
 	racing_store = store;
 	for (unsigned i = 0; i < 2; i++) {
-		RESULT(0, names_create(store, "between", 10, false, &mine, &error));
+		RESULT(0, plugin->create(store, "between", 10, false, &mine, &error));
 		between = commit_racing;
-		RESULT(-ECANCELED, names_commit(store, "between", &mine, 0, &error));
-		RESULT(0, names_open(store, "between", &file, &error));
+		RESULT(-ECANCELED, plugin->commit(store, "between", &mine, 0, &error));
+		RESULT(0, plugin->open(store, "between", &file, &error));
 		CHECK(file.id == racing_file.id, "the other is there");
-		RESULT(0, names_commit(store, "between", &mine, 0, &error));
+		RESULT(0, plugin->commit(store, "between", &mine, 0, &error));
 	}
-	RESULT(0, names_create(store, "between", 10, false, &racing_file, &error));
+	RESULT(0, plugin->create(store, "between", 10, false, &racing_file, &error));
 	between = abandon_racing;
-	RESULT(-ESTALE, names_commit(store, "between", &racing_file, 0, &error));
+	RESULT(-ESTALE, plugin->commit(store, "between", &racing_file, 0, &error));
 	between = commit_racing;
-	RESULT(0, names_remove(store, "between", &error)); /* the other's */
-	RESULT(-ENOENT, names_open(store, "between", &file, &error));
+	RESULT(0, plugin->remove(store, "between", &error)); /* the other's */
+	RESULT(-ENOENT, plugin->open(store, "between", &file, &error));
 }
 
 #define ROUNDS 30
@@ -404,7 +427,8 @@ static void *writer(void *arg)
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		struct rados_file file;
 		char object[ENTRY_OBJECT_BYTES];
-		int r = names_create(store, "race", RACE_OBJECTS * (64 << 10), false, &file, &own);
+		int r = plugin->create(store, "race", RACE_OBJECTS * (64 << 10), false, &file,
+				       &own);
 
 		for (unsigned j = 0; !r && j < RACE_OBJECTS; j++) {
 			entry_data_object(file.id, j, object);
@@ -412,12 +436,12 @@ static void *writer(void *arg)
 					     sizeof(file.id));
 		}
 		if (!r)
-			r = names_commit(store, "race", &file, 0, &own);
+			r = plugin->commit(store, "race", &file, 0, &own);
 		n_won += !r;
 		n_lost += r == -ECANCELED;
 		n_wrong += r && r != -ECANCELED;
 		if (r == -ECANCELED)
-			n_wrong += names_abandon(store, "race", &file, &own) != 0;
+			n_wrong += plugin->abandon(store, "race", &file, &own) != 0;
 	}
 	return NULL;
 }
@@ -429,7 +453,7 @@ static void *reader(void *arg)
 	struct error own;
 
 	while (!is_over) {
-		int r = names_open(store, "race", &file, &own);
+		int r = plugin->open(store, "race", &file, &own);
 
 		for (unsigned i = 0; !r && i < RACE_OBJECTS; i++) {
 			char object[ENTRY_OBJECT_BYTES];
@@ -464,10 +488,10 @@ static void racing_writers_leave_one_version(struct rados_store *store)
 	CHECK(n_won + n_lost == N_WRITERS * ROUNDS && n_won && n_reads && !n_wrong,
 	      "%u won, %u lost, %u wrong, %u reads", n_won, n_lost, n_wrong, n_reads);
 	sweep(other); /* which has no grace period */
-	RESULT(0, names_open(store, "race", &file, &error));
+	RESULT(0, plugin->open(store, "race", &file, &error));
 	CHECK(count_data(store, 0) == RACE_OBJECTS && count_data(store, file.id) == RACE_OBJECTS,
 	      "%u objects", count_data(store, 0));
-	RESULT(0, names_remove(store, "race", &error));
+	RESULT(0, plugin->remove(store, "race", &error));
 	sweep(other);
 	CHECK(count_data(store, 0) == 0, "%u objects", count_data(store, 0));
 	store_free(other);
@@ -484,7 +508,7 @@ static void a_replaced_file_waits(struct rados_store *store)
 	CHECK(count_data(store, old.id) == 3, "within trash_after");
 	sweep(other);
 	CHECK(count_data(store, old.id) == 0 && count_data(store, new.id) == 2, "behind it");
-	RESULT(0, names_remove(store, "kept", &error));
+	RESULT(0, plugin->remove(store, "kept", &error));
 	sweep(other);
 	store_free(other);
 }
@@ -493,11 +517,11 @@ static void an_abandoned_file_is_swept_at_once(struct rados_store *store)
 {
 	struct rados_file file = { .id = 0 };
 
-	RESULT(0, names_create(store, "unsized", 0, false, &file, &error));
+	RESULT(0, plugin->create(store, "unsized", 0, false, &file, &error));
 	for (unsigned i = 0; i < 200; i += 50)
 		put_data(store, &file, i);
 	CHECK(count_data(store, file.id) == 4, "written");
-	RESULT(0, names_abandon(store, "unsized", &file, &error));
+	RESULT(0, plugin->abandon(store, "unsized", &file, &error));
 	sweep(store);
 	CHECK(count_data(store, file.id) == 0, "%u objects", count_data(store, file.id));
 }
@@ -509,7 +533,7 @@ static void the_lock_keeps_other_sweepers_off(struct rados_store *store)
 
 	CHECK(rados_lock_exclusive(store->conn.io, "sweeper", "sweeper", "test", "", NULL, 0) == 0,
 	      "lock");
-	RESULT(0, names_remove(store, "locked", &error));
+	RESULT(0, plugin->remove(store, "locked", &error));
 	sweep(other);
 	CHECK(count_data(store, file.id) == 1, "it has no lock");
 	CHECK(rados_unlock(store->conn.io, "sweeper", "sweeper", "test") == 0, "unlock");
@@ -535,7 +559,7 @@ static void set_time(struct rados_store *store, const char *name, const struct r
 	(void)stpncpy(entry.name, name, RADOS_NAME_MAX);
 	entry_key(ENTRY_WRITTEN, NULL, file->id, key);
 	key_bytes = strlen(key);
-	value_bytes = entry_encode(ENTRY_WRITTEN, &entry, value);
+	value_bytes = entry_encode(&entry, value);
 	entry_index_object(entry_shard(name), object);
 	rados_write_op_omap_set2(op, &keys, &values, &key_bytes, &value_bytes, 1);
 	CHECK(rados_write_op_operate2(op, store->conn.io, object, NULL, 0) == 0, "set");
@@ -547,25 +571,25 @@ static void only_held_files_outlive_trash_after(struct rados_store *store)
 	struct rados_file held, dead, ahead, file;
 	uint64_t now = (uint64_t)time(NULL);
 
-	RESULT(0, names_create(store, "held", 64 << 10, false, &held, &error));
-	RESULT(0, names_create(store, "dead", 64 << 10, false, &dead, &error));
-	RESULT(0, names_create(store, "ahead", 64 << 10, false, &ahead, &error));
+	RESULT(0, plugin->create(store, "held", 64 << 10, false, &held, &error));
+	RESULT(0, plugin->create(store, "dead", 64 << 10, false, &dead, &error));
+	RESULT(0, plugin->create(store, "ahead", 64 << 10, false, &ahead, &error));
 	put_data(store, &held, 0);
 	put_data(store, &dead, 0);
 	set_time(store, "held", &held, now - 3600);
 	set_time(store, "dead", &dead, now - 3600);
 	set_time(store, "ahead", &ahead, now + 7200);
-	CHECK(names_hold(store, &held) == 0 && names_hold(store, &held) == 0, "hold");
-	names_release(store, &held);
+	CHECK(plugin->hold(store, &held) == 0 && plugin->hold(store, &held) == 0, "hold");
+	plugin->release(store, &held);
 	while (sweep_run(store, &store->conn, 1) <= 1)
 		;
-	names_release(store, &held);
+	plugin->release(store, &held);
 	CHECK(count_data(store, held.id) == 1 && count_data(store, dead.id) == 0, "data");
-	RESULT(0, names_open_token(store, "held", held.id, &file, &error));
-	RESULT(0, names_open_token(store, "ahead", ahead.id, &file, &error));
-	RESULT(-ESTALE, names_commit(store, "dead", &dead, 0, &error));
-	RESULT(0, names_abandon(store, "held", &held, &error));
-	RESULT(0, names_abandon(store, "ahead", &ahead, &error));
+	RESULT(0, plugin->open_token(store, "held", held.id, &file, &error));
+	RESULT(0, plugin->open_token(store, "ahead", ahead.id, &file, &error));
+	RESULT(-ESTALE, plugin->commit(store, "dead", &dead, 0, &error));
+	RESULT(0, plugin->abandon(store, "held", &held, &error));
+	RESULT(0, plugin->abandon(store, "ahead", &ahead, &error));
 	sweep(store);
 	CHECK(count_data(store, 0) == 0, "%u objects", count_data(store, 0));
 }
@@ -577,12 +601,12 @@ static void a_turn_ends_and_goes_on(struct rados_store *store)
 	uint64_t start = clock_nsec(), longest = 0, next;
 	unsigned n_turns = 0;
 
-	RESULT(0, names_create(store, "large", UINT64_C(20000) << 16, false, &file, &error));
+	RESULT(0, plugin->create(store, "large", UINT64_C(20000) << 16, false, &file, &error));
 	put_data(store, &file, 19999);
-	RESULT(0, names_abandon(store, "large", &file, &error));
-	RESULT(0, names_create(store, "later9", 64 << 10, false, &held,
-			       &error)); /* its shard comes later */
-	CHECK(entry_shard("later9") > entry_shard("large") && names_hold(store, &held) == 0,
+	RESULT(0, plugin->abandon(store, "large", &file, &error));
+	RESULT(0, plugin->create(store, "later9", 64 << 10, false, &held,
+				 &error)); /* its shard comes later */
+	CHECK(entry_shard("later9") > entry_shard("large") && plugin->hold(store, &held) == 0,
 	      "hold");
 	do {
 		if (n_turns == 1) {
@@ -596,8 +620,8 @@ static void a_turn_ends_and_goes_on(struct rados_store *store)
 		longest = turn > longest ? turn : longest;
 		n_turns++;
 	} while (next <= start);
-	RESULT(0, names_open_token(store, "later9", held.id, &held, &error));
-	names_release(store, &held);
+	RESULT(0, plugin->open_token(store, "later9", held.id, &held, &error));
+	plugin->release(store, &held);
 	CHECK(count_data(store, file.id) == 0 && n_turns > 2, "%u turns", n_turns);
 	(void)printf("# 20000 objects in %u turns, the longest of %.1f s\n", n_turns,
 		     (double)longest / 1e9);
