@@ -4,54 +4,22 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#define PLUGIN_FILE "dsaiod-rados.so"
-
-/* The plug-in in the program's folder. */
-static int path_beside(char path[PATH_MAX])
-{
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(PLUGIN_FILE));
-	char *slash;
-
-	if (n < 0)
-		return -errno;
-	path[n] = 0;
-	slash = strrchr(path, '/');
-	if (!slash)
-		return -ENOENT;
-	memcpy(slash + 1, PLUGIN_FILE, sizeof(PLUGIN_FILE));
-	return access(path, F_OK) < 0 ? -errno : 0;
-}
+#define PLUGIN_FILE "/dsaiod-rados.so"
 
 int rados_plugin_load(const struct rados_plugin **ret_plugin, struct error *error)
 {
-	static const struct rados_plugin *loaded;
-	const struct rados_plugin *plugin;
-	char path[PATH_MAX];
-	void *library;
+	void *library = dlopen("$ORIGIN" PLUGIN_FILE, RTLD_NOW);
 
-	if (!loaded) {
-		if (path_beside(path) < 0)
-			(void)snprintf(path, sizeof(path), "%s", DSAIO_PLUGINDIR "/" PLUGIN_FILE);
-		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		if (!library)
-			return error_set_plain(error, -ENOENT,
-					       "%s; stores on RADOS need the package dsaiod-rados",
-					       dlerror());
-		plugin = dlsym(library, RADOS_PLUGIN_SYMBOL);
-		if (!plugin || plugin->version != RADOS_PLUGIN_VERSION)
-			return error_set_plain(
-				error, -ELIBBAD,
-				"%s is of another version than the daemon; install that "
-				"version of the package dsaiod-rados",
-				path);
-		loaded = plugin;
-	}
-	*ret_plugin = loaded;
+	if (!library)
+		library = dlopen(DSAIO_PLUGINDIR PLUGIN_FILE, RTLD_NOW);
+	*ret_plugin = library ? dlsym(library, RADOS_PLUGIN_SYMBOL) : NULL;
+	if (!*ret_plugin)
+		return error_set_plain(error, -ENOENT,
+				       "%s; stores on RADOS need the package dsaiod-rados of the "
+				       "daemon's version",
+				       dlerror());
 	return 0;
 }
 

@@ -1,12 +1,11 @@
 /*
  * The table of functions that the daemon gets: engine/rados.h.
  */
-#include "daemon/rados/keeper.h"
 #include "daemon/rados/names.h"
+#include "daemon/rados/store.h"
 
-extern const struct rados_plugin dsaiod_rados_plugin;
-const struct rados_plugin dsaiod_rados_plugin = {
-	.version = RADOS_PLUGIN_VERSION,
+extern const struct rados_plugin dsaiod_rados_plugin_1;
+const struct rados_plugin dsaiod_rados_plugin_1 = {
 	.engine = &engine_rados,
 	.store_open = keeper_open,
 	.store_close = keeper_close,
