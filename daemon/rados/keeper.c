@@ -20,12 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TURN_NSEC NSEC_PER_SEC /* at the latest after this the keeper looks again */
-#define ADDRESSES_MAX_BYTES 65536
+#define TURN_NSEC NSEC_PER_SEC	  /* the keeper looks so often */
+#define ADDRESSES_MAX_BYTES 16384 /* of at most 16 links */
 
 struct rados_conn {
 	struct rados_store *store;
-	struct {
+	struct link {
 		rados_t cluster;
 		rados_ioctx_t io;
 	} links[];
@@ -157,9 +157,10 @@ static void conn_close(struct rados_store *store)
 	free(conn);
 }
 
-/* The options that bound each call, and keep librados' own files away. */
-static int cluster_set_options(rados_t cluster, const struct rados_settings *settings,
-			       struct error *error)
+/* Connects; ret_addresses: as rados_blocklist_add() takes them.  The options bound each call, and keep librados' own
+   files away. */
+static int link_open(const struct rados_settings *s, struct link *link, char **ret_addresses,
+		     struct error *error)
 {
 	char bytes[24], sec[24];
 	const char *const options[][2] = {
@@ -171,41 +172,25 @@ static int cluster_set_options(rados_t cluster, const struct rados_settings *set
 		{ "log_file", "" },
 		{ "admin_socket", "" },
 	};
-	int r = 0;
-
-	(void)snprintf(sec, sizeof(sec), "%u", (settings->op_timeout_msec + 999) / 1000);
-	(void)snprintf(bytes, sizeof(bytes), "%" PRIu64,
-		       2 * settings->inflight_max + RADOS_OBJECT_MAX);
-	for (size_t i = 0; r >= 0 && i < sizeof(options) / sizeof(*options); i++) {
-		r = rados_conf_set(cluster, options[i][0], options[i][1]);
-		if (r < 0)
-			error_set(error, r, "Ceph's option %s = %s", options[i][0], options[i][1]);
-	}
-	return r;
-}
-
-static int link_open(const struct rados_settings *settings, rados_t *cluster, rados_ioctx_t *io,
-		     struct error *error)
-{
-	int r = rados_create(cluster, settings->user);
+	int r = rados_create(&link->cluster, s->user);
 
 	if (r < 0)
-		return error_set(error, r, "user %s", settings->user ? settings->user : "admin");
-	r = rados_conf_read_file(*cluster, settings->conf);
+		return error_set(error, r, "user %s", s->user ? s->user : "admin");
+	r = rados_conf_read_file(link->cluster, s->conf);
 	if (r < 0)
 		return error_set(error, r, "ceph_conf %s",
-				 settings->conf ? settings->conf : "in Ceph's own places");
-	r = cluster_set_options(*cluster, settings, error);
-	if (r < 0)
-		return r;
-	r = rados_connect(*cluster);
-	if (r < 0)
+				 s->conf ? s->conf : "in Ceph's own places");
+	(void)snprintf(sec, sizeof(sec), "%u", (s->op_timeout_msec + 999) / 1000);
+	(void)snprintf(bytes, sizeof(bytes), "%" PRIu64, 2 * s->inflight_max + RADOS_OBJECT_MAX);
+	for (size_t i = 0; r >= 0 && i < sizeof(options) / sizeof(*options); i++)
+		r = rados_conf_set(link->cluster, options[i][0], options[i][1]);
+	if (r < 0 || (r = rados_connect(link->cluster)) < 0)
 		return error_set(error, r, "cluster not reached");
-	r = rados_ioctx_create(*cluster, settings->pool, io);
-	if (r < 0)
-		return error_set(error, r, "pool %s", settings->pool);
-	rados_ioctx_set_namespace(*io, settings->nspace);
-	rados_set_pool_full_try(*io);
+	r = rados_ioctx_create(link->cluster, s->pool, &link->io);
+	if (r < 0 || (r = rados_getaddrs(link->cluster, ret_addresses)) < 0)
+		return error_set(error, r, "pool %s", s->pool);
+	rados_ioctx_set_namespace(link->io, s->nspace);
+	rados_set_pool_full_try(link->io);
 	return 0;
 }
 
@@ -228,61 +213,41 @@ static int store_fence(const struct rados_store *store, struct error *error)
 		line[strcspn(line, "\n")] = 0;
 		r = rados_blocklist_add(store->conn->links[0].cluster, line, 0);
 	}
-	if (r < 0)
-		return error_set(error, r,
-				 "address %.60s of the daemon before this one not blocklisted; "
-				 "user %s needs mon 'profile rbd'",
-				 line, store->settings.user ? store->settings.user : "admin");
 	/* Each connection: an osd that gets an op by the new map refuses the other's from then on. */
 	for (uint32_t i = 0; r >= 0 && i < store->settings.connections; i++)
 		r = rados_wait_for_latest_osdmap(store->conn->links[i].cluster);
-	if (r >= 0 && ferror(file))
-		r = -EIO;
-	return r < 0 ? error_set(error, r, "state file %s, or the map after blocklisting",
-				 store->state_name)
-		     : 0;
-}
-
-/* Writes the connection's addresses, as rados_blocklist_add() takes them, for who comes next. */
-static int store_record(const struct rados_store *store, struct error *error)
-{
-	_cleanup_(freep) char *text = NULL;
-	char *addresses;
-	size_t bytes;
-	FILE *file = open_memstream(&text, &bytes);
-	int r = file ? 0 : -ENOMEM;
-
-	for (uint32_t i = 0; r >= 0 && i < store->settings.connections; i++) {
-		r = rados_getaddrs(store->conn->links[i].cluster, &addresses);
-		if (r < 0)
-			break;
-		(void)fprintf(file, "%s\n", addresses); /* fclose() says */
-		rados_buffer_free(addresses);
-	}
-	if (file && fclose(file))
-		r = -ENOMEM;
-	if (r < 0)
-		return error_set(error, r, "addresses of the connection");
-	return state_file_write(store->settings.state_dir, store->state_name, text, false, error);
+	if (r < 0 || ferror(file))
+		return error_set(error, r < 0 ? r : -EIO,
+				 "addresses in the state file %s not blocklisted; the user needs "
+				 "mon 'profile rbd'",
+				 store->state_name);
+	return 0;
 }
 
 /* Also after a failure conn_close() is due. */
 static int conn_open(struct rados_store *store, struct error *error)
 {
-	const uint32_t n = store->settings.connections;
-	struct rados_conn *conn = calloc(1, sizeof(*conn) + n * sizeof(*conn->links));
-	int r = conn ? 0 : error_set(error, -ENOMEM, "connection");
+	const struct rados_settings *s = &store->settings;
+	struct rados_conn *conn = calloc(1, sizeof(*conn) + s->connections * sizeof(*conn->links));
+	char text[ADDRESSES_MAX_BYTES], *addresses;
+	size_t n = 0;
+	int r;
 
+	if (!conn)
+		return error_set(error, -ENOMEM, "connection");
 	store->conn = conn;
-	for (uint32_t i = 0; r == 0 && i < n; i++) {
-		conn->store = store;
-		r = link_open(&store->settings, &conn->links[i].cluster, &conn->links[i].io, error);
+	conn->store = store;
+	for (uint32_t i = 0; i < s->connections; i++) {
+		r = link_open(s, &conn->links[i], &addresses, error);
+		if (r < 0)
+			return r;
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%.500s\n", addresses);
+		rados_buffer_free(addresses);
 	}
-	if (r == 0 && store->settings.state_dir)
-		r = store_fence(store, error);
-	if (r == 0 && store->settings.state_dir)
-		r = store_record(store, error);
-	return r;
+	r = s->state_dir ? store_fence(store, error) : 0;
+	return r == 0 && s->state_dir
+		       ? state_file_write(s->state_dir, store->state_name, text, false, error)
+		       : r;
 }
 
 /* ---- the keeper ---- */
@@ -306,19 +271,6 @@ static void store_connect(struct rados_store *store)
 	(void)pthread_cond_broadcast(&store->changed); /* never fails */
 }
 
-/* Connects or sweeps.  Returns when it wants to be called next. */
-static uint64_t keeper_turn(struct rados_store *store, bool is_online, bool is_used)
-{
-	uint64_t next_nsec = UINT64_MAX, now;
-
-	if (is_online)
-		next_nsec = sweep_run(store, store->conn, clock_nsec());
-	else if (!is_used)
-		store_connect(store);
-	now = clock_nsec();
-	return next_nsec < now + TURN_NSEC ? next_nsec : now + TURN_NSEC;
-}
-
 static void *keeper_main(void *arg)
 {
 	struct rados_store *store = arg;
@@ -328,14 +280,18 @@ static void *keeper_main(void *arg)
 	privileges_own_files();
 	(void)pthread_mutex_lock(&store->lock);
 	while (!store->must_stop) {
-		bool is_online = store->state.is_online, is_used = store->n_uses;
-		uint64_t next_nsec;
+		const bool is_online = store->state.is_online, is_free = !store->n_uses;
+		const uint64_t now = clock_nsec();
+		bool has_more = false;
 
 		(void)pthread_mutex_unlock(&store->lock);
-		next_nsec = keeper_turn(store, is_online, is_used);
+		if (is_online)
+			has_more = sweep_run(store, store->conn, now) <= now;
+		else if (is_free)
+			store_connect(store);
 		(void)pthread_mutex_lock(&store->lock);
-		if (!store->must_stop)
-			(void)store_wait(store, next_nsec);
+		if (!store->must_stop && !has_more)
+			(void)store_wait(store, clock_nsec() + TURN_NSEC);
 	}
 	(void)pthread_mutex_unlock(&store->lock);
 	conn_close(store);
