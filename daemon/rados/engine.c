@@ -36,7 +36,7 @@ struct rados_op {
 	uint32_t room;
 	uint32_t len; /* of the block, as far as the object and the file reach */
 	uint64_t deadline_nsec;
-	bool was_given; /* to librados, so a write may have been carried out */
+	bool was_submitted; /* to librados, so a write may have been carried out */
 };
 
 struct engine_rados {
@@ -66,7 +66,7 @@ static void block_end(struct engine_rados *e, struct block *block, int64_t resul
 	e->done = block;
 }
 
-/* What the block's read has: r bytes of its object are in the buffer, or there is no object. */
+/* Ends a read: r bytes of its object are in the buffer, or there is no object. */
 static int64_t read_result(struct rados_op *op, int r)
 {
 	const struct block *block = op->block;
@@ -129,7 +129,7 @@ static void on_complete(rados_completion_t completion, void *arg)
 }
 
 /* Returns 0, or a negative errno if librados does not take it. */
-static int op_give(struct rados_op *op)
+static int op_submit(struct rados_op *op)
 {
 	const struct block *block = op->block;
 	const struct rados_file *file = &block->target->rados;
@@ -137,6 +137,7 @@ static int op_give(struct rados_op *op)
 	const rados_ioctx_t io = conn_io_next(op->conn, op->engine->turn++);
 	char object[ENTRY_OBJECT_BYTES];
 
+	op->was_submitted = true;
 	entry_data_object(file->id, block->off / file->object_bytes, object);
 	(void)rados_aio_create_completion2(op, on_complete, &op->completion); /* 0 */
 	if (block_is_write(block))
@@ -151,7 +152,7 @@ static void op_leave(struct rados_op *op)
 	conn_put(op->conn);
 }
 
-/* Gives the op to librados as soon as that is possible. */
+/* Submits the op as soon as that is possible. */
 static void op_go(struct rados_op *op)
 {
 	static const struct itimerspec look = { .it_value.tv_nsec = LOOK_NSEC };
@@ -159,19 +160,15 @@ static void op_go(struct rados_op *op)
 	int r;
 
 	if (clock_nsec() >= op->deadline_nsec) {
-		op_end(op, op->was_given ? -ETIMEDOUT : -EHOSTDOWN);
-	} else if ((op->conn = conn_try(e->store))) {
-		op->was_given = true;
-		r = op_give(op);
-		if (r < 0) {
-			op_leave(op);
-			op_end(op, r);
-		}
-	} else {
+		op_end(op, op->was_submitted ? -ETIMEDOUT : -EHOSTDOWN);
+	} else if (!(op->conn = conn_try(e->store))) {
 		if (!e->waiting)
 			(void)timerfd_settime(e->timer_fd, 0, &look, NULL); /* a sound value */
 		op->next = e->waiting;
 		e->waiting = op;
+	} else if ((r = op_submit(op)) < 0) {
+		op_leave(op);
+		op_end(op, r);
 	}
 }
 
@@ -221,7 +218,7 @@ static bool op_start(struct engine_rados *e, struct block *block, uint32_t len)
 	op->block = block;
 	op->len = len;
 	op->deadline_nsec = clock_nsec() + settings->op_timeout_msec * (NSEC_PER_SEC / 1000);
-	op->was_given = false;
+	op->was_submitted = false;
 	if (op->room < len) {
 		buffer_free(op);
 		op->buffer = malloc(len);

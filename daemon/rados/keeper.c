@@ -67,33 +67,34 @@ static bool store_wait(struct rados_store *store, uint64_t until_nsec)
 	return pthread_cond_timedwait(&store->changed, &store->lock, &until) != ETIMEDOUT;
 }
 
-/* Under the lock, online. */
+/* Under the lock. */
 static struct rados_conn *conn_use(struct rados_store *store)
 {
+	if (!store->state.is_online)
+		return NULL;
 	if (store->n_uses++ == 0)
 		store->quiet_nsec = clock_nsec();
 	return store->conn;
-}
-
-int conn_take(struct rados_store *store, struct rados_conn **ret_conn, struct error *error)
-{
-	const uint64_t until_nsec = clock_nsec() +
-				    store->settings.op_timeout_msec * (NSEC_PER_SEC / 1000);
-	LOCKED(&store->lock);
-
-	while (!store->state.is_online)
-		if (!store_wait(store, until_nsec))
-			return error_set_plain(error, -EHOSTDOWN, "store %s: offline: %s",
-					       store->settings.store, store->state.text);
-	*ret_conn = conn_use(store);
-	return 0;
 }
 
 struct rados_conn *conn_try(struct rados_store *store)
 {
 	LOCKED(&store->lock);
 
-	return store->state.is_online ? conn_use(store) : NULL;
+	return conn_use(store);
+}
+
+int conn_take(struct rados_store *store, struct rados_conn **ret_conn, struct error *error)
+{
+	const uint64_t nsec = store->settings.op_timeout_msec * (NSEC_PER_SEC / 1000);
+	const uint64_t until_nsec = clock_nsec() + nsec;
+	LOCKED(&store->lock);
+
+	while (!(*ret_conn = conn_use(store)))
+		if (!store_wait(store, until_nsec))
+			return error_set_plain(error, -EHOSTDOWN, "store %s: offline: %s",
+					       store->settings.store, store->state.text);
+	return 0;
 }
 
 void conn_put(struct rados_conn *conn)
@@ -103,10 +104,11 @@ void conn_put(struct rados_conn *conn)
 	LOCKED(&store->lock);
 
 	nsec = now > store->quiet_nsec ? now - store->quiet_nsec : 0;
-	if (nsec >= RADOS_PAUSE_MIN_NSEC)
+	if (nsec >= RADOS_PAUSE_MIN_NSEC) {
 		store->state.n_pauses++;
-	if (nsec >= RADOS_PAUSE_MIN_NSEC && nsec > store->state.longest_pause_nsec)
-		store->state.longest_pause_nsec = nsec;
+		if (nsec > store->state.longest_pause_nsec)
+			store->state.longest_pause_nsec = nsec;
+	}
 	store->quiet_nsec = now;
 	store->n_uses--;
 }
