@@ -53,7 +53,7 @@ struct rados_settings {
 /* For status.  Any thread. */
 struct rados_state {
 	bool is_online;
-	char text[160]; /* why not, and since when */
+	char text[160]; /* why not */
 	uint32_t n_pauses;
 	uint64_t longest_pause_nsec, pause_nsec;
 };

@@ -78,7 +78,7 @@ static int64_t read_result(struct rados_op *op, int r)
 		r = file->is_sparse || file->is_writable ? 0 : -ESTALE;
 	if (r < 0)
 		return r;
-	/* What was not written reads as zeroes; without a size nobody knows where the end is. */
+	/* Bytes that nobody wrote read as zeroes; without a size nobody knows where the end is. */
 	if (file->size) {
 		memset(op->buffer + r, 0, op->len - (uint32_t)r);
 		r = (int)op->len;
