@@ -4,111 +4,62 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#define PLUGIN_FILE "dsaiod-rados.so"
-
-/* The plug-in in the program's folder. */
-static int path_beside(char path[PATH_MAX])
-{
-	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(PLUGIN_FILE));
-	char *slash;
-
-	if (n < 0)
-		return -errno;
-	path[n] = 0;
-	slash = strrchr(path, '/');
-	if (!slash)
-		return -ENOENT;
-	memcpy(slash + 1, PLUGIN_FILE, sizeof(PLUGIN_FILE));
-	return access(path, F_OK) < 0 ? -errno : 0;
-}
+#define PLUGIN_FILE "/dsaiod-rados.so"
 
 int rados_plugin_load(const struct rados_plugin **ret_plugin, struct error *error)
 {
-	static const struct rados_plugin *loaded;
-	const struct rados_plugin *plugin;
-	char path[PATH_MAX];
-	void *library;
+	void *library = dlopen("$ORIGIN" PLUGIN_FILE, RTLD_NOW);
 
-	if (!loaded) {
-		if (path_beside(path) < 0)
-			(void)snprintf(path, sizeof(path), "%s", DSAIO_PLUGINDIR "/" PLUGIN_FILE);
-		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		if (!library)
-			return error_set_plain(error, -ENOENT,
-					       "%s; stores on RADOS need the package dsaiod-rados",
-					       dlerror());
-		plugin = dlsym(library, RADOS_PLUGIN_SYMBOL);
-		if (!plugin || plugin->version != RADOS_PLUGIN_VERSION)
-			return error_set_plain(
-				error, -ELIBBAD,
-				"%s is of another version than the daemon; install that "
-				"version of the package dsaiod-rados",
-				path);
-		loaded = plugin;
-	}
-	*ret_plugin = loaded;
+	if (!library)
+		library = dlopen(DSAIO_PLUGINDIR PLUGIN_FILE, RTLD_NOW);
+	*ret_plugin = library ? dlsym(library, RADOS_PLUGIN_SYMBOL) : NULL;
+	if (!*ret_plugin)
+		return error_set_plain(error, -ENOENT,
+				       "%s; stores on RADOS need the package dsaiod-rados of the "
+				       "daemon's version",
+				       dlerror());
 	return 0;
 }
 
-/* The bytes of the character at s, by table 3-7 of the Unicode standard; 0: none begins there. */
-static size_t character_bytes(const unsigned char *s, uint32_t *ret_code)
+/* The bytes of the character at s, by table 3-7 of the Unicode standard; 0: none begins there, or a control character. */
+static size_t character_bytes(const unsigned char *s)
 {
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	static const uint32_t least[] = { 0, 0x20, 0xa0, 0x800, 0x10000 };
 	size_t n = *s < 0x80 ? 1 : *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
+	uint32_t code = n == 1 ? *s : *s & (0x7fu >> n);
 
-	*ret_code = n == 1 ? *s : *s & (0x7fu >> n);
-	if (n > 1 && (*s < 0xc0 || *s > 0xf7))
+	if (*s == 0x7f || (n > 1 && *s < 0xc0) || *s > 0xf7)
 		return 0;
 	for (size_t i = 1; i < n; i++) {
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-		*ret_code = *ret_code << 6 | (s[i] & 0x3f);
+		code = code << 6 | (s[i] & 0x3f);
 	}
-	return *ret_code < least[n] || *ret_code > 0x10ffff ||
-			       (*ret_code >= 0xd800 && *ret_code <= 0xdfff)
-		       ? 0
-		       : n;
-}
-
-/* Whether a part between slashes is empty, "." or "..". */
-static bool has_odd_part(const char *name)
-{
-	for (const char *part = name;; part++) {
-		const size_t n = strcspn(part, "/");
-
-		if (n == 0 || strncmp(part, "..", n) == 0)
-			return true;
-		part += n;
-		if (!*part)
-			return false;
-	}
+	return code < least[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) ? 0 : n;
 }
 
 int rados_name_check(const char *name, struct error *error)
 {
 	const size_t len = strlen(name);
-	uint32_t code;
+	char parts[RADOS_NAME_MAX + 3];
 
 	if (!len || len > RADOS_NAME_MAX)
 		return error_set_plain(error, -EINVAL,
 				       "the file's name has %zu bytes; it must have 1 to %u", len,
 				       RADOS_NAME_MAX);
 	for (size_t i = 0, n; i < len; i += n) {
-		n = character_bytes((const unsigned char *)name + i, &code);
+		n = character_bytes((const unsigned char *)name + i);
 		if (!n)
 			return error_set_plain(error, -EINVAL,
-					       "the file's name is not UTF-8 at byte %zu", i);
-		if (code < 0x20 || (code >= 0x7f && code < 0xa0))
-			return error_set_plain(
-				error, -EINVAL,
-				"the file's name has a control character at byte %zu", i);
+					       "the file's name has a control character, or is not "
+					       "UTF-8, at byte %zu",
+					       i);
 	}
-	if (has_odd_part(name))
+	(void)snprintf(parts, sizeof(parts), "/%s/", name);
+	if (strstr(parts, "//") || strstr(parts, "/./") || strstr(parts, "/../"))
 		return error_set_plain(
 			error, -EINVAL,
 			"the file's name has a part between slashes that is empty, \".\" or \"..\"");

@@ -34,7 +34,6 @@
 #define RADOS_NAME_MAX 255u /* bytes of a file's name */
 #define RADOS_LIST_MAX 256u /* files of one call: with the longest names they fit into a frame */
 #define RADOS_PAUSE_MIN_NSEC UINT64_C(200000000)
-#define RADOS_PLUGIN_VERSION 1u
 
 struct rados_store; /* the plug-in's */
 
@@ -54,7 +53,7 @@ struct rados_settings {
 /* For status.  Any thread. */
 struct rados_state {
 	bool is_online;
-	char text[160]; /* why not, and since when */
+	char text[160]; /* why not */
 	uint32_t n_pauses;
 	uint64_t longest_pause_nsec, pause_nsec;
 };
@@ -68,7 +67,6 @@ struct rados_entry {
 };
 
 struct rados_plugin {
-	unsigned version; /* RADOS_PLUGIN_VERSION */
 	const struct engine_ops *engine;
 
 	/* Starts the keeper; does not wait for the cluster, and does not fail because of it.  Main thread. */
@@ -77,7 +75,7 @@ struct rados_plugin {
 	/* No lane uses it, no call runs, and no file is held.  Not on the main thread: it waits for the cluster, up to
 	   op_timeout.  NULL is fine. */
 	void (*store_close)(struct rados_store *store);
-	void (*store_state)(const struct rados_store *store, struct rados_state *ret_state);
+	void (*store_state)(struct rados_store *store, struct rados_state *ret_state);
 
 	/* Worker threads, from here on: each blocks up to op_timeout, and returns 0 or a negative errno with a message,
 	   as in dsaio.proto.  name: was checked by rados_name_check(). */
@@ -108,14 +106,14 @@ struct rados_plugin {
 	void (*release)(struct rados_store *store, const struct rados_file *file);
 };
 
-/* Loads the plug-in, once: dsaiod-rados.so beside the program, else in the installation's folder.  One thread at a time.
+/* Loads the plug-in: dsaiod-rados.so beside the program, else in the installation's folder.  One thread at a time.
    Returns 0, or an error whose message says what to install. */
 int rados_plugin_load(const struct rados_plugin **ret_plugin, struct error *error);
 
 /* Returns 0, or -EINVAL with a message. */
 int rados_name_check(const char *name, struct error *error);
 
-/* The symbol of the plug-in: a struct rados_plugin. */
-#define RADOS_PLUGIN_SYMBOL "dsaiod_rados_plugin"
+/* The symbol of the plug-in: a struct rados_plugin.  Another layout gets another name. */
+#define RADOS_PLUGIN_SYMBOL "dsaiod_rados_plugin_1"
 
 #endif

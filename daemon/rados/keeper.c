@@ -1,11 +1,10 @@
 /*
- * The keeper of a store: one thread that makes connections and closes them, and sweeps.
+ * The keeper of a store: one thread that makes the connection, closes it, and sweeps.
  *
- * It alone changes the list of connections.  A connection is used from when the daemon before this one is fenced and
- * the connection's own addresses are in the state directory, until an op of it comes back with -ESHUTDOWN.  The state
- * file has the addresses of all connections that there may be, so the next daemon fences each of them.
+ * A connection is used from when the addresses in the state file are blocklisted, which are those of the daemon or the
+ * connection before, and its own are written there, until a call of it comes back with -ESHUTDOWN.
  */
-#include "daemon/rados/keeper.h"
+#include "daemon/rados/store.h"
 
 #include "daemon/base/log.h"
 #include "daemon/base/privileges.h"
@@ -14,56 +13,37 @@
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define RETRY_NSEC NSEC_PER_SEC
-#define ADDRESSES_MAX_BYTES 65536
-
-struct link {
-	rados_t cluster;
-	rados_ioctx_t io;
-	char *addresses; /* as rados_blocklist_add() takes them */
-};
+#define TURN_NSEC NSEC_PER_SEC	  /* the keeper looks so often */
+#define ADDRESSES_MAX_BYTES 16384 /* of at most 16 links */
 
 struct rados_conn {
-	struct rados_conn *next; /* the keeper's */
 	struct rados_store *store;
-	uint32_t
-		n_refs; /* under the store's lock; the store's own for the present one is not among them */
-	uint32_t n_links;
-	struct link links[];
+	struct link {
+		rados_t cluster;
+		rados_ioctx_t io;
+	} links[];
 };
 
 struct rados_store {
 	struct rados_settings settings;
+	char state_name[200];
 	struct held_files *held;
+	struct rados_conn *conn; /* the keeper's, unless the store is online */
 	pthread_t keeper;
-	struct rados_conn *conns; /* all; the keeper's */
-	bool is_fenced;		  /* the daemon before this one; the keeper's */
-	bool has_reported;	  /* that it is offline; the keeper's */
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* of what is under the lock */
-	struct rados_conn *present;
-	bool must_stop, must_look; /* the keeper */
-	char since[32];		   /* it is offline */
-	char text[sizeof(((struct rados_state *)0)->text)];
-	int event_fd;
-	_Atomic bool
-		is_online; /* there is a present one: for a look without the lock, so relaxed */
-
-	/* The lane writes, any thread reads; nothing else depends on them: relaxed. */
-	_Atomic uint64_t quiet_nsec; /* since when no op ended; 0: none is under way */
-	_Atomic uint64_t longest_nsec;
-	_Atomic uint32_t n_pauses;
+	pthread_cond_t changed;	  /* it is online, or the keeper must stop */
+	struct rados_state state; /* from here on under the lock; pause_nsec is not used */
+	uint64_t quiet_nsec;	  /* since when no use of the connection ended */
+	uint32_t n_uses;
+	bool must_stop;
 };
 
 /* ---- for all threads ---- */
@@ -78,33 +58,6 @@ struct held_files *store_held(struct rados_store *store)
 	return store->held;
 }
 
-bool store_is_online(const struct rados_store *store)
-{
-	return atomic_load_explicit(&store->is_online, memory_order_relaxed);
-}
-
-/* Under the lock. */
-static void conn_set(struct rados_store *store, struct rados_conn *conn)
-{
-	time_t now = time(NULL);
-	struct tm tm;
-
-	store->present = conn;
-	atomic_store_explicit(&store->is_online, conn, memory_order_relaxed);
-	if (!conn) {
-		(void)strftime(store->since, sizeof(store->since), "%F %T", localtime_r(&now, &tm));
-		(void)snprintf(store->text, sizeof(store->text), "cluster not reached since %s",
-			       store->since);
-	}
-	store->must_look = true;
-	(void)pthread_cond_broadcast(&store->changed); /* these never fail */
-}
-
-static uint64_t timeout_nsec(const struct rados_store *store)
-{
-	return store->settings.op_timeout_msec * (NSEC_PER_SEC / 1000);
-}
-
 /* Waits under the lock for a change.  Returns whether there was one before that time. */
 static bool store_wait(struct rados_store *store, uint64_t until_nsec)
 {
@@ -114,39 +67,50 @@ static bool store_wait(struct rados_store *store, uint64_t until_nsec)
 	return pthread_cond_timedwait(&store->changed, &store->lock, &until) != ETIMEDOUT;
 }
 
-int conn_take(struct rados_store *store, struct rados_conn **ret_conn, struct error *error)
+/* Under the lock. */
+static struct rados_conn *conn_use(struct rados_store *store)
 {
-	const uint64_t until_nsec = clock_nsec() + timeout_nsec(store);
-	LOCKED(&store->lock);
-
-	while (!store->present)
-		if (!store_wait(store, until_nsec))
-			return error_set_plain(error, -EHOSTDOWN, "store %s: offline: %s",
-					       store->settings.store, store->text);
-	store->present->n_refs++;
-	*ret_conn = store->present;
-	return 0;
+	if (!store->state.is_online)
+		return NULL;
+	if (store->n_uses++ == 0)
+		store->quiet_nsec = clock_nsec();
+	return store->conn;
 }
 
 struct rados_conn *conn_try(struct rados_store *store)
 {
 	LOCKED(&store->lock);
 
-	if (store->present)
-		store->present->n_refs++;
-	return store->present;
+	return conn_use(store);
+}
+
+int conn_take(struct rados_store *store, struct rados_conn **ret_conn, struct error *error)
+{
+	const uint64_t nsec = store->settings.op_timeout_msec * (NSEC_PER_SEC / 1000);
+	const uint64_t until_nsec = clock_nsec() + nsec;
+	LOCKED(&store->lock);
+
+	while (!(*ret_conn = conn_use(store)))
+		if (!store_wait(store, until_nsec))
+			return error_set_plain(error, -EHOSTDOWN, "store %s: offline: %s",
+					       store->settings.store, store->state.text);
+	return 0;
 }
 
 void conn_put(struct rados_conn *conn)
 {
 	struct rados_store *store = conn->store;
+	uint64_t now = clock_nsec(), nsec;
 	LOCKED(&store->lock);
 
-	assert(conn->n_refs > 0);
-	if (--conn->n_refs == 0 && conn != store->present) {
-		store->must_look = true;
-		(void)pthread_cond_broadcast(&store->changed);
+	nsec = now > store->quiet_nsec ? now - store->quiet_nsec : 0;
+	if (nsec >= RADOS_PAUSE_MIN_NSEC) {
+		store->state.n_pauses++;
+		if (nsec > store->state.longest_pause_nsec)
+			store->state.longest_pause_nsec = nsec;
 	}
+	store->quiet_nsec = now;
+	store->n_uses--;
 }
 
 rados_ioctx_t conn_io(const struct rados_conn *conn)
@@ -156,7 +120,7 @@ rados_ioctx_t conn_io(const struct rados_conn *conn)
 
 rados_ioctx_t conn_io_next(const struct rados_conn *conn, unsigned turn)
 {
-	return conn->links[turn % conn->n_links].io;
+	return conn->links[turn % conn->store->settings.connections].io;
 }
 
 int conn_note(struct rados_conn *conn, int r)
@@ -164,369 +128,212 @@ int conn_note(struct rados_conn *conn, int r)
 	if (r == -ESHUTDOWN) {
 		LOCKED(&conn->store->lock);
 
-		if (conn->store->present == conn)
-			conn_set(conn->store, NULL);
+		conn->store->state.is_online = false;
+		strcpy(conn->store->state.text, "this daemon was blocklisted");
 	}
 	return r;
 }
 
-void store_wake(struct rados_store *store, int event_fd)
+void keeper_state(struct rados_store *store, struct rados_state *ret_state)
 {
+	uint64_t now = clock_nsec();
 	LOCKED(&store->lock);
 
-	store->event_fd = event_fd;
+	*ret_state = store->state;
+	if (store->n_uses && now >= store->quiet_nsec + RADOS_PAUSE_MIN_NSEC)
+		ret_state->pause_nsec = now - store->quiet_nsec;
 }
 
-void store_began(struct rados_store *store, uint64_t now_nsec)
+/* ---- the connection ---- */
+
+static void conn_close(struct rados_store *store)
 {
-	if (!atomic_load_explicit(&store->quiet_nsec, memory_order_relaxed))
-		atomic_store_explicit(&store->quiet_nsec, now_nsec, memory_order_relaxed);
-}
+	struct rados_conn *conn = TAKE_PTR(store->conn);
 
-void store_ended(struct rados_store *store, uint64_t now_nsec, bool is_busy)
-{
-	uint64_t nsec = now_nsec - atomic_load_explicit(&store->quiet_nsec, memory_order_relaxed);
-
-	if (nsec >= RADOS_PAUSE_MIN_NSEC)
-		atomic_fetch_add_explicit(&store->n_pauses, 1, memory_order_relaxed);
-	if (nsec >= RADOS_PAUSE_MIN_NSEC &&
-	    nsec > atomic_load_explicit(&store->longest_nsec, memory_order_relaxed))
-		atomic_store_explicit(&store->longest_nsec, nsec, memory_order_relaxed);
-	atomic_store_explicit(&store->quiet_nsec, is_busy ? now_nsec : 0, memory_order_relaxed);
-}
-
-void keeper_state(const struct rados_store *const_store, struct rados_state *ret_state)
-{
-	struct rados_store *store = (struct rados_store *)(uintptr_t)const_store; /* for its lock */
-	uint64_t quiet = atomic_load_explicit(&store->quiet_nsec, memory_order_relaxed);
-	uint64_t now = clock_nsec(), pause = quiet && now > quiet ? now - quiet : 0;
-	LOCKED(&store->lock);
-
-	*ret_state = (struct rados_state){
-		.is_online = store->present,
-		.n_pauses = atomic_load_explicit(&store->n_pauses, memory_order_relaxed),
-		.longest_pause_nsec = atomic_load_explicit(&store->longest_nsec,
-							   memory_order_relaxed),
-		.pause_nsec = pause >= RADOS_PAUSE_MIN_NSEC ? pause : 0,
-	};
-	if (!store->present)
-		memcpy(ret_state->text, store->text, sizeof(store->text));
-}
-
-/* ---- connections ---- */
-
-static void conn_free(struct rados_conn *conn)
-{
-	if (!conn)
-		return;
-	for (uint32_t i = 0; i < conn->n_links; i++) {
+	for (uint32_t i = 0; conn && i < store->settings.connections; i++) {
 		if (conn->links[i].io)
 			rados_ioctx_destroy(conn->links[i].io);
 		if (conn->links[i].cluster)
 			rados_shutdown(conn->links[i].cluster);
-		free(conn->links[i].addresses);
 	}
 	free(conn);
 }
 
-static void conn_freep(struct rados_conn **conn)
+/* Connects; ret_addresses: as rados_blocklist_add() takes them.  The options bound each call, and keep librados' own
+   files away. */
+static int link_open(const struct rados_settings *s, struct link *link, char **ret_addresses,
+		     struct error *error)
 {
-	conn_free(*conn);
-}
-
-/* The options that bound each call, and keep librados' own files away. */
-static int link_set_options(struct link *link, const struct rados_settings *settings,
-			    struct error *error)
-{
-	const uint64_t bytes = 2 * settings->inflight_max + RADOS_OBJECT_MAX;
-	const uint32_t sec = (settings->op_timeout_msec + 999) / 1000;
-	const struct {
-		const char *name;
-		uint64_t number;
-	} options[] = {
+	char bytes[24], sec[24];
+	const char *const options[][2] = {
 		{ "rados_osd_op_timeout", sec },
 		{ "rados_mon_op_timeout", sec },
 		{ "client_mount_timeout", sec },
 		{ "objecter_inflight_op_bytes", bytes },
-		{ "objecter_inflight_ops", UINT32_C(1) << 20 },
+		{ "objecter_inflight_ops", "1048576" },
+		{ "log_file", "" },
+		{ "admin_socket", "" },
 	};
-	char text[24];
-	int r = 0;
-
-	for (size_t i = 0; r >= 0 && i < sizeof(options) / sizeof(*options); i++) {
-		(void)snprintf(text, sizeof(text), "%" PRIu64, options[i].number);
-		r = rados_conf_set(link->cluster, options[i].name, text);
-		if (r < 0)
-			error_set(error, r, "Ceph's option %s = %s", options[i].name, text);
-	}
-	if (r >= 0 && ((r = rados_conf_set(link->cluster, "log_file", "")) < 0 ||
-		       (r = rados_conf_set(link->cluster, "admin_socket", "")) < 0))
-		error_set(error, r, "Ceph's options log_file and admin_socket");
-	return r;
-}
-
-static int link_open(struct rados_store *store, struct link *link, struct error *error)
-{
-	const struct rados_settings *settings = &store->settings;
-	char *addresses;
-	int r = rados_create(&link->cluster, settings->user);
+	int r = rados_create(&link->cluster, s->user);
 
 	if (r < 0)
-		return error_set(error, r, "user %s", settings->user ? settings->user : "admin");
-	r = rados_conf_read_file(link->cluster, settings->conf);
+		return error_set(error, r, "user %s", s->user ? s->user : "admin");
+	r = rados_conf_read_file(link->cluster, s->conf);
 	if (r < 0)
 		return error_set(error, r, "ceph_conf %s",
-				 settings->conf ? settings->conf : "in Ceph's own places");
-	r = link_set_options(link, settings, error);
-	if (r < 0)
-		return r;
-	r = rados_connect(link->cluster);
-	if (r < 0)
-		return error_set(error, r, "cluster not reached since %s", store->since);
-	r = rados_ioctx_create(link->cluster, settings->pool, &link->io);
-	if (r < 0)
-		return error_set(error, r, "pool %s", settings->pool);
-	rados_ioctx_set_namespace(link->io, settings->nspace);
+				 s->conf ? s->conf : "in Ceph's own places");
+	(void)snprintf(sec, sizeof(sec), "%u", (s->op_timeout_msec + 999) / 1000);
+	(void)snprintf(bytes, sizeof(bytes), "%" PRIu64, 2 * s->inflight_max + RADOS_OBJECT_MAX);
+	for (size_t i = 0; r >= 0 && i < sizeof(options) / sizeof(*options); i++)
+		r = rados_conf_set(link->cluster, options[i][0], options[i][1]);
+	if (r < 0 || (r = rados_connect(link->cluster)) < 0)
+		return error_set(error, r, "cluster not reached");
+	r = rados_ioctx_create(link->cluster, s->pool, &link->io);
+	if (r < 0 || (r = rados_getaddrs(link->cluster, ret_addresses)) < 0)
+		return error_set(error, r, "pool %s", s->pool);
+	rados_ioctx_set_namespace(link->io, s->nspace);
 	rados_set_pool_full_try(link->io);
-	r = rados_getaddrs(link->cluster, &addresses);
-	if (r < 0)
-		return error_set(error, r, "addresses of the connection");
-	link->addresses = strdup(addresses);
-	rados_buffer_free(addresses);
-	return link->addresses ? 0 : error_set(error, -ENOMEM, "addresses of the connection");
+	return 0;
 }
 
-/* ---- fencing ---- */
-
-static void state_name(const struct rados_store *store, char name[200])
+/* Ops from the addresses in the state file come to nothing from now on. */
+static int store_fence(const struct rados_store *store, struct error *error)
 {
-	(void)snprintf(name, 200, "rados-%s", store->settings.store);
-}
-
-/* Adds each line of the file to the cluster's blocklist. */
-static int addresses_block(const struct rados_store *store, FILE *file, rados_t cluster,
-			   struct error *error)
-{
-	char line[512];
-	int r;
-
-	while (fgets(line, sizeof(line), file)) {
-		line[strcspn(line, "\n")] = 0;
-		r = rados_blocklist_add(cluster, line, 0);
-		if (r < 0)
-			return error_set(
-				error, r,
-				"address %.60s of the daemon before this one not blocklisted; "
-				"user %s needs mon 'profile rbd'",
-				line, store->settings.user ? store->settings.user : "admin");
-	}
-	return ferror(file) ? error_set(error, -EIO, "state file rados-%s", store->settings.store)
-			    : 0;
-}
-
-/* Ops of the daemon before this one come to nothing from now on. */
-static int store_fence(struct rados_store *store, const struct rados_conn *conn,
-		       struct error *error)
-{
-	_cleanup_(closep) int dir_fd = -1;
+	_cleanup_(closep) int dir_fd = open(store->settings.state_dir,
+					    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_(fclosep) FILE *file = NULL;
-	char name[200];
-	int r;
+	char line[512];
+	int r = 0;
 
-	if (store->is_fenced || !store->settings.state_dir)
-		return 0;
-	state_name(store, name);
-	dir_fd = open(store->settings.state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir_fd >= 0)
-		file = state_file_open(dir_fd, name, ADDRESSES_MAX_BYTES);
+		file = state_file_open(dir_fd, store->state_name, ADDRESSES_MAX_BYTES);
 	if (!file)
-		return errno == ENOENT ? 0 : error_set(error, -errno, "state file %s", name);
-	r = addresses_block(store, file, conn->links[0].cluster, error);
-	/* Each connection: an osd that gets an op by the new map refuses the other's from then on. */
-	for (uint32_t i = 0; r == 0 && i < conn->n_links; i++) {
-		r = rados_wait_for_latest_osdmap(conn->links[i].cluster);
-		if (r < 0)
-			error_set(error, r, "the cluster's map after blocklisting");
+		return errno == ENOENT
+			       ? 0
+			       : error_set(error, -errno, "state file %s", store->state_name);
+	while (r >= 0 && fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = 0;
+		r = rados_blocklist_add(store->conn->links[0].cluster, line, 0);
 	}
-	return r;
+	/* Each connection: an osd that gets an op by the new map refuses the other's from then on. */
+	for (uint32_t i = 0; r >= 0 && i < store->settings.connections; i++)
+		r = rados_wait_for_latest_osdmap(store->conn->links[i].cluster);
+	if (r < 0 || ferror(file))
+		return error_set(error, r < 0 ? r : -EIO,
+				 "addresses in the state file %s not blocklisted; the user needs "
+				 "mon 'profile rbd'",
+				 store->state_name);
+	return 0;
 }
 
-/* Writes the addresses of all connections, conn being new, for the next daemon. */
-static int store_record(struct rados_store *store, struct rados_conn *conn, struct error *error)
+/* Also after a failure conn_close() is due. */
+static int conn_open(struct rados_store *store, struct error *error)
 {
-	_cleanup_(freep) char *text = NULL;
-	char name[200];
-	size_t bytes;
-	FILE *file;
+	const struct rados_settings *s = &store->settings;
+	struct rados_conn *conn = calloc(1, sizeof(*conn) + s->connections * sizeof(*conn->links));
+	char text[ADDRESSES_MAX_BYTES], *addresses;
+	size_t n = 0;
+	int r;
 
-	if (!store->settings.state_dir)
-		return 0;
-	file = open_memstream(&text, &bytes);
-	if (!file)
-		return error_set(error, -ENOMEM, "state file");
-	conn->next = store->conns;
-	for (const struct rados_conn *each = conn; each; each = each->next)
-		for (uint32_t i = 0; i < each->n_links; i++)
-			(void)fprintf(file, "%s\n", each->links[i].addresses); /* fclose() says */
-	conn->next = NULL;
-	if (fclose(file))
-		return error_set(error, -ENOMEM, "state file");
-	state_name(store, name);
-	return state_file_write(store->settings.state_dir, name, text, false, error);
+	if (!conn)
+		return error_set(error, -ENOMEM, "connection");
+	store->conn = conn;
+	conn->store = store;
+	for (uint32_t i = 0; i < s->connections; i++) {
+		r = link_open(s, &conn->links[i], &addresses, error);
+		if (r < 0)
+			return r;
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%.500s\n", addresses);
+		rados_buffer_free(addresses);
+	}
+	r = s->state_dir ? store_fence(store, error) : 0;
+	return r == 0 && s->state_dir
+		       ? state_file_write(s->state_dir, store->state_name, text, false, error)
+		       : r;
 }
 
 /* ---- the keeper ---- */
 
-static int conn_make(struct rados_store *store, struct rados_conn **ret_conn, struct error *error)
-{
-	const uint32_t n = store->settings.connections;
-	_cleanup_(conn_freep) struct rados_conn *conn = calloc(1, sizeof(*conn) +
-									  n * sizeof(*conn->links));
-	int r = 0;
-
-	if (!conn)
-		return error_set(error, -ENOMEM, "connection");
-	conn->store = store;
-	conn->n_links = n;
-	for (uint32_t i = 0; r == 0 && i < n; i++)
-		r = link_open(store, &conn->links[i], error);
-	if (r == 0)
-		r = store_fence(store, conn, error);
-	if (r < 0)
-		return r;
-	store->is_fenced = true;
-	r = store_record(store, conn, error);
-	if (r < 0)
-		return r;
-	*ret_conn = TAKE_PTR(conn);
-	return 0;
-}
-
+/* Nobody uses the connection. */
 static void store_connect(struct rados_store *store)
 {
-	static const uint64_t one = 1;
-	struct rados_conn *conn = NULL;
+	char *text = store->state.text; /* while it is offline and unused, nobody else writes it */
 	struct error error;
+	int r;
 
-	if (conn_make(store, &conn, &error) < 0) {
-		if (!store->has_reported)
-			log_warning("store %s: offline: %s", store->settings.store, error.text);
-		store->has_reported = true;
-		LOCKED(&store->lock);
-		(void)snprintf(store->text, sizeof(store->text), "%.159s", error.text);
-		return;
-	}
-	if (store->has_reported)
+	conn_close(store);
+	r = conn_open(store, &error);
+	if (r == 0)
 		log_notice("store %s: online", store->settings.store);
-	store->has_reported = false;
-	conn->next = store->conns;
-	store->conns = conn;
+	else if (strncmp(text, error.text, sizeof(store->state.text) - 1) != 0)
+		log_warning("store %s: offline: %s", store->settings.store, error.text);
 	LOCKED(&store->lock);
-	conn_set(store, conn);
-	if (store->event_fd >= 0 && write(store->event_fd, &one, sizeof(one)) < 0)
-		assert(errno == EAGAIN); /* full: readable all the same */
-}
-
-/* Closes the connections that nobody uses. */
-static void conns_close(struct rados_store *store)
-{
-	struct rados_conn **next = &store->conns, *conn;
-	bool is_used;
-
-	while ((conn = *next)) {
-		(void)pthread_mutex_lock(&store->lock);
-		is_used = conn == store->present || conn->n_refs;
-		(void)pthread_mutex_unlock(&store->lock);
-		if (is_used) {
-			next = &conn->next;
-			continue;
-		}
-		*next = conn->next;
-		conn_free(conn);
-	}
-}
-
-/* All ops have ended: nothing is left to fence.  A store that is not fenced has not read what the daemon before left.
-   The keeper does so because its thread uses the daemon's own files. */
-static void state_leave(struct rados_store *store)
-{
-	struct error error;
-	char name[200];
-
-	state_name(store, name);
-	if (store->is_fenced && store->settings.state_dir &&
-	    state_file_write(store->settings.state_dir, name, NULL, false, &error) < 0)
-		log_warning("store %s: %s", store->settings.store, error.text);
+	store->state.is_online = r == 0;
+	(void)snprintf(text, sizeof(store->state.text), "%.159s", r == 0 ? "" : error.text);
+	(void)pthread_cond_broadcast(&store->changed); /* never fails */
 }
 
 static void *keeper_main(void *arg)
 {
 	struct rados_store *store = arg;
-	struct rados_conn *conn;
-	uint64_t next_nsec;
-	bool must_stop = false;
+	const char *state_dir = store->settings.state_dir;
+	struct error error;
 
 	privileges_own_files();
-	while (!must_stop) {
-		conns_close(store);
-		conn = conn_try(store);
-		if (conn) {
-			next_nsec = sweep_run(store, conn, clock_nsec());
-			conn_put(conn);
-		} else {
-			store_connect(store);
-			next_nsec = clock_nsec() + RETRY_NSEC;
-		}
-		LOCKED(&store->lock);
-		while (!store->must_stop && !store->must_look && store_wait(store, next_nsec))
-			;
-		store->must_look = false;
-		must_stop = store->must_stop;
-	}
 	(void)pthread_mutex_lock(&store->lock);
-	conn_set(store, NULL);
+	while (!store->must_stop) {
+		const bool is_online = store->state.is_online, is_free = !store->n_uses;
+		const uint64_t now = clock_nsec();
+		bool has_more = false;
+
+		(void)pthread_mutex_unlock(&store->lock);
+		if (is_online)
+			has_more = sweep_run(store, store->conn, now) <= now;
+		else if (is_free)
+			store_connect(store);
+		(void)pthread_mutex_lock(&store->lock);
+		if (!store->must_stop && !has_more)
+			(void)store_wait(store, clock_nsec() + TURN_NSEC);
+	}
 	(void)pthread_mutex_unlock(&store->lock);
-	conns_close(store);
-	state_leave(store);
+	conn_close(store);
+	/* All ops have ended, so there is nothing to fence; unless it is offline: the file may be another daemon's. */
+	if (store->state.is_online && state_dir &&
+	    state_file_write(state_dir, store->state_name, NULL, false, &error) < 0)
+		log_warning("store %s: %s", store->settings.store, error.text);
 	return NULL;
 }
 
 /* ---- open, close ---- */
 
+enum { N_STRINGS = 6 };
+
+static void strings_of(struct rados_settings *s, const char **strings[N_STRINGS])
+{
+	const char **const all[] = { &s->store, &s->pool, &s->nspace,
+				     &s->conf,	&s->user, &s->state_dir };
+
+	memcpy(strings, all, sizeof(all));
+}
+
 static void store_free(struct rados_store *store)
 {
-	const struct rados_settings *s = &store->settings;
-	const char *const copies[] = {
-		s->store, s->pool, s->nspace, s->conf, s->user, s->state_dir
-	};
+	const char **strings[N_STRINGS];
 
-	for (size_t i = 0; i < sizeof(copies) / sizeof(*copies); i++)
-		free((char *)(uintptr_t)copies[i]);
+	strings_of(&store->settings, strings);
+	for (size_t i = 0; i < N_STRINGS; i++)
+		free((char *)(uintptr_t)*strings[i]);
 	held_files_free(store->held);
 	(void)pthread_cond_destroy(&store->changed); /* nobody uses them */
 	(void)pthread_mutex_destroy(&store->lock);
 	free(store);
 }
 
-static bool settings_copy(struct rados_settings *s)
-{
-	const char **const strings[] = { &s->store, &s->pool, &s->nspace,
-					 &s->conf,  &s->user, &s->state_dir };
-	bool is_whole = true;
-
-	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++) {
-		if (!*strings[i])
-			continue;
-		*strings[i] = strdup(*strings[i]);
-		is_whole &= *strings[i] != NULL;
-	}
-	return is_whole;
-}
-
 int keeper_open(const struct rados_settings *settings, struct rados_store **ret_store,
 		struct error *error)
 {
 	struct rados_store *store = calloc(1, sizeof(*store));
+	const char **strings[N_STRINGS];
 	pthread_condattr_t attr;
 	sigset_t old;
 	int r;
@@ -534,13 +341,17 @@ int keeper_open(const struct rados_settings *settings, struct rados_store **ret_
 	if (!store)
 		return error_set(error, -ENOMEM, "store %s", settings->store);
 	store->settings = *settings;
-	store->event_fd = -1;
+	(void)snprintf(store->state_name, sizeof(store->state_name), "rados-%s", settings->store);
+	strcpy(store->state.text, "not connected yet");
 	(void)pthread_condattr_init(&attr); /* these cannot fail */
 	(void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	(void)pthread_cond_init(&store->changed, &attr);
 	(void)pthread_mutex_init(&store->lock, NULL);
-	conn_set(store, NULL);
-	r = settings_copy(&store->settings) ? held_files_new(&store->held) : -ENOMEM;
+	r = held_files_new(&store->held);
+	strings_of(&store->settings, strings);
+	for (size_t i = 0; i < N_STRINGS; i++)
+		if (*strings[i] && !(*strings[i] = strdup(*strings[i])))
+			r = -ENOMEM;
 	if (r == 0) {
 		signals_block(&old); /* also in librados' threads, which the keeper starts */
 		r = -pthread_create(&store->keeper, NULL, keeper_main, store);
@@ -565,6 +376,5 @@ void keeper_close(struct rados_store *store)
 	(void)pthread_cond_broadcast(&store->changed);
 	(void)pthread_mutex_unlock(&store->lock);
 	(void)pthread_join(store->keeper, NULL); /* a thread of ours */
-	assert(!store->conns);
 	store_free(store);
 }

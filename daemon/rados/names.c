@@ -6,7 +6,7 @@
  * there with time 0 was never committed.
  */
 #include "daemon/rados/index.h"
-#include "daemon/rados/keeper.h"
+#include "daemon/rados/store.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -313,9 +313,8 @@ static int names_list(struct rados_store *store, const char *prefix, char next[R
 	return 0;
 }
 
-extern const struct rados_plugin dsaiod_rados_plugin;
-const struct rados_plugin dsaiod_rados_plugin = {
-	.version = RADOS_PLUGIN_VERSION,
+extern const struct rados_plugin dsaiod_rados_plugin_1;
+const struct rados_plugin dsaiod_rados_plugin_1 = {
 	.engine = &engine_rados,
 	.store_open = keeper_open,
 	.store_close = keeper_close,

@@ -1,9 +1,9 @@
 /*
- * A RADOS store inside the plug-in: its settings and its connections.
+ * A RADOS store inside the plug-in: its settings and its connection.
  *
- * A connection (struct rados_conn) is one generation: settings.connections clusters with an I/O context each.  One that
- * is blocklisted never works again, so the keeper makes another and the old one is closed with its last reference.
- * While there is none that is fenced and connected, the store is offline.
+ * A connection (struct rados_conn) is settings.connections clusters with an I/O context each.  There is one at a time.
+ * One that is blocklisted never works again: the store is offline, and as soon as nobody uses the connection any more
+ * the keeper closes it and makes another.
  */
 #ifndef DSAIO_DAEMON_RADOS_STORE_H
 #define DSAIO_DAEMON_RADOS_STORE_H
@@ -18,19 +18,24 @@ struct rados_conn;
 const struct rados_settings *store_settings(const struct rados_store *store);
 
 /*
- * Takes a reference to the present connection; waits for one up to op_timeout.  Worker threads and the keeper.
+ * Begins to use the connection; waits for one up to op_timeout.  Worker threads.
  * Returns 0, or -EHOSTDOWN with a message that says why the store is offline.
  */
 int conn_take(struct rados_store *store, struct rados_conn **ret_conn, struct error *error);
+/* The same at once, for the engine; NULL: the store is offline. */
+struct rados_conn *conn_try(struct rados_store *store);
+/* The end of each use.  While there are uses, pauses between their ends are counted. */
 void conn_put(struct rados_conn *conn);
-/* For calls on names; the engine spreads blocks over all. */
+/* For calls on names: always the same one, as a lock has an owner. */
 rados_ioctx_t conn_io(const struct rados_conn *conn);
+/* For blocks: the I/O contexts take turns. */
+rados_ioctx_t conn_io_next(const struct rados_conn *conn, unsigned turn);
 /* Every result of librados goes through it: -ESHUTDOWN (blocklisted) makes the keeper connect anew.  Returns r. */
 int conn_note(struct rados_conn *conn, int r);
 
 /* ---- names.c and sweep.c, called by the keeper ---- */
 
-/* When it wants to be called next, CLOCK_MONOTONIC. */
+/* When it wants to be called next, CLOCK_MONOTONIC; before that it does nothing. */
 uint64_t sweep_run(struct rados_store *store, struct rados_conn *conn, uint64_t now_nsec);
 
 /* The files that are being written and are held: sweep.c renews them. */
@@ -40,5 +45,13 @@ void held_files_free(struct held_files *held); /* NULL is fine; it has none */
 struct held_files *store_held(struct rados_store *store);
 int sweep_hold(struct rados_store *store, const struct rados_file *file);
 void sweep_release(struct rados_store *store, const struct rados_file *file);
+
+/* ---- the plug-in's functions ---- */
+
+int keeper_open(const struct rados_settings *settings, struct rados_store **ret_store,
+		struct error *error);
+void keeper_close(struct rados_store *store);
+void keeper_state(struct rados_store *store, struct rados_state *ret_state);
+extern const struct engine_ops engine_rados;
 
 #endif

@@ -6,7 +6,7 @@
  */
 #include "daemon/base/log.h"
 #include "daemon/rados/entry.h"
-#include "daemon/rados/keeper.h"
+#include "daemon/rados/store.h"
 #include "proto/util/clock.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-extern const struct rados_plugin dsaiod_rados_plugin;
-static const struct rados_plugin *const plugin = &dsaiod_rados_plugin;
+extern const struct rados_plugin dsaiod_rados_plugin_1;
+static const struct rados_plugin *const plugin = &dsaiod_rados_plugin_1;
 
 /* ---- a small keeper ---- */
 
