@@ -190,18 +190,14 @@ static int file_open_check(const Wire__FileOpen *open, struct error *error)
 {
 	const uint32_t object = open->object_bytes;
 
-	if ((unsigned)open->mode > WIRE__OPEN_MODE__OPEN_AGAIN)
-		return error_set_plain(
-			error, -EINVAL,
-			"file_open: mode %d: must be 0 (read), 1 (create), 2 (token) "
-			"or 3 (again)",
-			(int)open->mode);
-	if (open->mode == WIRE__OPEN_MODE__OPEN_AGAIN &&
-	    (object < RADOS_OBJECT_MIN || object > RADOS_OBJECT_MAX || (object & (object - 1))))
+	if ((unsigned)open->mode > WIRE__OPEN_MODE__OPEN_AGAIN ||
+	    (open->mode == WIRE__OPEN_MODE__OPEN_AGAIN &&
+	     (object < RADOS_OBJECT_MIN || object > RADOS_OBJECT_MAX || (object & (object - 1)))))
 		return error_set_plain(error, -EINVAL,
-				       "file_open: objects of %" PRIu32
-				       " bytes: must be a power of two from %u to %u",
-				       object, RADOS_OBJECT_MIN, RADOS_OBJECT_MAX);
+				       "file_open: mode %d, objects of %" PRIu32
+				       " bytes: must be 0 (read), 1 (create), 2 (token) or, with "
+				       "a power of two from %u to %u, 3 (again)",
+				       (int)open->mode, object, RADOS_OBJECT_MIN, RADOS_OBJECT_MAX);
 	return file_size_check(open->size, "file_open", error);
 }
 
