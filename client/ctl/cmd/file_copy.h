@@ -35,7 +35,7 @@ struct file_copy_run {
 
 struct file_copy {
 	struct ctl *ctl;
-	/* Of files, and of names of RADOS stores; NULL: there are none. */
+	/* [0]: of files, [1]: of names of RADOS stores; NULL: there are none. */
 	struct dsaio_client *clients[2];
 	struct dsaio_handle *handles[2];
 	struct side from, to;
