@@ -116,7 +116,7 @@ static int store_add(struct config *config, const char *name, struct store_confi
 	stores[config->n_stores] = store_defaults();
 	stores[config->n_stores].name = copy;
 	*ret_store = &stores[config->n_stores++];
-	return 0;
+	return keys_preset(KEYS_RADOS, *ret_store); /* numbers: it cannot fail */
 }
 
 int config_add_store(struct config *config, const char *text, struct error *error)
@@ -269,6 +269,8 @@ static void place_note(struct reading *reading, const struct key *key)
 	if (reading->keys == KEYS_SAVED)
 		return;
 	store->has_profile |= key->section == KEYS_PROFILE;
+	if (key->section == KEYS_RADOS)
+		store->rados_key = key->name;
 	store->has_block_size |= strcmp(key->name, "block_size") == 0;
 	store->has_queue_depth |= strcmp(key->name, "queue_depth") == 0;
 }
@@ -532,7 +534,7 @@ int config_init(struct config *config)
 	config->pool_size = config->memory_bytes / 2;
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
 		config->n_descriptors = limit.rlim_cur == RLIM_INFINITY ? 1u << 20 : limit.rlim_cur;
-	return keys_preset(config);
+	return keys_preset(KEYS_DAEMON, config);
 }
 
 /* The program that started the daemon may know where a library is that no loader finds. */
@@ -582,6 +584,24 @@ void config_deinit(struct config *config)
 	for (unsigned i = 0; i < config->n_mistakes; i++)
 		free(config->mistakes[i]);
 	*config = (struct config){ 0 };
+}
+
+/* Sets what the section of a store on RADOS leaves out; another store has none of its keys. */
+static void rados_settle(struct config *config, struct store_config *store)
+{
+	if (!config_is_rados(store->path)) {
+		if (store->path && store->rados_key)
+			config_mistake(
+				config,
+				"%s: [store %s] %s: only a store on RADOS has this key: its path "
+				"is rados://POOL/NAMESPACE",
+				store->file, store->name, store->rados_key);
+		return;
+	}
+	if (!store->has_block_size)
+		store->profile.block_size = store->rados.object_bytes;
+	if (!store->has_queue_depth)
+		store->profile.queue_depth = RADOS_QUEUE_DEPTH;
 }
 
 int config_check(struct config *config, struct error *error)

@@ -59,7 +59,7 @@ struct config_place {
 	unsigned line;	  /* 0: no file has it, an option or a default sets it */
 };
 
-/* The keys of a store on RADOS.  NULL, 0: not given, until config_check() sets the defaults. */
+/* The keys of a store on RADOS, each with a default; NULL: Ceph's. */
 struct rados_config {
 	char *conf, *user;
 	uint32_t object_bytes, op_timeout_sec, connections, trash_after_sec;
@@ -79,6 +79,7 @@ struct store_config {
 	struct access access; /* borrowed by the store */
 	bool is_multi_user;   /* set by config_store(); see struct lane_store */
 	struct rados_config rados;
+	const char *rados_key; /* one of these that is given; NULL: none */
 	const char *state_dir; /* borrowed, set by config_store(); NULL: there is none */
 };
 

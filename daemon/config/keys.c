@@ -163,25 +163,6 @@ static int text_store(void *field, const char *text, struct error *error)
 	return 0;
 }
 
-/* Absolute: nobody knows in which directory the daemon will be started. */
-static int path_set(void *field, const struct key *key, const char *text, struct error *error)
-{
-	if (!text[0])
-		return error_set_plain(error, -EINVAL, "must not be empty");
-	if (text[0] == '"' || text[0] == '\'')
-		return error_set_plain(error, -EINVAL,
-				       "must be an absolute path, which stands without quotes");
-	if (strstr(text, " #") && access(text, F_OK) < 0)
-		return error_set_plain(error, -EINVAL,
-				       "is not there: a comment behind a value starts with ;");
-	if (text[0] != '/' || strlen(text) > key->max)
-		return error_set_plain(error, -EINVAL,
-				       "must be an absolute path of at most %" PRIu64
-				       " bytes; it has %zu",
-				       key->max, strlen(text));
-	return text_store(field, text, error);
-}
-
 int rados_path_check(const char *path, struct error *error)
 {
 	const char *pool = path + strlen(RADOS_SCHEME);
@@ -196,13 +177,27 @@ int rados_path_check(const char *path, struct error *error)
 		"must be rados://POOL/NAMESPACE, each of letters, digits, _, - or .");
 }
 
-/* The path of a store: rados://POOL/NAMESPACE, or as path_set(). */
-static int store_path_set(void *field, const struct key *key, const char *text, struct error *error)
+/* Absolute: nobody knows in which directory the daemon will be started. */
+static int path_set(void *field, const struct key *key, const char *text, struct error *error)
 {
-	int r = config_is_rados(text) ? rados_path_check(text, error) : 0;
+	if (config_is_rados(text) && key->section == KEYS_STORE) {
+		int r = rados_path_check(text, error);
 
-	if (r < 0 || !config_is_rados(text))
-		return r < 0 ? r : path_set(field, key, text, error);
+		return r < 0 ? r : text_store(field, text, error);
+	}
+	if (!text[0])
+		return error_set_plain(error, -EINVAL, "must not be empty");
+	if (text[0] == '"' || text[0] == '\'')
+		return error_set_plain(error, -EINVAL,
+				       "must be an absolute path, which stands without quotes");
+	if (strstr(text, " #") && access(text, F_OK) < 0)
+		return error_set_plain(error, -EINVAL,
+				       "is not there: a comment behind a value starts with ;");
+	if (text[0] != '/' || strlen(text) > key->max)
+		return error_set_plain(error, -EINVAL,
+				       "must be an absolute path of at most %" PRIu64
+				       " bytes; it has %zu",
+				       key->max, strlen(text));
 	return text_store(field, text, error);
 }
 
@@ -386,7 +381,7 @@ static const struct key keys[] = {
 	  NULL, "Limit on the ops of one client that may be open at the same time." },
 	{ LIVE(user_limit[QUOTA_SESSIONS]), "user_clients", number_set, 1, USER_CLIENTS_MAX, "1024",
 	  NULL, "Limit on the clients of one user." },
-	{ STORE(path), "path", store_path_set, 0, PATH_MAX - 1, NULL, "/mnt/nvme0",
+	{ STORE(path), "path", path_set, 0, PATH_MAX - 1, NULL, "/mnt/nvme0",
 	  "A directory on the file system, which names all of it, or a block device; or rados://POOL/NAMESPACE." },
 	{ STORE(window_max), "window_max", window_max_set, WINDOW_MIN, WINDOW_MAX, "0", NULL,
 	  "Limit on the window: bytes in flight while several clients use the store; 0: none." },
@@ -495,8 +490,7 @@ bool key_is_same(const struct key *key, const void *a, const void *b)
 	const char *field_b = (const char *)b + key->offset + text;
 	const char *text_a, *text_b;
 
-	if (key->set != path_set && key->set != store_path_set && key->set != ceph_user_set &&
-	    key->set != ids_set)
+	if (key->set != path_set && key->set != ceph_user_set && key->set != ids_set)
 		return memcmp(field_a, field_b, key->field_bytes) == 0;
 	memcpy(&text_a, field_a, sizeof(text_a));
 	memcpy(&text_b, field_b, sizeof(text_b));
@@ -515,13 +509,13 @@ void key_swap(const struct key *key, void *a, void *b)
 	}
 }
 
-int keys_preset(struct config *config)
+int keys_preset(enum key_section section, void *object)
 {
 	struct error error;
 
 	for (unsigned i = 0; i < N_KEYS; i++)
-		if (keys[i].preset && keys[i].section == KEYS_DAEMON) {
-			int r = key_set(&keys[i], config, keys[i].preset, &error);
+		if (keys[i].preset && keys[i].section == section) {
+			int r = key_set(&keys[i], object, keys[i].preset, &error);
 
 			assert(r == 0 || r == -ENOMEM); /* the table allows its own defaults */
 			if (r < 0)

@@ -51,8 +51,8 @@ int key_set(const struct key *key, void *object, const char *text, struct error 
 /* Compares, and exchanges, the key's fields of two objects. */
 bool key_is_same(const struct key *key, const void *a, const void *b);
 void key_swap(const struct key *key, void *a, void *b);
-/* Sets the defaults of the keys of [daemon].  0 or -ENOMEM. */
-int keys_preset(struct config *config);
+/* Sets the defaults of the keys of a section.  0 or -ENOMEM. */
+int keys_preset(enum key_section section, void *object);
 
 /* Prints the sample: a configuration file with each key, commented out.  is_user: of a user's own daemon. */
 void keys_print(FILE *file, bool is_user);

@@ -1,6 +1,7 @@
 #include "daemon/control/names.h"
 
 #include "daemon/base/log.h"
+#include "daemon/control/files.h"
 #include "daemon/control/idle_files.h"
 #include "daemon/control/request.h"
 #include "daemon/control/session.h"
@@ -12,41 +13,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A page of NameList. */
+/* Of NameStat and NameList. */
 struct page {
+	Wire__NameListReply reply;
 	Wire__NamedFile *pointers[RADOS_LIST_MAX];
 	struct listed {
 		Wire__NamedFile wire;
 		char name[RADOS_NAME_MAX + 1];
 	} files[RADOS_LIST_MAX];
-	unsigned n;
+	char next[RADOS_NAME_MAX + 8];
 };
 
 /* A call on a name, or on a file that was created. */
 struct named {
 	struct call *call;
 	struct store *store;
-	const char *name; /* in text, or the file's */
-	Wire__OpenMode mode;
-	struct rados_file rados; /* of FileOpen: what the client says; else a copy of the file's */
-	uint64_t size;		 /* of FileCommit */
-	struct file *file;	 /* of FileCommit and FileAbandon: referenced */
 	struct page *page;
-	char next[REQUEST_NEXT_MAX + 1];
-	Wire__NamedFile stat;
-	Wire__NameListReply list;
+	Wire__OpenMode mode;
+	struct file *file; /* of FileOpen, FileCommit and FileAbandon: referenced */
+	struct rados_file
+		rados; /* of FileOpen: what the client says, then what there is; else a copy of the file's */
+	uint64_t size; /* of FileCommit */
 	struct job job;
-	struct lane_quiesce quiesce;
 	struct error error;
 	int result;
-	char text[]; /* the name, with its store */
+	const char *name; /* in text */
+	char text[];	  /* the name, with its store */
 };
 
-/* ---- the store of a name ---- */
-
-/* Finds the store whose path and a slash begin the name.  *ret_file: what follows, in name. */
+/* Finds the store whose path and a slash begin the name. */
 static int store_find(struct session *session, const char *name, struct store **ret_store,
-		      const char **ret_file, struct error *error)
+		      struct error *error)
 {
 	struct registry *registry = &session->service->registry;
 	char shown[160], what[sizeof(shown) + 8];
@@ -59,7 +56,6 @@ static int store_find(struct session *session, const char *name, struct store **
 		if (!store->plugin || strncmp(name, store->path, len) != 0 || name[len] != '/')
 			continue;
 		*ret_store = store;
-		*ret_file = name + len + 1;
 		(void)snprintf(what, sizeof(what), "file %s", shown);
 		return registry_check_access(registry, store, &session->peer, what, error);
 	}
@@ -71,100 +67,205 @@ static int store_find(struct session *session, const char *name, struct store **
 		shown);
 }
 
-/* name: where the name of the file begins in text, of which it has a copy. */
-static int named_new(struct call *call, struct store *store, const char *text, const char *name,
-		     struct named **ret_named, struct error *error)
+/* The checks of all calls.  is_change: a drained store refuses it. */
+static int named_new(struct call *call, const char *text, bool is_change, struct named **ret_named,
+		     struct error *error)
 {
-	const size_t len = strlen(text);
-	struct named *named = calloc(1, sizeof(*named) + len + 1);
+	struct store *store;
+	struct named *named;
+	const char *name;
+	int r = store_find(call->session, text, &store, error);
 
+	if (r < 0)
+		return r;
+	name = text + strlen(store->path) + 1;
+	if (call->what != WIRE__REQUEST__BODY_NAME_LIST)
+		r = rados_name_check(name, error);
+	else if (strlen(name) > RADOS_NAME_MAX)
+		r = error_set_plain(error, -EINVAL,
+				    "name_list: the start of a name has %zu bytes: at most %u",
+				    strlen(name), RADOS_NAME_MAX);
+	if (r == 0 && is_change)
+		r = session_check_drained(store, text, error);
+	if (r < 0)
+		return r;
+	named = calloc(1, sizeof(*named) + strlen(text) + 1);
 	if (!named)
 		return error_set(error, -ENOMEM, "request");
 	named->call = call;
 	named->store = store;
-	(void)memcpy(named->text, text, len + 1);
-	named->name = named->text + (name - text);
+	named->name = strcpy(named->text, text) + (name - text);
 	*ret_named = named;
 	return 0;
 }
 
-/* ---- open ---- */
+/* ---- on a worker thread ---- */
 
-/* On a worker thread. */
-static int look(struct file *file, void *arg, struct error *error)
+static int open_by(struct named *named, struct error *error)
 {
-	const struct named *named = arg;
 	const struct rados_plugin *plugin = named->store->plugin;
 	struct rados_store *store = named->store->rados;
-	const struct rados_file *asked = &named->rados;
-	struct rados_file *rados = &file->target.rados;
-	int r = 0;
+	struct rados_file *file = &named->rados;
 
 	switch (named->mode) {
 	case WIRE__OPEN_MODE__OPEN_CREATE:
-		r = plugin->create(store, named->name, asked->size, asked->is_sparse, rados, error);
-		break;
+		return plugin->create(store, named->name, file->size, file->is_sparse, file, error);
 	case WIRE__OPEN_MODE__OPEN_TOKEN:
-		r = plugin->open_token(store, named->name, asked->id, rados, error);
-		break;
+		return plugin->open_token(store, named->name, file->id, file, error);
 	case WIRE__OPEN_MODE__OPEN_AGAIN: /* without the cluster: recovery does not wait for it */
-		*rados = *asked;
+		return 0;
+	default:
+		return plugin->open(store, named->name, file, error);
+	}
+}
+
+static int page_add(const char *name, const struct rados_entry *entry, void *arg)
+{
+	Wire__NameListReply *reply = arg;
+	struct page *page = container_of(reply, struct page, reply);
+	struct listed *one = &page->files[reply->n_files];
+
+	if (reply->n_files == RADOS_LIST_MAX)
+		return -EOVERFLOW; /* the plug-in has broken its promise */
+	(void)snprintf(one->name, sizeof(one->name), "%s", name);
+	wire__named_file__init(&one->wire);
+	one->wire.name = one->name;
+	one->wire.size = entry->size;
+	one->wire.mtime_sec = entry->time_sec;
+	one->wire.object_bytes = entry->object_bytes;
+	one->wire.id = entry->id;
+	page->pointers[reply->n_files++] = &one->wire;
+	return 0;
+}
+
+static int look_up(struct named *named, struct error *error)
+{
+	const struct rados_plugin *plugin = named->store->plugin;
+	struct page *page = named->page;
+	struct rados_entry entry;
+	int r;
+
+	if (named->call->what == WIRE__REQUEST__BODY_NAME_LIST) {
+		r = plugin->list(named->store->rados, named->name, page->next, page_add,
+				 &page->reply, error);
+		return r == 0 || error->code ? r : error_set(error, r, "%s", named->text);
+	}
+	*page->next = 0;
+	r = plugin->stat(named->store->rados, named->name, &entry, error);
+	return r < 0 ? r : page_add(named->name, &entry, &page->reply);
+}
+
+static void named_run(struct job *job)
+{
+	struct named *named = container_of(job, struct named, job);
+	const struct rados_plugin *plugin = named->store->plugin;
+	struct rados_store *store = named->store->rados;
+	struct error *error = &named->error;
+
+	switch (named->call->what) {
+	case WIRE__REQUEST__BODY_FILE_OPEN:
+		named->result = open_by(named, error);
+		break;
+	case WIRE__REQUEST__BODY_FILE_COMMIT:
+		named->result = plugin->commit(store, named->name, &named->rados, named->size,
+					       error);
+		break;
+	case WIRE__REQUEST__BODY_FILE_ABANDON:
+		named->result = plugin->abandon(store, named->name, &named->rados, error);
+		break;
+	case WIRE__REQUEST__BODY_NAME_REMOVE:
+		named->result = plugin->remove(store, named->name, error);
 		break;
 	default:
-		r = plugin->open(store, named->name, rados, error);
-		break;
+		named->result = look_up(named, error);
 	}
-	if (r == 0 && rados->is_writable) {
-		file->rados_name = strdup(named->name);
-		if (!file->rados_name)
-			r = error_set(error, -ENOMEM, "file %s", file->name);
-	}
-	return r;
 }
+
+/* ---- and again on the main thread ---- */
 
 static void release(struct file *file)
 {
 	file->store->plugin->release(file->store->rados, &file->target.rados);
 }
 
-static void on_opened(struct file *file, int result, const struct error *failed, void *arg)
+static void file_opened(struct named *named)
 {
-	_cleanup_(freep) struct named *named = arg;
-	struct store *store = named->store;
-	struct call *call = named->call;
-	struct error error;
+	struct file *file = named->file;
 
-	if (result < 0) {
-		call->session->n_objects--;
-		call->on_done(call, result, failed);
-		return;
-	}
-	file->store = store;
-	file->target.about.dev = store->dev;
-	if (file->rados_name) {
-		result = store->plugin->hold(store->rados, &file->target.rados);
-		if (result < 0)
-			(void)error_set(&error, result, "file %s", file->name);
+	file->target.rados = named->rados;
+	file->facts.ino = named->rados.id;
+	if (named->result == 0 && named->rados.is_writable) {
+		file->rados_name = strdup(named->text);
+		named->result = file->rados_name ? named->store->plugin->hold(named->store->rados,
+									      &named->rados)
+						 : -ENOMEM;
+		if (named->result < 0)
+			(void)error_set(&named->error, named->result, "file %s", file->name);
 		else
 			file->release = release;
+		file->facts.can_write = true;
 	}
-	session_file_made(file, store, result, &error, call);
+	session_file_made(file, named->store, named->result, &named->error, named->call);
 }
+
+static void file_finished(struct named *named)
+{
+	struct file *file = named->file;
+
+	if (named->result == 0) {
+		if (file->release)
+			file->release(file);
+		file->release = NULL;
+		file->target.rados.size = named->size;
+		file->facts.can_write = file->target.rados.is_writable = false;
+	}
+	file->is_finishing = false;
+	file_unref(file);
+}
+
+static void named_main(struct job *job)
+{
+	struct named *named = container_of(job, struct named, job);
+	struct call *call = named->call;
+
+	if (call->what == WIRE__REQUEST__BODY_FILE_OPEN) {
+		file_opened(named);
+	} else {
+		if (named->file)
+			file_finished(named);
+		if (named->page)
+			call->message = &named->page->reply;
+		call->on_done(call, named->result, named->result < 0 ? &named->error : NULL);
+	}
+	free(named->page);
+	free(named);
+}
+
+static void named_start(struct named *named)
+{
+	const struct session *session = named->call->session;
+
+	named->job.run = named_run;
+	named->job.done = named_main;
+	named->job.mailbox = session->service->mailbox;
+	named->job.work.about = (struct hung_about){ .what = "request",
+						     .file = named->text,
+						     .fd = -1,
+						     .dev = named->store->dev,
+						     .is_cluster = true,
+						     .who = session->who };
+	job_submit(session->user->work_queue, &named->job);
+}
+
+/* ---- requests ---- */
 
 int session_file_open(struct session *session, const Wire__FileOpen *open, struct call *call,
 		      struct error *error)
 {
 	_cleanup_(freep) struct named *named = NULL;
-	struct store *store;
-	const char *name;
-	int r = store_find(session, open->name, &store, &name, error);
+	int r = named_new(call, open->name, open->mode != WIRE__OPEN_MODE__OPEN_AGAIN, &named,
+			  error);
 
-	if (r == 0)
-		r = rados_name_check(name, error);
-	if (r == 0 && open->mode != WIRE__OPEN_MODE__OPEN_AGAIN)
-		r = session_check_drained(store, open->name, error);
-	if (r == 0)
-		r = named_new(call, store, open->name, name, &named, error);
 	if (r < 0)
 		return r;
 	named->mode = open->mode;
@@ -176,165 +277,14 @@ int session_file_open(struct session *session, const Wire__FileOpen *open, struc
 	call->wanted_id = open->file;
 	idle_files_reclaim(session);
 	r = file_make_named(&session->quota, session->user->work_queue, session->service->mailbox,
-			    &session->who, named->text, look, on_opened, named, error);
+			    &session->who, named->text, &named->file, error);
 	if (r < 0)
 		return r;
-	TAKE_PTR(named);
+	named->file->store = named->store;
+	named->file->target.about.dev = named->store->dev;
 	session->n_objects++;
+	named_start(TAKE_PTR(named));
 	return 0;
-}
-
-/* ---- the other calls ---- */
-
-static void named_end(struct named *named)
-{
-	struct call *call = named->call;
-
-	call->on_done(call, named->result, named->result < 0 ? &named->error : NULL);
-	if (named->file) {
-		named->file->is_finishing = false;
-		file_unref(named->file);
-	}
-	free(named->page);
-	free(named);
-}
-
-/* The lane alone reads these, and so changes them. */
-static void file_finish(struct lane_quiesce *quiesce)
-{
-	const struct named *named = container_of(quiesce, struct named, quiesce);
-	struct file *file = named->file;
-
-	file->facts.can_write = file->target.rados.is_writable = false;
-	file->target.rados.size = named->size;
-}
-
-static void on_quiet(struct lane_quiesce *quiesce)
-{
-	named_end(container_of(quiesce, struct named, quiesce));
-}
-
-static void named_main(struct job *job)
-{
-	struct named *named = container_of(job, struct named, job);
-	struct file *file = named->file;
-
-	if (!file || named->result < 0) {
-		named_end(named);
-		return;
-	}
-	if (file->release) {
-		file->release(file);
-		file->release = NULL;
-	}
-	named->quiesce.in_lane = file_finish;
-	named->quiesce.on_quiet = on_quiet;
-	if (named->store->lane) {
-		lane_quiesce(named->store->lane, &named->quiesce);
-	} else {
-		file_finish(&named->quiesce);
-		named_end(named);
-	}
-}
-
-static void entry_to_wire(const struct rados_entry *entry, const char *name, Wire__NamedFile *wire)
-{
-	wire__named_file__init(wire);
-	wire->name = (char *)(uintptr_t)name; /* only read */
-	wire->size = entry->size;
-	wire->mtime_sec = entry->time_sec;
-	wire->object_bytes = entry->object_bytes;
-	wire->id = entry->id;
-}
-
-static int page_add(const char *name, const struct rados_entry *entry, void *arg)
-{
-	struct page *page = arg;
-	struct listed *one = &page->files[page->n];
-
-	if (page->n == RADOS_LIST_MAX)
-		return -EOVERFLOW; /* the plug-in has broken its promise */
-	(void)snprintf(one->name, sizeof(one->name), "%s", name);
-	entry_to_wire(entry, one->name, &one->wire);
-	page->pointers[page->n++] = &one->wire;
-	return 0;
-}
-
-static int list(struct named *named, struct error *error)
-{
-	const struct store *store = named->store;
-	int r;
-
-	named->page = malloc(sizeof(*named->page));
-	if (!named->page)
-		return error_set(error, -ENOMEM, "files of store %s", store->name);
-	named->page->n = 0;
-	r = store->plugin->list(store->rados, named->name, named->next, page_add, named->page,
-				error);
-	if (r < 0)
-		return error->code ? r : error_set(error, r, "files of store %s", store->name);
-	wire__name_list_reply__init(&named->list);
-	named->list.files = named->page->pointers;
-	named->list.n_files = named->page->n;
-	named->list.next = named->next;
-	named->call->message = &named->list;
-	return 0;
-}
-
-static int stat_name(struct named *named, struct error *error)
-{
-	const struct store *store = named->store;
-	struct rados_entry entry;
-	int r = store->plugin->stat(store->rados, named->name, &entry, error);
-
-	if (r < 0)
-		return r;
-	entry_to_wire(&entry, named->name, &named->stat);
-	named->call->message = &named->stat;
-	return 0;
-}
-
-/* On a worker thread. */
-static int ask(struct named *named, struct error *error)
-{
-	const struct rados_plugin *plugin = named->store->plugin;
-	struct rados_store *store = named->store->rados;
-
-	switch (named->call->what) {
-	case WIRE__REQUEST__BODY_FILE_COMMIT:
-		return plugin->commit(store, named->name, &named->rados, named->size, error);
-	case WIRE__REQUEST__BODY_FILE_ABANDON:
-		return plugin->abandon(store, named->name, &named->rados, error);
-	case WIRE__REQUEST__BODY_NAME_REMOVE:
-		return plugin->remove(store, named->name, error);
-	case WIRE__REQUEST__BODY_NAME_STAT:
-		return stat_name(named, error);
-	default:
-		return list(named, error);
-	}
-}
-
-static void named_run(struct job *job)
-{
-	struct named *named = container_of(job, struct named, job);
-
-	named->result = ask(named, &named->error);
-}
-
-static void named_start(struct named *named)
-{
-	const struct session *session = named->call->session;
-
-	named->job.run = named_run;
-	named->job.done = named_main;
-	named->job.mailbox = session->service->mailbox;
-	named->job.work.about = (struct hung_about){ .what = named->file ? "commit" : "name lookup",
-						     .file = named->text,
-						     .fd = -1,
-						     .dev = named->store->dev,
-						     .is_cluster = true,
-						     .who = session->who };
-	job_submit(session->user->work_queue, &named->job);
 }
 
 int session_file_finish(struct session *session, uint32_t id, uint64_t size, struct call *call,
@@ -342,7 +292,7 @@ int session_file_finish(struct session *session, uint32_t id, uint64_t size, str
 {
 	struct file *file = id_table_get(&session->objects.files, id);
 	struct named *named = NULL;
-	int r = 0;
+	int r;
 
 	if (!file)
 		return session_no_such(error, "file", id);
@@ -355,10 +305,8 @@ int session_file_finish(struct session *session, uint32_t id, uint64_t size, str
 	if (file->is_finishing)
 		return error_set_plain(error, -EBUSY, "file %s: is being committed or abandoned",
 				       file->name);
-	if (call->what == WIRE__REQUEST__BODY_FILE_COMMIT)
-		r = session_check_drained(file->store, file->name, error);
-	if (r == 0)
-		r = named_new(call, file->store, file->rados_name, file->rados_name, &named, error);
+	r = named_new(call, file->rados_name, call->what == WIRE__REQUEST__BODY_FILE_COMMIT, &named,
+		      error);
 	if (r < 0)
 		return r;
 	named->rados = file->target.rados;
@@ -373,25 +321,21 @@ int session_file_finish(struct session *session, uint32_t id, uint64_t size, str
 int session_name_ask(struct session *session, const char *name, const char *next, struct call *call,
 		     struct error *error)
 {
-	const bool is_list = call->what == WIRE__REQUEST__BODY_NAME_LIST;
-	struct named *named = NULL;
-	struct store *store;
-	const char *file;
-	int r = store_find(session, name, &store, &file, error);
+	_cleanup_(freep) struct named *named = NULL;
+	int r = named_new(call, name, call->what == WIRE__REQUEST__BODY_NAME_REMOVE, &named, error);
 
-	if (r == 0 && is_list && strlen(file) > RADOS_NAME_MAX)
-		r = error_set_plain(error, -EINVAL,
-				    "name_list: the start of a name has %zu bytes: at most %u",
-				    strlen(file), RADOS_NAME_MAX);
-	if (r == 0 && !is_list)
-		r = rados_name_check(file, error);
-	if (r == 0 && call->what == WIRE__REQUEST__BODY_NAME_REMOVE)
-		r = session_check_drained(store, file, error);
-	if (r == 0)
-		r = named_new(call, store, name, file, &named, error);
+	(void)session;
 	if (r < 0)
 		return r;
-	(void)snprintf(named->next, sizeof(named->next), "%s", next);
-	named_start(named);
+	if (call->what != WIRE__REQUEST__BODY_NAME_REMOVE) {
+		named->page = malloc(sizeof(*named->page));
+		if (!named->page)
+			return error_set(error, -ENOMEM, "%s", name);
+		wire__name_list_reply__init(&named->page->reply);
+		named->page->reply.files = named->page->pointers;
+		named->page->reply.next = named->page->next;
+		(void)snprintf(named->page->next, sizeof(named->page->next), "%s", next);
+	}
+	named_start(TAKE_PTR(named));
 	return 0;
 }

@@ -21,7 +21,7 @@ struct session;
 /* A checked FileOpen.  on_done with call->file. */
 int session_file_open(struct session *session, const Wire__FileOpen *open, struct call *call,
 		      struct error *error);
-/* By call->what FileCommit, or FileAbandon.  When it has succeeded no op writes to the file any more. */
+/* By call->what FileCommit, or FileAbandon.  After it no new op writes to the file. */
 int session_file_finish(struct session *session, uint32_t id, uint64_t size, struct call *call,
 			struct error *error);
 /* By call->what NameRemove, NameStat or NameList, the last two with call->message. */

@@ -1,5 +1,6 @@
 #include "daemon/control/request.h"
 
+#include "daemon/config/rados.h"
 #include "proto/version.h" /* the version is the project's */
 #include "proto/wire.h"
 
@@ -189,28 +190,15 @@ static int file_open_check(const Wire__FileOpen *open, struct error *error)
 {
 	const uint32_t object = open->object_bytes;
 
-	if ((unsigned)open->mode > WIRE__OPEN_MODE__OPEN_AGAIN)
-		return error_set_plain(
-			error, -EINVAL,
-			"file_open: mode %d: must be 0 (read), 1 (create), 2 (token) "
-			"or 3 (again)",
-			(int)open->mode);
-	if (open->mode == WIRE__OPEN_MODE__OPEN_AGAIN &&
-	    (object < RADOS_OBJECT_MIN || object > RADOS_OBJECT_MAX || (object & (object - 1))))
+	if ((unsigned)open->mode > WIRE__OPEN_MODE__OPEN_AGAIN ||
+	    (open->mode == WIRE__OPEN_MODE__OPEN_AGAIN &&
+	     (object < RADOS_OBJECT_MIN || object > RADOS_OBJECT_MAX || (object & (object - 1)))))
 		return error_set_plain(error, -EINVAL,
-				       "file_open: objects of %" PRIu32
-				       " bytes: must be a power of two from %u to %u",
-				       object, RADOS_OBJECT_MIN, RADOS_OBJECT_MAX);
+				       "file_open: mode %d, objects of %" PRIu32
+				       " bytes: must be 0 (read), 1 (create), 2 (token) or, with "
+				       "a power of two from %u to %u, 3 (again)",
+				       (int)open->mode, object, RADOS_OBJECT_MIN, RADOS_OBJECT_MAX);
 	return file_size_check(open->size, "file_open", error);
-}
-
-static int name_list_check(const Wire__NameList *list, struct error *error)
-{
-	if (strlen(list->next) <= REQUEST_NEXT_MAX)
-		return 0;
-	return error_set_plain(error, -EINVAL,
-			       "name_list: next has %zu bytes: must be that of the last reply",
-			       strlen(list->next));
 }
 
 /* A request of a later protocol version is an unknown field. */
@@ -270,8 +258,6 @@ int request_check(const Wire__Request *request, unsigned n_fds, struct error *er
 		return file_open_check(request->file_open, error);
 	case WIRE__REQUEST__BODY_FILE_COMMIT:
 		return file_size_check(request->file_commit->size, "file_commit", error);
-	case WIRE__REQUEST__BODY_NAME_LIST:
-		return name_list_check(request->name_list, error);
 	case WIRE__REQUEST__BODY_SUBMIT:
 		if (request->submit->n_entries > RING_ENTRIES_MAX)
 			return error_set_plain(error, -EINVAL,

@@ -10,7 +10,6 @@
 
 #include "daemon/base/error.h"
 #include "daemon/engine/gds.h"
-#include "daemon/engine/rados.h"
 #include "daemon/lane/sched.h"
 #include "daemon/object/pool.h"
 #include "proto/dsaio.pb-c.h"
@@ -22,9 +21,6 @@
 /* Protocol versions that this daemon speaks. */
 #define REQUEST_VERSION_MIN 1u
 #define REQUEST_VERSION_MAX 1u
-
-/* Bytes of NameList's next. */
-#define REQUEST_NEXT_MAX (RADOS_NAME_MAX + 7u)
 
 /* 0 and a request for request_free(), or -EPROTO: no request, or no memory for it (protobuf-c does not
    tell which). */

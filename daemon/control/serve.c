@@ -480,14 +480,11 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 	case WIRE__REQUEST__BODY_FILE_OPEN:
 		return session_file_open(session, request->file_open, call, error);
 	case WIRE__REQUEST__BODY_FILE_COMMIT:
+	case WIRE__REQUEST__BODY_FILE_ABANDON: /* the same message, as below */
 		return session_file_finish(session, request->file_commit->file,
 					   request->file_commit->size, call, error);
-	case WIRE__REQUEST__BODY_FILE_ABANDON:
-		return session_file_finish(session, request->file_abandon->file, 0, call, error);
 	case WIRE__REQUEST__BODY_NAME_REMOVE:
-		return session_name_ask(session, request->name_remove->name, "", call, error);
 	case WIRE__REQUEST__BODY_NAME_STAT:
-		return session_name_ask(session, request->name_stat->name, "", call, error);
 	case WIRE__REQUEST__BODY_NAME_LIST:
 		return session_name_ask(session, request->name_list->name, request->name_list->next,
 					call, error);

@@ -90,8 +90,6 @@ static void do_quiesce(struct message *message)
 {
 	struct lane_quiesce *quiesce = container_of(message, struct lane_quiesce, message);
 
-	if (quiesce->in_lane)
-		quiesce->in_lane(quiesce);
 	message->run = do_quiesce_reply;
 	mailbox_post(quiesce->lane->store->main_mailbox, message);
 }

@@ -90,8 +90,6 @@ void lane_cancel(struct lane_cancel *cancel);
 struct lane_quiesce {
 	struct message message;
 	struct lane *lane;
-	void (*in_lane)(
-		struct lane_quiesce *quiesce); /* changes what only the lane reads; NULL: nothing */
 	void (*on_quiet)(struct lane_quiesce *quiesce); /* main thread */
 };
 void lane_quiesce(struct lane *lane, struct lane_quiesce *quiesce);

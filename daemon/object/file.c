@@ -253,7 +253,6 @@ static void file_checked_main(struct job *job)
 	}
 	quota_discharge(&file->charge);
 	file->on_checked(NULL, file->result, &file->error, file->checked_arg);
-	free(file->rados_name);
 	free(file);
 }
 
@@ -275,24 +274,9 @@ static void file_check_run(struct job *job)
 	target->about.mount_id = file->facts.mount_id;
 }
 
-static void file_look_run(struct job *job)
-{
-	struct file *file = container_of(job, struct file, job);
-	struct target *target = &file->target;
-
-	file->result = file->look(file, file->checked_arg, &file->error);
-	file->facts = (struct file_facts){ .ino = target->rados.id,
-					   .can_read = true,
-					   .can_write = target->rados.is_writable,
-					   .offset_align = 1,
-					   .memory_align = 1 };
-}
-
-/* A file whose job is to be submitted. */
 static int file_new(struct quota *quota, struct work_queue *work_queue,
 		    struct mailbox *main_mailbox, const struct hung_who *who, int fd,
-		    const char *name, file_checked_fn *on_checked, void *arg,
-		    struct file **ret_file, struct error *error)
+		    const char *name, struct file **ret_file, struct error *error)
 {
 	struct file *file = calloc(1, sizeof(*file));
 	int r;
@@ -305,55 +289,50 @@ static int file_new(struct quota *quota, struct work_queue *work_queue,
 		return r;
 	}
 	(void)snprintf(file->name, sizeof(file->name), "%s", name); /* cut is fine */
-	file->target.kind = TARGET_FILE;
 	file->target.fd = fd;
 	atomic_init(&file->target.buffered_fd, -1);
 	file->target.about = (struct hung_about){ .file = file->name, .fd = fd, .who = *who };
 	file->work_queue = work_queue;
-	file->on_checked = on_checked;
-	file->checked_arg = arg;
 	atomic_init(&file->n_refs, 1);
-	file->job.run = file_check_run;
-	file->job.done = file_checked_main;
 	file->job.mailbox = main_mailbox;
-	file->job.work.about = target_about(&file->target, "check");
 	*ret_file = file;
 	return 0;
 }
 
 int file_make(struct quota *quota, struct work_queue *work_queue, struct work_queue *gpu_work_queue,
 	      struct mailbox *main_mailbox, const struct hung_who *who, int fd, const char *name,
-	      file_checked_fn *on_checked, void *arg, struct error *error)
+	      void (*on_checked)(struct file *file, int result, const struct error *error,
+				 void *arg),
+	      void *arg, struct error *error)
 {
 	struct file *file;
-	int r = file_new(quota, work_queue, main_mailbox, who, fd, name, on_checked, arg, &file,
-			 error);
+	int r = file_new(quota, work_queue, main_mailbox, who, fd, name, &file, error);
 
 	if (r < 0)
 		return r;
+	file->target.kind = TARGET_FILE;
 	file->gpu_work_queue = gpu_work_queue;
+	file->on_checked = on_checked;
+	file->checked_arg = arg;
+	file->job.run = file_check_run;
+	file->job.done = file_checked_main;
+	file->job.work.about = target_about(&file->target, "check");
 	job_submit(work_queue, &file->job);
 	return 0;
 }
 
 int file_make_named(struct quota *quota, struct work_queue *work_queue,
 		    struct mailbox *main_mailbox, const struct hung_who *who, const char *name,
-		    int (*look)(struct file *file, void *arg, struct error *error),
-		    file_checked_fn *on_checked, void *arg, struct error *error)
+		    struct file **ret_file, struct error *error)
 {
-	struct file *file;
-	int r = file_new(quota, work_queue, main_mailbox, who, -1, name, on_checked, arg, &file,
-			 error);
+	int r = file_new(quota, work_queue, main_mailbox, who, -1, name, ret_file, error);
 
 	if (r < 0)
 		return r;
-	file->target.kind = TARGET_RADOS;
-	file->target.offset_align = file->target.memory_align = 1;
-	file->target.about.is_cluster = true;
-	file->look = look;
-	file->job.run = file_look_run;
-	file->job.work.about = target_about(&file->target, "open");
-	job_submit(work_queue, &file->job);
+	(*ret_file)->target.kind = TARGET_RADOS;
+	(*ret_file)->target.offset_align = (*ret_file)->target.memory_align = 1;
+	(*ret_file)->target.about.is_cluster = true;
+	(*ret_file)->facts.can_read = true;
 	return 0;
 }
 

@@ -48,8 +48,9 @@ struct file_facts {
 	dev_t dev;     /* of the store: st_rdev for a block device, else that of the file system */
 	dev_t ino_dev; /* ino is unique on it: st_dev, which is a layer's on overlayfs, or st_rdev */
 	ino_t ino;
-	bool can_read, can_write, is_direct, is_tmpfs, is_block_device;
-	bool is_foreign; /* FUSE, network, unknown: its server can block its I/O forever */
+	bool can_read, is_direct, is_tmpfs, is_block_device;
+	_Atomic bool can_write; /* of a file of a RADOS store: until its commit */
+	bool is_foreign;	/* FUSE, network, unknown: its server can block its I/O forever */
 	uint32_t offset_align, memory_align; /* powers of two; 1 on tmpfs */
 	const struct fs_type *fs_type;
 	uint64_t mount_id; /* as in /proc/self/mountinfo; 0: not reported (before 5.8) */
@@ -72,10 +73,6 @@ int file_check(int fd, const char *name, struct file_facts *ret_facts, struct er
  */
 int file_look(int fd, const char *name, struct file_facts *ret_facts, struct error *error);
 
-/* on_checked of file_make(). */
-struct file;
-typedef void file_checked_fn(struct file *file, int result, const struct error *error, void *arg);
-
 struct file {
 	uint32_t id; /* in its session; 0 before it has one */
 	struct target target;
@@ -93,15 +90,14 @@ struct file {
 	struct job job;
 	struct error error;
 	int result;
-	file_checked_fn *on_checked;
-	int (*look)(struct file *file, void *arg, struct error *error); /* of file_make_named() */
+	void (*on_checked)(struct file *file, int result, const struct error *error, void *arg);
 	uint32_t idle_word; /* idle_files.c: the word of the file board that a look found, ... */
 	uint64_t idle_since_nsec; /* ... and when one found it first */
 	struct share *
 		share; /* the session's share of the store; on_closed() gets it when the file is closed */
 	void (*on_closed)(struct share *share);
 	bool is_finishing; /* main thread: a commit or its abandoning runs */
-	char *rados_name;  /* of one that was created: its name in the store, owned */
+	char *rados_name;  /* of one that was created: its name, with its store, owned */
 	void (*release)(struct file *file); /* main thread, before that; NULL: nothing is held */
 	void (*on_freed)(void *arg);
 	void *checked_arg, *freed_arg;
@@ -115,16 +111,14 @@ struct file {
  */
 int file_make(struct quota *quota, struct work_queue *work_queue, struct work_queue *gpu_work_queue,
 	      struct mailbox *main_mailbox, const struct hung_who *who, int fd, const char *name,
-	      file_checked_fn *on_checked, void *arg, struct error *error);
+	      void (*on_checked)(struct file *file, int result, const struct error *error,
+				 void *arg),
+	      void *arg, struct error *error);
 
-/*
- * The same for a file of a store on RADOS: look() finds it, on a worker thread, and fills in target.rados.  It
- * returns 0, or an error with a message.
- */
+/* A file of a store on RADOS, not opened yet: the caller fills in target.rados, facts.ino and facts.can_write. */
 int file_make_named(struct quota *quota, struct work_queue *work_queue,
 		    struct mailbox *main_mailbox, const struct hung_who *who, const char *name,
-		    int (*look)(struct file *file, void *arg, struct error *error),
-		    file_checked_fn *on_checked, void *arg, struct error *error);
+		    struct file **ret_file, struct error *error);
 
 /*
  * Connects the file with its store and inode.  align: what the store's engine needs, a power of two, if

@@ -22,10 +22,11 @@ enum target_kind {
 /* A file of a RADOS store: engine/rados.h. */
 struct rados_file {
 	uint64_t id;
-	uint64_t size;	       /* of all its bytes; of one being written 0: not known yet */
+	_Atomic uint64_t size; /* of all its bytes; of one being written 0: not known yet */
 	uint32_t object_bytes; /* a power of two: no block crosses a multiple of it */
 	bool is_sparse;	       /* what nobody wrote reads as zeroes */
-	bool is_writable;      /* it is being written */
+	/* It is being written.  This and size: the main thread changes a file's, at its commit; the lane reads them. */
+	_Atomic bool is_writable;
 };
 
 struct target {

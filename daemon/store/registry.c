@@ -45,18 +45,15 @@ int registry_check_access(const struct registry *registry, const struct store *s
 	if (config_is_admin(registry->config, peer) ||
 	    (access_allows(&store->access, peer) && (has_lists || !store->plugin)))
 		return 0;
-	if (!has_lists)
-		return error_set_plain(
-			error, -EACCES,
-			"%s: store %s, on RADOS, has neither users nor groups in "
-			"dsaiod.conf, and so serves administrators alone: ask one to add "
-			"the user to its users, or one of the user's groups to its groups",
-			what, store->name);
-	return error_set_plain(error, -EACCES,
-			       "%s: store %s does not serve user %u (it serves %.120s): ask the "
-			       "administrator to add the user to its users, or one of the user's "
-			       "groups to its groups, in dsaiod.conf",
-			       what, store->name, peer->uid, store->access.text);
+	return error_set_plain(
+		error, -EACCES,
+		"%s: store %s does not serve user %u (it serves %.120s): ask the "
+		"administrator to add the user to its users, or one of the user's "
+		"groups to its groups, in dsaiod.conf",
+		what, store->name, peer->uid,
+		has_lists
+			? store->access.text
+			: "administrators alone, as a store on RADOS with neither users nor groups");
 }
 
 /* Whether the file system with the store's device number may still be the store's own. */

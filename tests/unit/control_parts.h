@@ -176,7 +176,7 @@ static void control_on_done(struct call *call, int result, const struct error *e
 		(void)snprintf(answer->text, sizeof(answer->text), "%s", error->text);
 	else if (call->what == 's')
 		answer->id = call->slab->id;
-	else if (call->what == 'f')
+	else if (call->what == 'f' || call->what == WIRE__REQUEST__BODY_FILE_OPEN)
 		answer->id = call->file->id;
 	call_free(call);
 }

@@ -45,7 +45,7 @@ static void note_name(const char *name)
 	(void)snprintf(d.name, sizeof(d.name), "%s", name);
 }
 
-static void answer_list(const Wire__NameList *list, Wire__Reply *reply, Wire__NameListReply *body)
+static void answer_list(const Wire__NameAsk *list, Wire__Reply *reply, Wire__NameListReply *body)
 {
 	static Wire__NamedFile *files[1];
 
@@ -76,6 +76,7 @@ static void answer(int fd, const Wire__Request *request)
 {
 	Wire__Reply reply = WIRE__REPLY__INIT;
 	Wire__NameListReply list = WIRE__NAME_LIST_REPLY__INIT;
+	Wire__NamedFile *named = &d.named;
 
 	switch (request->body_case) {
 	case WIRE__REQUEST__BODY_FILE_OPEN:
@@ -96,7 +97,9 @@ static void answer(int fd, const Wire__Request *request)
 	case WIRE__REQUEST__BODY_NAME_STAT:
 		note_name(request->name_stat->name);
 		reply.body_case = WIRE__REPLY__BODY_NAME_STAT;
-		reply.name_stat = &d.named;
+		list.n_files = 1;
+		list.files = &named;
+		reply.name_stat = &list;
 		break;
 	case WIRE__REQUEST__BODY_NAME_REMOVE:
 		note_name(request->name_remove->name);

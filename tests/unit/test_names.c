@@ -121,7 +121,7 @@ static void setup(void)
 static int open_begin(unsigned seq, const char *name, Wire__OpenMode mode)
 {
 	Wire__FileOpen open = WIRE__FILE_OPEN__INIT;
-	struct call *call = control_call(session, seq, 'f');
+	struct call *call = control_call(session, seq, WIRE__REQUEST__BODY_FILE_OPEN);
 	int r;
 
 	open.name = (char *)(uintptr_t)name;
@@ -201,7 +201,7 @@ TEST(an_error_of_the_cluster_is_the_calls)
 	ck_assert_int_eq(open_begin(1, "rados://pool/space/none", WIRE__OPEN_MODE__OPEN_READ), 0);
 	CONTROL_UNTIL(answers[1].is_done);
 	ck_assert_int_eq(answers[1].result, -ENOENT);
-	ck_assert_uint_eq(session->n_objects, 0);
+	CONTROL_UNTIL(!session->n_objects);
 }
 
 /* _i: it is closed without a commit */

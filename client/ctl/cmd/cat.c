@@ -65,7 +65,7 @@ static int check_not_output(const struct file_copy *copy, const struct stat *st)
 
 static int attach(struct file_copy *copy)
 {
-	int r = dsaio_file_from_fd(copy->client, copy->from.fd, &copy->from.file);
+	int r = dsaio_file_from_fd(copy->clients[0], copy->from.fd, &copy->from.file);
 
 	if (r == -ENXIO || r == -EOPNOTSUPP)
 		return ctl_fail(copy->ctl, "%s: use cat(1)%s", dsaio_error(),
@@ -77,7 +77,7 @@ static int cat_opened(struct file_copy *copy)
 {
 	uint64_t wanted;
 	int64_t size;
-	int r = copy->from.is_rados ? file_copy_open_rados(copy, &copy->from, 0) : attach(copy);
+	int r = copy->from.is_rados ? CTL_OK : attach(copy);
 
 	if (r != CTL_OK)
 		return r;
@@ -101,11 +101,10 @@ static int cat_opened(struct file_copy *copy)
 static int cat_file(struct file_copy *copy, const char *path)
 {
 	struct stat st;
-	int r = CTL_OK;
+	int r;
 
 	copy->from = (struct side){ .path = path, .fd = -1, .is_rados = ctl_is_rados(path) };
-	if (!copy->from.is_rados)
-		r = file_copy_open_from(copy, true, &st);
+	r = file_copy_open_from(copy, true, &st);
 	if (r == CTL_OK && !copy->from.is_rados)
 		r = check_not_output(copy, &st);
 	if (r == CTL_OK)

@@ -117,7 +117,7 @@ static int attach_sides(struct file_copy *copy)
 	for (unsigned i = 0; i < 2; i++) {
 		if (sides[i]->is_rados)
 			continue;
-		r = dsaio_file_from_fd(copy->client, sides[i]->fd, &sides[i]->file);
+		r = dsaio_file_from_fd(copy->clients[0], sides[i]->fd, &sides[i]->file);
 		if (r < 0 && r != -ENXIO && r != -EOPNOTSUPP)
 			return ctl_fail(copy->ctl, "%s: %s", sides[i]->path, dsaio_error());
 		if (r < 0)
@@ -183,7 +183,7 @@ static int complete(struct file_copy *copy)
 	if (!d->was_there && (from_st.st_mode & 0600) != 0600 &&
 	    fchmod(to->fd, st.st_mode & from_st.st_mode & 0777) < 0)
 		return file_copy_fail(copy, "%s: chmod: %s", to->path, strerror(errno));
-	r = destination_sync(d, copy->handle, text);
+	r = destination_sync(d, copy->handles[0], text);
 	return r < 0 ? file_copy_fail(copy, "%s", text) : CTL_OK;
 }
 
@@ -263,23 +263,6 @@ static char *make_to_path(const char *from, const char *to)
 		       : path;
 }
 
-static int open_from(struct file_copy *copy, struct stat *ret_stat)
-{
-	int64_t size;
-	int r;
-
-	if (!copy->from.is_rados)
-		return file_copy_open_from(copy, false, ret_stat);
-	r = file_copy_open_rados(copy, &copy->from, 0);
-	if (r != CTL_OK)
-		return r;
-	size = dsaio_file_size(copy->from.file);
-	if (size < 0)
-		return ctl_fail(copy->ctl, "%s", dsaio_error());
-	*ret_stat = (struct stat){ .st_mode = 0666, .st_size = size };
-	return CTL_OK;
-}
-
 static int cp_run(struct ctl *ctl)
 {
 	_cleanup_(freep) char *to_path = NULL;
@@ -307,13 +290,13 @@ static int cp_run(struct ctl *ctl)
 	copy.to.is_rados = ctl_is_rados(paths[1]);
 
 	if (!copy.from.is_rados)
-		r = open_from(&copy, &st);
+		r = file_copy_open_from(&copy, false, &st);
 	if (r == CTL_OK && !copy.to.is_rados)
 		r = file_copy_check_to(&copy, &st);
 	if (r == CTL_OK)
 		r = file_copy_connect(&copy, paths, 2);
 	if (r == CTL_OK && copy.from.is_rados)
-		r = open_from(&copy, &st);
+		r = file_copy_open_from(&copy, false, &st);
 	/* Made with the source's mode, but so that we may write and read it. */
 	if (r == CTL_OK)
 		r = file_copy_open_to(&copy, (st.st_mode & 0777) | S_IRUSR | S_IWUSR,

@@ -73,9 +73,7 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 int file_copy_start_chunk(struct file_copy *copy, const struct side *side, struct chunk *chunk,
 			  bool is_write)
 {
-	struct dsaio_handle *handle = side->is_rados ? copy->rados_handle : copy->handle;
-
-	if (chunk_start(chunk, handle, side, is_write) < 0)
+	if (chunk_start(chunk, copy->handles[side->is_rados], side, is_write) < 0)
 		return file_copy_fail(copy, "%s: %s", side->path, dsaio_error());
 	return CTL_OK;
 }
@@ -137,24 +135,15 @@ static int share_memory(const struct file_copy *copy, size_t bytes, void **ret_m
 	m.kind = DSAIO_MEMORY_FD;
 	m.fd = fd;
 	m.bytes = bytes;
-	r = dsaio_memory_register(copy->client, &m);
-	if (r == 0) {
-		r = dsaio_memory_register(copy->rados_client, &m);
-		if (r < 0)
-			(void)dsaio_memory_unregister(copy->client, m.start);
-	}
-	if (r < 0)
+	r = dsaio_memory_register(copy->clients[0], &m);
+	if (r == 0)
+		r = dsaio_memory_register(copy->clients[1], &m);
+	if (r < 0) {
+		(void)dsaio_memory_unregister(copy->clients[0], m.start); /* if it is */
 		(void)munmap(m.start, bytes);
+	}
 	*ret_memory = m.start;
 	return r;
-}
-
-static int make_memory(const struct file_copy *copy, size_t bytes, void **ret_memory)
-{
-	if (copy->client && copy->rados_client)
-		return share_memory(copy, bytes, ret_memory);
-	return dsaio_alloc(copy->client ? copy->client : copy->rados_client, bytes, NULL,
-			   ret_memory);
 }
 
 int file_copy_make_chunks(struct file_copy *copy, uint64_t n_bytes)
@@ -165,7 +154,10 @@ int file_copy_make_chunks(struct file_copy *copy, uint64_t n_bytes)
 	while (n_bytes < bytes && bytes > CHUNK_BYTES_MIN)
 		bytes /= 2;
 	for (;; bytes /= 2) {
-		int r = make_memory(copy, FILE_COPY_CHUNKS * bytes, &memory);
+		int r = copy->clients[0] && copy->clients[1]
+				? share_memory(copy, FILE_COPY_CHUNKS * bytes, &memory)
+				: dsaio_alloc(copy->clients[!copy->clients[0]],
+					      FILE_COPY_CHUNKS * bytes, NULL, &memory);
 
 		if (r == 0)
 			break;
@@ -319,11 +311,35 @@ void file_copy_drain(struct file_copy *copy)
 
 /* ---- the two files ---- */
 
+/* Opens the source, or begins the destination, by its name.  n_bytes: of that; 0: not known yet. */
+static int open_rados(struct file_copy *copy, struct side *side, uint64_t n_bytes)
+{
+	struct dsaio_open_options open_options = DSAIO_OPEN_OPTIONS_INIT;
+	struct dsaio_create_options create_options = DSAIO_CREATE_OPTIONS_INIT;
+	int r;
+
+	open_options.flags = DSAIO_OPEN_URI;
+	create_options.file_size = n_bytes;
+	r = side == &copy->to
+		    ? dsaio_create(copy->clients[1], side->path, &create_options, &side->file)
+		    : dsaio_open(copy->clients[1], side->path, O_RDONLY, &open_options,
+				 &side->file);
+	return r < 0 ? ctl_fail(copy->ctl, "%s", dsaio_error()) : CTL_OK;
+}
+
 int file_copy_open_from(struct file_copy *copy, bool may_be_device, struct stat *ret_stat)
 {
 	struct side *from = &copy->from;
 	struct stat st;
+	int r;
 
+	if (from->is_rados) {
+		r = open_rados(copy, from, 0);
+		if (r == CTL_OK)
+			*ret_stat = (struct stat){ .st_mode = 0666,
+						   .st_size = dsaio_file_size(from->file) };
+		return r;
+	}
 	/* stat() first: open() of a pipe would wait for a writer. */
 	if (stat(from->path, &st) < 0)
 		return ctl_fail(copy->ctl, "%s: %s", from->path, strerror(errno));
@@ -346,27 +362,12 @@ int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat)
 	return r < 0 ? ctl_fail(copy->ctl, "%s", text) : CTL_OK;
 }
 
-int file_copy_open_rados(struct file_copy *copy, struct side *side, uint64_t n_bytes)
-{
-	struct dsaio_open_options open_options = DSAIO_OPEN_OPTIONS_INIT;
-	struct dsaio_create_options create_options = DSAIO_CREATE_OPTIONS_INIT;
-	int r;
-
-	open_options.flags = DSAIO_OPEN_URI;
-	create_options.file_size = n_bytes;
-	r = side == &copy->to
-		    ? dsaio_create(copy->rados_client, side->path, &create_options, &side->file)
-		    : dsaio_open(copy->rados_client, side->path, O_RDONLY, &open_options,
-				 &side->file);
-	return r < 0 ? ctl_fail(copy->ctl, "%s", dsaio_error()) : CTL_OK;
-}
-
 int file_copy_open_to(struct file_copy *copy, mode_t mode, uint64_t n_bytes)
 {
 	char text[DESTINATION_TEXT_BYTES];
 
 	if (copy->to.is_rados)
-		return file_copy_open_rados(copy, &copy->to, n_bytes);
+		return open_rados(copy, &copy->to, n_bytes);
 	if (destination_open(&copy->destination, mode, text) < 0)
 		return ctl_fail(copy->ctl, "%s", text);
 	return CTL_OK;
@@ -378,7 +379,6 @@ static int connect_for(struct file_copy *copy, bool is_rados, const char *const 
 {
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 	_cleanup_(freep) const char **chosen = calloc(n_paths, sizeof(*chosen));
-	struct dsaio_client **client = is_rados ? &copy->rados_client : &copy->client;
 	size_t n = 0;
 	int r;
 
@@ -391,9 +391,9 @@ static int connect_for(struct file_copy *copy, bool is_rados, const char *const 
 		return CTL_OK;
 	if (n < n_paths || is_rados)
 		options.io_class = DSAIO_CLASS_BACKGROUND;
-	r = ctl_connect(copy->ctl, chosen, n, client);
-	if (r == CTL_OK && dsaio_handle_open(*client, &options,
-					     is_rados ? &copy->rados_handle : &copy->handle) < 0)
+	r = ctl_connect(copy->ctl, chosen, n, &copy->clients[is_rados]);
+	if (r == CTL_OK &&
+	    dsaio_handle_open(copy->clients[is_rados], &options, &copy->handles[is_rados]) < 0)
 		r = ctl_fail(copy->ctl, "%s", dsaio_error());
 	return r;
 }
@@ -454,12 +454,12 @@ void file_copy_deinit(struct file_copy *copy)
 {
 	/* First, as the daemon may still use the buffers and files.  Ops are open only where the copy failed or was
 	   stopped. */
-	handle_closep(&copy->handle);
-	handle_closep(&copy->rados_handle);
+	handle_closep(&copy->handles[0]);
+	handle_closep(&copy->handles[1]);
 	if (copy->to.is_rados && copy->to.file && !copy->is_committed)
 		(void)dsaio_file_abandon(copy->to.file); /* else its store does, later */
-	client_disconnectp(&copy->client);
-	client_disconnectp(&copy->rados_client);
+	client_disconnectp(&copy->clients[0]);
+	client_disconnectp(&copy->clients[1]);
 	destination_deinit(&copy->destination);
 	if (!copy->from.is_stream)
 		closep(&copy->from.fd);

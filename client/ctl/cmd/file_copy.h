@@ -35,9 +35,9 @@ struct file_copy_run {
 
 struct file_copy {
 	struct ctl *ctl;
-	struct dsaio_client *client,
-		*rados_client; /* of files, of names of RADOS stores; NULL: there are none */
-	struct dsaio_handle *handle, *rados_handle;
+	/* [0]: of files, [1]: of names of RADOS stores; NULL: there are none. */
+	struct dsaio_client *clients[2];
+	struct dsaio_handle *handles[2];
 	struct side from, to;
 	struct destination destination; /* of cp and put; to is its side */
 	uint64_t start;			/* the first byte wanted of the source */
@@ -62,8 +62,8 @@ int file_copy_fail(struct file_copy *copy, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Opens the source for reading: a regular file or, if that is allowed, a block device.
- * ret_stat: its fstat(2).
+ * Opens the source for reading: a regular file or, if that is allowed, a block device; one of a RADOS store after
+ * file_copy_connect().  ret_stat: its fstat(2); of that one mode and size.
  */
 int file_copy_open_from(struct file_copy *copy, bool may_be_device, struct stat *ret_stat);
 
@@ -72,9 +72,6 @@ int file_copy_check_to(struct file_copy *copy, const struct stat *from_stat);
 
 /* Opens the checked destination, or makes it (destination.h).  n_bytes: that will come; 0: not known. */
 int file_copy_open_to(struct file_copy *copy, mode_t mode, uint64_t n_bytes);
-
-/* Opens the source, or begins the destination, by its name in a RADOS store.  n_bytes: of that; 0: not known yet. */
-int file_copy_open_rados(struct file_copy *copy, struct side *side, uint64_t n_bytes);
 
 /*
  * Connects for stores of these files, catches signals (except for a stream: cat has nothing to

@@ -38,66 +38,61 @@ static const char stat_help[] =
 	"dsaioctl stat - what a name of a RADOS store means now\n"
 	"\n"
 	"    dsaioctl stat rados://tensors/llama/step-1000/MANIFEST\n"
-	"    dsaioctl stat --json rados://tensors/llama/latest | jq -r .id\n"
+	"    dsaioctl stat --json rados://tensors/llama/latest | jq -r '.files[].id'\n"
 	"\n"
 	"Another file of the same name has another id; a file never changes.\n"
 	"\n" HELP_JSON HELP_SOCKET HELP_EXIT;
 
-/* Committed files; the names are owned. */
-struct found {
-	struct dsaio_stat *files;
-	size_t n_files, size;
-};
-
-static void found_deinit(struct found *found)
+static struct json_object *field(struct json_object *file, const char *key)
 {
-	for (size_t i = 0; i < found->n_files; i++)
-		free((char *)found->files[i].name);
-	free(found->files);
+	return json_object_object_get(file, key);
 }
 
-static int found_add(const struct dsaio_stat *file, void *arg)
-{
-	struct found *found = arg;
-	char *name;
-
-	if (found->n_files == found->size) {
-		size_t size = found->size * 2 + 64;
-		struct dsaio_stat *files = reallocarray(found->files, size, sizeof(*files));
-
-		if (!files)
-			return -ENOMEM;
-		found->files = files;
-		found->size = size;
-	}
-	name = strdup(file->name);
-	if (!name)
-		return -ENOMEM;
-	found->files[found->n_files] = *file;
-	found->files[found->n_files++].name = name;
-	return 0;
-}
-
-static int compare(const void *a, const void *b)
-{
-	return strcmp(((const struct dsaio_stat *)a)->name, ((const struct dsaio_stat *)b)->name);
-}
-
-static struct json_object *file_json(const struct dsaio_stat *file, const char *name)
+static int add_file(const struct dsaio_stat *file, void *array)
 {
 	struct json_object *object = json_object_new_object();
 	char id[17];
 
 	(void)snprintf(id, sizeof(id), "%016" PRIx64, file->id);
-	json_add_text(object, "name", name);
+	json_add_text(object, "name", file->name);
 	json_add_number(object, "bytes", file->file_size);
 	json_object_object_add(object, "mtime_sec", json_object_new_int64(file->mtime_sec));
 	json_add_number(object, "object_bytes", file->object_size);
 	json_add_text(object, "id", id);
-	return object;
+	return json_object_array_add(array, object);
 }
 
-static int print_found(const struct ctl *ctl, const struct found *found)
+static int compare(const void *a, const void *b)
+{
+	return strcmp(json_text(*(struct json_object *const *)a, "name"),
+		      json_text(*(struct json_object *const *)b, "name"));
+}
+
+static int ls_ask(struct dsaio_client *client, const char *name, struct json_object *files)
+{
+	int r = dsaio_list(client, name, add_file, files);
+
+	json_object_array_sort(files, compare);
+	return r;
+}
+
+static int rm_ask(struct dsaio_client *client, const char *name, struct json_object *names)
+{
+	int r = dsaio_remove(client, name);
+
+	return r < 0 ? r : json_object_array_add(names, json_object_new_string(name));
+}
+
+static int stat_ask(struct dsaio_client *client, const char *name, struct json_object *files)
+{
+	struct dsaio_stat file = DSAIO_STAT_INIT;
+	int r = dsaio_stat(client, name, &file);
+
+	file.name = name;
+	return r < 0 ? r : add_file(&file, files);
+}
+
+static int ls_print(const struct ctl *ctl, struct json_object *files)
 {
 	static const struct table_column columns[] = {
 		{ "SIZE", true },
@@ -109,114 +104,94 @@ static int print_found(const struct ctl *ctl, const struct found *found)
 	char text[UNITS_TEXT_BYTES];
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < found->n_files; i++) {
-		const struct dsaio_stat *file = &found->files[i];
-		/* By another host's clock it may lie ahead. */
-		uint64_t age = file->mtime_sec < now ? (uint64_t)(now - file->mtime_sec) : 0;
+	for (size_t i = 0; i < json_object_array_length(files); i++) {
+		struct json_object *file = json_object_array_get_idx(files, i);
+		const int64_t age = now - json_object_get_int64(field(file, "mtime_sec"));
 
-		table_add(&table, "%s", units_format_size(text, file->file_size));
 		table_add(&table, "%s",
-			  age ? units_format_nsec(text, age * UINT64_C(1000000000)) : "0 s");
-		table_add(&table, "%s", file->name);
+			  units_format_size(text, json_object_get_uint64(field(file, "bytes"))));
+		/* By another host's clock it may lie ahead. */
+		table_add(&table, "%s",
+			  age > 0 ? units_format_nsec(text, (uint64_t)age * UINT64_C(1000000000))
+				  : "0 s");
+		table_add(&table, "%s", json_text(file, "name"));
 	}
 	return table_print(&table, stdout) == -ENOMEM ? ctl_fail(ctl, "out of memory")
 						      : ctl_flush(ctl);
 }
 
-/* Checks that all arguments are names of RADOS stores, and connects. */
-static int names_connect(struct ctl *ctl, struct dsaio_client **ret_client)
+static int stat_print(const struct ctl *ctl, struct json_object *files)
 {
+	struct json_object *file = json_object_array_get_idx(files, 0);
+	const uint64_t bytes = json_object_get_uint64(field(file, "bytes"));
+	const time_t mtime = json_object_get_int64(field(file, "mtime_sec"));
+	char size[UNITS_TEXT_BYTES], object_size[UNITS_TEXT_BYTES], date[32] = "?";
+	struct tm tm;
+
+	if (localtime_r(&mtime, &tm))
+		(void)strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm);
+	return ctl_print_line(
+		ctl, "%s: %s (%" PRIu64 " bytes) in objects of %s, committed %s, id %s",
+		json_text(file, "name"), units_format_size(size, bytes), bytes,
+		units_format_size(object_size, json_object_get_uint64(field(file, "object_bytes"))),
+		date, json_text(file, "id"));
+}
+
+/* Asks about all arguments, which are names of RADOS stores.  key: of the array in JSON.  print: its
+   text; NULL: none. */
+static int names_run(struct ctl *ctl, const char *key,
+		     int (*ask)(struct dsaio_client *client, const char *name,
+				struct json_object *array),
+		     int (*print)(const struct ctl *ctl, struct json_object *array))
+{
+	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
+	struct json_object *object, *array;
+	int r;
+
 	if (ctl->is_private)
 		return ctl_usage(ctl, "--private: a daemon for this command alone has no RADOS "
 				      "store: leave it out");
+	if (ask == rm_ask ? !ctl->n_args : ctl->n_args != 1)
+		return ctl_usage(ctl,
+				 "name one: rados://POOL/NAMESPACE/FILE: see dsaioctl %s --help",
+				 ctl->command);
 	for (int i = 0; i < ctl->n_args; i++)
 		if (!ctl_is_rados(ctl->args[i]))
 			return ctl_usage(ctl, "%s: is no rados://POOL/NAMESPACE/FILE: use %s(1)",
 					 ctl->args[i], ctl->command);
 	ctl->only_looks = true;
 	ctl->is_of_all = true;
-	return ctl_connect(ctl, (const char *const *)ctl->args, (size_t)ctl->n_args, ret_client);
+	r = ctl_connect(ctl, (const char *const *)ctl->args, (size_t)ctl->n_args, &client);
+	if (r != CTL_OK)
+		return r;
+	array = json_object_new_array();
+	for (int i = 0; i < ctl->n_args && r == CTL_OK; i++)
+		if (ask(client, ctl->args[i], array) < 0)
+			r = ctl_fail(ctl, "%s", dsaio_error());
+	if (r == CTL_OK && !ctl->is_json && print)
+		r = print(ctl, array);
+	if (r != CTL_OK || !ctl->is_json) {
+		(void)json_object_put(array);
+		return r;
+	}
+	object = json_object_new_object();
+	json_object_object_add(object, key, array);
+	return ctl_print_json(ctl, object);
 }
 
 static int ls_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	_cleanup_(found_deinit) struct found found = { .n_files = 0 };
-	struct json_object *object, *array;
-	int r;
-
-	if (ctl->n_args != 1)
-		return ctl_usage(ctl, "name one store: dsaioctl ls rados://POOL/NAMESPACE/: see "
-				      "dsaioctl ls --help");
-	r = names_connect(ctl, &client);
-	if (r != CTL_OK)
-		return r;
-	r = dsaio_list(client, ctl->args[0], found_add, &found);
-	if (r < 0)
-		return ctl_fail(ctl, "%s", r == -ENOMEM ? "out of memory" : dsaio_error());
-	if (found.n_files)
-		qsort(found.files, found.n_files, sizeof(*found.files), compare);
-	if (!ctl->is_json)
-		return print_found(ctl, &found);
-	object = json_object_new_object();
-	array = json_object_new_array();
-	for (size_t i = 0; i < found.n_files; i++)
-		(void)json_object_array_add(array, file_json(&found.files[i], found.files[i].name));
-	json_object_object_add(object, "files", array);
-	return ctl_print_json(ctl, object);
+	return names_run(ctl, "files", ls_ask, ls_print);
 }
 
 static int rm_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	struct json_object *object, *array;
-	int r;
-
-	if (!ctl->n_args)
-		return ctl_usage(ctl, "name a file: dsaioctl rm rados://POOL/NAMESPACE/FILE...: "
-				      "see dsaioctl rm --help");
-	r = names_connect(ctl, &client);
-	if (r != CTL_OK)
-		return r;
-	for (int i = 0; i < ctl->n_args; i++)
-		if (dsaio_remove(client, ctl->args[i]) < 0)
-			return ctl_fail(ctl, "%s", dsaio_error());
-	if (!ctl->is_json)
-		return CTL_OK;
-	object = json_object_new_object();
-	array = json_object_new_array();
-	for (int i = 0; i < ctl->n_args; i++)
-		(void)json_object_array_add(array, json_object_new_string(ctl->args[i]));
-	json_object_object_add(object, "removed", array);
-	return ctl_print_json(ctl, object);
+	return names_run(ctl, "removed", rm_ask, NULL);
 }
 
 static int stat_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
-	struct dsaio_stat file = DSAIO_STAT_INIT;
-	char size[UNITS_TEXT_BYTES], object_size[UNITS_TEXT_BYTES], date[32] = "?";
-	time_t mtime;
-	struct tm tm;
-	int r;
-
-	if (ctl->n_args != 1)
-		return ctl_usage(ctl, "name one file: dsaioctl stat rados://POOL/NAMESPACE/FILE: "
-				      "see dsaioctl stat --help");
-	r = names_connect(ctl, &client);
-	if (r != CTL_OK)
-		return r;
-	if (dsaio_stat(client, ctl->args[0], &file) < 0)
-		return ctl_fail(ctl, "%s", dsaio_error());
-	if (ctl->is_json)
-		return ctl_print_json(ctl, file_json(&file, ctl->args[0]));
-	mtime = (time_t)file.mtime_sec;
-	if (localtime_r(&mtime, &tm))
-		(void)strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &tm);
-	return ctl_print_line(
-		ctl, "%s: %s (%" PRIu64 " bytes) in objects of %s, committed %s, id %016" PRIx64,
-		ctl->args[0], units_format_size(size, file.file_size), file.file_size,
-		units_format_size(object_size, file.object_size), date, file.id);
+	return names_run(ctl, "files", stat_ask, stat_print);
 }
 
 const struct command command_ls = { "ls",    ls_run,	  "the files of a RADOS store",

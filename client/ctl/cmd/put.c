@@ -53,7 +53,7 @@ static int attach(struct file_copy *copy)
 
 	if (copy->to.is_rados)
 		return CTL_OK;
-	r = dsaio_file_from_fd(copy->client, copy->to.fd, &copy->to.file);
+	r = dsaio_file_from_fd(copy->clients[0], copy->to.fd, &copy->to.file);
 	if (r == -ENXIO || r == -EOPNOTSUPP)
 		return file_copy_fail(copy, "%s: use cp(1) or dd(1)%s", dsaio_error(),
 				      ctl_or_private(copy->ctl, r));
@@ -116,7 +116,7 @@ static int sync_bytes(struct file_copy *copy)
 
 	if (copy->to.is_rados || (!is_synced && (d->is_device || !d->was_there)))
 		return CTL_OK;
-	if (destination_sync(&copy->destination, copy->handle, text) < 0)
+	if (destination_sync(&copy->destination, copy->handles[0], text) < 0)
 		return file_copy_fail(copy, "%s", text);
 	return CTL_OK;
 }

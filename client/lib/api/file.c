@@ -153,7 +153,7 @@ int dsaio_file_commit(struct dsaio_file *file, uint64_t size)
 	CANCEL_DISABLE();
 	int r = file_check(file, "file_commit");
 
-	return r < 0 ? r : file_named_commit(file, size);
+	return r < 0 ? r : file_named_end(file, "file_commit", true, size);
 }
 
 int dsaio_file_abandon(struct dsaio_file *file)
@@ -161,5 +161,5 @@ int dsaio_file_abandon(struct dsaio_file *file)
 	CANCEL_DISABLE();
 	int r = file_check(file, "file_abandon");
 
-	return r < 0 ? r : file_named_abandon(file);
+	return r < 0 ? r : file_named_end(file, "file_abandon", false, 0);
 }

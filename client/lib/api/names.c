@@ -11,10 +11,13 @@
 
 #define FILE_BYTES_MAX 255u
 
-/* The checks of all calls here; the name as the daemon takes it is the caller's, for free(). */
-static int names_check(const struct dsaio_client *client, const char *function, const char *name,
-		       char **ret_name)
+/* Asks the daemon.  *ret_reply is the caller's, for wire_replyp(). */
+static int name_ask(struct dsaio_client *client, const char *function, Wire__Request__BodyCase what,
+		    const char *name, const char *next, Wire__Reply **ret_reply)
 {
+	_cleanup_(freep) char *full = NULL;
+	Wire__NameAsk body = WIRE__NAME_ASK__INIT;
+	Wire__Request request = WIRE_REQUEST(NAME_LIST, name_list, &body); /* all have that body */
 	int r = client_check(client, function);
 
 	if (r < 0)
@@ -22,7 +25,14 @@ static int names_check(const struct dsaio_client *client, const char *function, 
 	if (!name)
 		return client_null(function, "name");
 	r = client_check_alive(client, function);
-	return r < 0 ? r : uri_rados(name, ret_name);
+	if (r == 0)
+		r = uri_rados(name, &full);
+	if (r < 0)
+		return r;
+	request.body_case = what;
+	body.name = full;
+	body.next = (char *)(uintptr_t)next; /* only read */
+	return conn_call(client->conn, function, &request, NULL, 0, ret_reply, NULL);
 }
 
 /* False: no daemon says that. */
@@ -46,43 +56,20 @@ int dsaio_stat(struct dsaio_client *client, const char *name, struct dsaio_stat 
 {
 	CANCEL_DISABLE();
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	_cleanup_(freep) char *full = NULL;
-	Wire__NameStat body = WIRE__NAME_STAT__INIT;
-	Wire__Request request = WIRE_REQUEST(NAME_STAT, name_stat, &body);
 	struct dsaio_stat found;
-	int r = names_check(client, "stat", name, &full);
+	int r;
 
-	if (r < 0)
-		return r;
 	if (!ret_stat)
 		return client_null("stat", "place for the result");
 	r = sized_check("stat", &SIZED_STAT, ret_stat->size);
+	if (r == 0)
+		r = name_ask(client, "stat", WIRE__REQUEST__BODY_NAME_STAT, name, "", &reply);
 	if (r < 0)
 		return r;
-	body.name = full;
-	r = conn_call(client->conn, "stat", &request, NULL, 0, &reply, NULL);
-	if (r < 0)
-		return r;
-	if (!stat_from(reply->name_stat, &found))
-		return file_named_broken(client, "stat", full);
+	if (reply->name_stat->n_files != 1 || !stat_from(reply->name_stat->files[0], &found))
+		return file_named_broken(client, "stat", name);
 	found.name = NULL;
 	return sized_write("stat", &SIZED_STAT, &found, ret_stat);
-}
-
-/* A page of a list.  Returns 0, what each() has returned, or -ENOTCONN. */
-static int page_report(struct dsaio_client *client, const char *name,
-		       const Wire__NameListReply *page,
-		       int (*each)(const struct dsaio_stat *file, void *arg), void *arg)
-{
-	struct dsaio_stat file;
-	int r = 0;
-
-	for (size_t i = 0; i < page->n_files && r == 0; i++) {
-		if (!stat_from(page->files[i], &file))
-			return file_named_broken(client, "list", name);
-		r = each(&file, arg);
-	}
-	return r;
 }
 
 int dsaio_list(struct dsaio_client *client, const char *name,
@@ -90,42 +77,34 @@ int dsaio_list(struct dsaio_client *client, const char *name,
 {
 	CANCEL_DISABLE();
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	_cleanup_(freep) char *full = NULL;
-	Wire__NameList body = WIRE__NAME_LIST__INIT;
-	Wire__Request request = WIRE_REQUEST(NAME_LIST, name_list, &body);
-	int r = names_check(client, "list", name, &full);
+	_cleanup_(wire_replyp) Wire__Reply *before = NULL; /* has next */
+	const char *next = "";
+	struct dsaio_stat file;
+	int r = each ? 0 : client_null("list", "function each");
 
-	if (r == 0 && !each)
-		r = client_null("list", "function each");
-	if (r < 0)
-		return r;
-	body.name = full;
 	do {
-		_cleanup_(wire_replyp) Wire__Reply *page = NULL;
-
-		r = conn_call(client->conn, "list", &request, NULL, 0, &page, NULL);
+		if (r == 0)
+			r = name_ask(client, "list", WIRE__REQUEST__BODY_NAME_LIST, name, next,
+				     &reply);
 		if (r < 0)
 			return r;
-		if (*body.next && strcmp(page->name_list->next, body.next) == 0)
-			return file_named_broken(client, "list", full); /* it would never end */
-		r = page_report(client, full, page->name_list, each, arg);
-		body.next = page->name_list->next;
-		wire_replyp(&reply);
-		reply = TAKE_PTR(page); /* body.next is its */
-	} while (r == 0 && *body.next);
+		if (*next && strcmp(reply->name_list->next, next) == 0) /* it would never end */
+			return file_named_broken(client, "list", name);
+		for (size_t i = 0; i < reply->name_list->n_files && r == 0; i++) {
+			if (!stat_from(reply->name_list->files[i], &file))
+				return file_named_broken(client, "list", name);
+			r = each(&file, arg);
+		}
+		next = reply->name_list->next;
+		wire_replyp(&before);
+		before = TAKE_PTR(reply);
+	} while (r == 0 && *next);
 	return r;
 }
 
 int dsaio_remove(struct dsaio_client *client, const char *name)
 {
 	CANCEL_DISABLE();
-	_cleanup_(freep) char *full = NULL;
-	Wire__NameRemove body = WIRE__NAME_REMOVE__INIT;
-	Wire__Request request = WIRE_REQUEST(NAME_REMOVE, name_remove, &body);
-	int r = names_check(client, "remove", name, &full);
 
-	if (r < 0)
-		return r;
-	body.name = full;
-	return conn_call(client->conn, "remove", &request, NULL, 0, NULL, NULL);
+	return name_ask(client, "remove", WIRE__REQUEST__BODY_NAME_REMOVE, name, "", NULL);
 }

@@ -41,25 +41,12 @@ static int open_rados(struct dsaio_client *client, const char *function, const c
 	return file_named_open(client, function, body, ret_file);
 }
 
-static int open_committed(struct dsaio_client *client, const char *name, int flags,
-			  struct dsaio_file **ret_file)
-{
-	Wire__FileOpen body = WIRE__FILE_OPEN__INIT;
-
-	body.mode = WIRE__OPEN_MODE__OPEN_READ;
-	if (flags & ~(O_CLOEXEC | O_DIRECT)) /* O_RDONLY is 0 */
-		return error_fail(-EINVAL,
-				  "open %s: flags 0%o: a committed file of a RADOS store never "
-				  "changes: open it with O_RDONLY, or make one with dsaio_create()",
-				  name, (unsigned)flags);
-	return open_rados(client, "open", name, &body, ret_file);
-}
-
 int dsaio_open(struct dsaio_client *client, const char *name, int flags,
 	       const struct dsaio_open_options *options, struct dsaio_file **ret_file)
 {
 	CANCEL_DISABLE();
 	struct dsaio_open_options o = DSAIO_OPEN_OPTIONS_INIT;
+	Wire__FileOpen body = WIRE__FILE_OPEN__INIT;
 	_cleanup_(freep) char *path = NULL;
 	int r = client_check(client, "open");
 
@@ -71,8 +58,15 @@ int dsaio_open(struct dsaio_client *client, const char *name, int flags,
 		r = sized_read("open", &SIZED_OPEN_OPTIONS, options, &o);
 	if (r == 0)
 		r = check_open_options(name, &o);
-	if (r == 0 && (o.flags & DSAIO_OPEN_URI) && uri_is_rados(name))
-		return open_committed(client, name, flags, ret_file);
+	if (r == 0 && (o.flags & DSAIO_OPEN_URI) && uri_is_rados(name)) {
+		if (flags & ~(O_CLOEXEC | O_DIRECT)) /* O_RDONLY and OPEN_READ are 0 */
+			return error_fail(-EINVAL,
+					  "open %s: flags 0%o: a committed file of a RADOS store "
+					  "never changes: open it with O_RDONLY, or make one with "
+					  "dsaio_create()",
+					  name, (unsigned)flags);
+		return open_rados(client, "open", name, &body, ret_file);
+	}
 	if (r == 0 && (o.flags & DSAIO_OPEN_URI))
 		r = uri_path(name, &path);
 	if (r < 0)

@@ -130,7 +130,7 @@ int file_named_hand_over(const struct dsaio_file *file, struct dsaio_conn *next,
 	body.name = file->name;
 	body.file = file->session.id;
 	body.id = file->named.id;
-	body.is_writable = file->can_write; /* before the size: see file_named_commit() */
+	body.is_writable = file->can_write; /* before the size: see file_named_end() */
 	body.size = file->named.size;
 	body.object_bytes = file->named.object_bytes;
 	body.is_sparse = file->named.is_sparse;
@@ -145,8 +145,12 @@ int file_named_hand_over(const struct dsaio_file *file, struct dsaio_conn *next,
 
 /* ---- the end of a created file ---- */
 
-static int check_end(const struct dsaio_file *file, const char *function)
+int file_named_end(struct dsaio_file *file, const char *function, bool is_commit, uint64_t size)
 {
+	Wire__FileEnd body = WIRE__FILE_END__INIT;
+	Wire__Request request = WIRE_REQUEST(FILE_ABANDON, file_abandon, &body);
+	int r = file_refused(file);
+
 	if (!file->named.is_created)
 		return error_fail(-EBADF, "%s of %s: it was not opened with dsaio_create()",
 				  function, file->name);
@@ -157,30 +161,17 @@ static int check_end(const struct dsaio_file *file, const char *function)
 		return error_fail(-EBUSY,
 				  "%s of %s: ops of this client on it are open: await them first",
 				  function, file->name);
-	return file_refused(file);
-}
-
-static int daemon_end(const struct dsaio_file *file, const char *function, Wire__Request *request)
-{
-	int r = conn_call(file->client->conn, function, request, NULL, 0, NULL, NULL);
-
-	return r < 0 ? r : file_refused(file);
-}
-
-int file_named_commit(struct dsaio_file *file, uint64_t size)
-{
-	Wire__FileCommit body = WIRE__FILE_COMMIT__INIT;
-	Wire__Request request = WIRE_REQUEST(FILE_COMMIT, file_commit, &body);
-	int r = check_end(file, "file_commit");
-
-	if (r < 0)
-		return r;
 	if (size > INT64_MAX)
-		return error_fail(-EINVAL, "file_commit of %s: size %" PRIu64 " passes 2^63",
+		return error_fail(-EINVAL, "%s of %s: size %" PRIu64 " passes 2^63", function,
 				  file->name, size);
+	if (is_commit)
+		request.body_case = WIRE__REQUEST__BODY_FILE_COMMIT;
 	body.file = file->session.id;
 	body.size = size ? size : (uint64_t)file_named_size(file);
-	r = daemon_end(file, "file_commit", &request);
+	if (r == 0)
+		r = conn_call(file->client->conn, function, &request, NULL, 0, NULL, NULL);
+	if (r == 0)
+		r = file_refused(file);
 	if (r < 0)
 		return r;
 	/* In this order: who sees that it is not written any more sees its size. */
@@ -188,19 +179,4 @@ int file_named_commit(struct dsaio_file *file, uint64_t size)
 	atomic_store(&file->can_write, false);
 	inode_opened(file->inode, body.size);
 	return 0;
-}
-
-int file_named_abandon(struct dsaio_file *file)
-{
-	Wire__FileAbandon body = WIRE__FILE_ABANDON__INIT;
-	Wire__Request request = WIRE_REQUEST(FILE_ABANDON, file_abandon, &body);
-	int r = check_end(file, "file_abandon");
-
-	if (r < 0)
-		return r;
-	body.file = file->session.id;
-	r = daemon_end(file, "file_abandon", &request);
-	if (r == 0)
-		atomic_store(&file->can_write, false);
-	return r;
 }

@@ -21,13 +21,12 @@ int file_named_open(struct dsaio_client *client, const char *function, Wire__Fil
 		    struct dsaio_file **ret_file);
 
 /* dsaio_file_commit() and dsaio_file_abandon(), of any file. */
-int file_named_commit(struct dsaio_file *file, uint64_t size);
-int file_named_abandon(struct dsaio_file *file);
+int file_named_end(struct dsaio_file *file, const char *function, bool is_commit, uint64_t size);
 
 /* file_size() of such a file. */
 static inline int64_t file_named_size(const struct dsaio_file *file)
 {
-	const bool may_grow = file->can_write; /* before the size: see file_named_commit() */
+	const bool may_grow = file->can_write; /* before the size: see file_named_end() */
 	const uint64_t size = file->named.size;
 
 	return (int64_t)(size || !may_grow ? size : inode_written_end(file->inode));
