@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of NameStat and NameList. */
+/* A page of NameStat and NameList. */
 struct page {
 	Wire__NameListReply reply;
 	Wire__NamedFile *pointers[RADOS_LIST_MAX];

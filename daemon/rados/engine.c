@@ -192,7 +192,7 @@ static int64_t block_reach(const struct block *block)
 {
 	const struct rados_file *file = &block->target->rados;
 	const uint64_t end = file->size || !file->is_writable ? file->size
-							      : entry_size_max(file->object_bytes);
+							      : rados_size_max(file->object_bytes);
 	const uint64_t left = block->off < end ? end - block->off : 0;
 	uint64_t reach = file->object_bytes - (block->off & (file->object_bytes - 1));
 

@@ -73,7 +73,7 @@ static bool is_sound(const struct rados_entry *file)
 	uint32_t object = file->object_bytes;
 
 	return file->id && object >= RADOS_OBJECT_MIN && object <= RADOS_OBJECT_MAX &&
-	       !(object & (object - 1)) && file->size <= entry_size_max(object) &&
+	       !(object & (object - 1)) && file->size <= rados_size_max(object) &&
 	       file->time_sec <= INT64_MAX;
 }
 

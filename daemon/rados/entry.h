@@ -39,12 +39,6 @@ static inline unsigned entry_id_shard(uint64_t id)
 {
 	return (unsigned)(id % ENTRY_N_SHARDS);
 }
-/* The index of an object has 32 bits. */
-static inline uint64_t entry_size_max(uint32_t object_bytes)
-{
-	return (uint64_t)object_bytes << 32;
-}
-
 /* A file's key, or those of an id. */
 void entry_key(enum entry_kind kind, const char *name, uint64_t id, char ret_key[ENTRY_KEY_BYTES]);
 void entry_index_object(unsigned shard, char ret_object[ENTRY_OBJECT_BYTES]);

@@ -84,13 +84,13 @@ static int names_open(struct rados_store *store, const char *name, struct rados_
 static int size_check(const struct rados_store *store, const char *name, uint64_t size,
 		      uint32_t object_bytes, struct error *error)
 {
-	if (size <= entry_size_max(object_bytes))
+	if (size <= rados_size_max(object_bytes))
 		return 0;
 	return error_set_plain(error, -EFBIG,
 			       "store %s: %s: %" PRIu64 " bytes: at most %" PRIu64
 			       " with objects of %u bytes",
 			       store_settings(store)->store, name, size,
-			       entry_size_max(object_bytes), object_bytes);
+			       rados_size_max(object_bytes), object_bytes);
 }
 
 static int names_create(struct rados_store *store, const char *name, uint64_t size, bool is_sparse,

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	assert(entry.file.id && entry_id_shard(entry.file.id) == shard &&
 	       entry_shard(entry.name) == shard);
 	assert(strlen(entry.name) >= 1 && strlen(entry.name) <= RADOS_NAME_MAX);
-	assert(entry.file.size <= entry_size_max(entry.file.object_bytes));
+	assert(entry.file.size <= rados_size_max(entry.file.object_bytes));
 	entry_key((enum entry_kind)key[0], entry.name, entry.file.id, own_key);
 	assert(strlen(own_key) == key_bytes && !memcmp(own_key, key, key_bytes));
 	n = entry_encode(&entry, own);

@@ -1,5 +1,5 @@
 /*
- * What a RADOS store does when its cluster, its daemon or an administrator does something to it, with ops under way.
+ * A RADOS store, with ops under way, when something happens to its cluster or its daemon.
  */
 #include "tests/rados/load.h"
 #include "tests/restarting.h"

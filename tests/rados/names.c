@@ -40,7 +40,7 @@ void keeper_close(struct rados_store *store)
 	(void)store;
 }
 
-void keeper_state(const struct rados_store *store, struct rados_state *ret_state)
+void keeper_state(struct rados_store *store, struct rados_state *ret_state)
 {
 	(void)store;
 	(void)ret_state;
