@@ -357,9 +357,9 @@ check-python: deps-python ## run the tests of the Python package [PYTHON=/usr/bi
 	@BUILD=$(BUILD) PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache PYTHON=$(strip $(PYTHON)) tests/python/run.sh
 
 # Another make, for what deps-rados has installed.
-check-rados: deps-rados ## run the tests of stores on Ceph RADOS, on a cluster of their own
+check-rados: deps-rados ## run the tests of stores on Ceph RADOS, on a cluster of their own [RADOS_TESTS="files faults"]
 	@$(MAKE) --no-print-directory all $(RADOS_BIN)
-	@BUILD=$(BUILD) tests/rados/run.sh
+	@BUILD=$(BUILD) SANITIZE=$(strip $(SANITIZE)) tests/rados/run.sh $(RADOS_TESTS)
 
 # DEEPSPEED_PACKAGES chooses other versions; TORCH_EXTENSIONS_DIR is where DeepSpeed compiles its ops.
 check-deepspeed: deps-deepspeed ## run them with torch and DeepSpeed of PyPI: 5 GB, once [DEEPSPEED_VENV=DIR]
@@ -396,7 +396,7 @@ coverage: deps-check ## the same with both sanitizers at once; compare the lines
 	@$(call install_packages,gcovr)
 	@[ ! -d $(COVERAGE) ] || find $(COVERAGE) -name '*.gcda' -delete
 	@$(COVERAGE_MAKE) $(COVERAGE)/tests/coverage/exit.o
-	@$(COVERAGE_MAKE) check-rados
+	@$(COVERAGE_MAKE) check-rados RADOS_TESTS="engine files names replace faults"
 	@$(COVERAGE_MAKE) check
 	@gcovr -r . --object-directory $(COVERAGE) -f daemon/ -f client/lib/ --json $(COVERAGE)/coverage.json \
 		$(COVERAGE)/daemon $(COVERAGE)/client/lib

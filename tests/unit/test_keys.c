@@ -39,6 +39,8 @@ TEST(each_key_takes_its_default_and_its_example)
 				      key->name, error.text);
 	}
 	free((char *)(uintptr_t)store.path);
+	free(store.rados.conf);
+	free(store.rados.user);
 	access_deinit(&store.access);
 	config_deinit(&config);
 }

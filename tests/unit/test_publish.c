@@ -231,29 +231,32 @@ TEST(a_batch_is_reported_once_all_its_ops_have_ended)
 	parts_teardown();
 }
 
-/* Clients that do not know the flag see the errno alone. */
-TEST(a_client_learns_that_the_outcome_is_unknown_if_it_knows_the_flag)
-{
-	for (int knows = 0; knows < 2; knows++) {
-		int64_t result;
+static const struct {
+	const char *what;
+	bool knows;
+} knowledge[] = { { "knows the flag", true }, { "sees the errno alone", false } };
 
-		parts_setup();
-		p.channel.knows_unknown = knows;
-		parts_put(1, RING_OP_WRITE, 0, 4096);
-		parts_turn();
-		p.fake.blocks[p.fake.n_done]->is_unknown = true;
-		parts_end_block(-ETIMEDOUT);
-		parts_turn();
-		result = parts_get().result;
-		ck_assert_int_eq(ring_result_errno(result), ETIMEDOUT);
-		ck_assert_int_eq(ring_result_is_unknown(result), knows);
-		parts_put(2, RING_OP_WRITE, 0, 4096); /* the same slot */
-		parts_turn();
-		parts_end_block(-EIO);
-		parts_turn();
-		ck_assert(!ring_result_is_unknown(parts_get().result));
-		parts_teardown();
-	}
+TEST_TABLE(a_client_learns_that_the_outcome_is_unknown_if_it_knows_the_flag, knowledge)
+{
+	int64_t result;
+
+	parts_setup();
+	p.channel.knows_unknown = knowledge[_i].knows;
+	parts_put(1, RING_OP_WRITE, 0, 4096);
+	parts_turn();
+	p.fake.blocks[p.fake.n_done]->is_unknown = true;
+	parts_end_block(-ETIMEDOUT);
+	parts_turn();
+	result = parts_get().result;
+	ck_assert_int_eq(ring_result_errno(result), ETIMEDOUT);
+	ck_assert_msg(ring_result_is_unknown(result) == knowledge[_i].knows, "%s",
+		      knowledge[_i].what);
+	parts_put(2, RING_OP_WRITE, 0, 4096); /* the same slot */
+	parts_turn();
+	parts_end_block(-EIO);
+	parts_turn();
+	ck_assert(!ring_result_is_unknown(parts_get().result));
+	parts_teardown();
 }
 
 TEST_MAIN
