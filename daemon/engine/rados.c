@@ -39,7 +39,8 @@ int rados_plugin_load(const struct rados_plugin **ret_plugin, struct error *erro
 	return 0;
 }
 
-/* The bytes of the character at s, by table 3-7 of the Unicode standard; 0: none begins there, or a control character. */
+/* The bytes of the character at s, by table 3-7 of the Unicode standard; 0: none begins there, or a control
+   character. */
 static size_t character_bytes(const unsigned char *s)
 {
 	static const uint32_t least[] = { 0, 0x20, 0xa0, 0x800, 0x10000 };

@@ -94,8 +94,8 @@ struct rados_plugin {
 	int (*remove)(struct rados_store *store, const char *name, struct error *error);
 	int (*stat)(struct rados_store *store, const char *name, struct rados_entry *ret_entry,
 		    struct error *error);
-	/* Calls each() for some files (at least one, unless there is none; at most RADOS_LIST_MAX) whose names begin with prefix.
-	   next: "" or what the last call has written there; "" afterwards: these were the last.  */
+	/* Calls each() for some files (at least one, unless there is none; at most RADOS_LIST_MAX) whose names begin
+	   with prefix.  next: "" or what the last call has written there; "" afterwards: these were the last. */
 	int (*list)(struct rados_store *store, const char *prefix, char next[RADOS_NAME_MAX + 8],
 		    int (*each)(const char *name, const struct rados_entry *entry, void *arg),
 		    void *arg, struct error *error);

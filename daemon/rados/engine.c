@@ -2,9 +2,9 @@
  * The engine rados: blocks become ops on one object each.
  *
  * The daemon never touches a client's memory: bytes are copied by a system call from it or to it, into and out of a
- * buffer of the op.  Buffers are kept with their slots, up to inflight_max bytes beside those in flight.  An op that may not
- * go to librados, because the store is offline, waits until it is online or the op's time is over.  One that comes back
- * with -ESHUTDOWN waits again, as the next connection may succeed.
+ * buffer of the op.  Buffers are kept with their slots, up to inflight_max bytes beside those in flight.  An op that
+ * may not go to librados, because the store is offline, waits until it is online or the op's time is over.  One that
+ * comes back with -ESHUTDOWN waits again, as the next connection may succeed.
  *
  * librados' threads only post the op to the mailbox; all else is the lane's.
  */

@@ -103,7 +103,7 @@ int entry_decode(unsigned shard, const char *key, size_t key_bytes, const void *
 	    head.name_bytes != value_bytes - sizeof(head) ||
 	    head.name_bytes != strlen(entry.name) || !is_sound(&entry.file) ||
 	    entry_shard(entry.name) != shard || entry_id_shard(entry.file.id) != shard ||
-	    key_bytes != strlen(own_key) || memcmp(key, own_key, key_bytes))
+	    key_bytes != strlen(own_key) || memcmp(key, own_key, key_bytes) != 0)
 		return -EUCLEAN;
 	*ret_entry = entry;
 	return 0;

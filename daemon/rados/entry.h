@@ -4,7 +4,8 @@
  *
  * A value is 32 bytes, little endian, and the name behind them:
  *
- *     0 version: 1   1 flags: 1 sparse, 2 unsized   2 bytes of the name   3 zero   4 object_bytes   8 id   16 size   24 time
+ *     0 version: 1   1 flags: 1 sparse, 2 unsized   2 bytes of the name   3 zero   4 object_bytes   8 id   16 size
+ *     24 time
  *
  * One entry has one encoding, so what was decoded can be encoded again for a compare.
  */

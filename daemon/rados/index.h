@@ -29,7 +29,8 @@ int index_each(const struct index *index, const char *prefix, char after[ENTRY_K
 	       int (*each)(const struct index *index, const struct entry *entry, void *arg),
 	       void *arg, struct error *error);
 
-/* Replaces entries (NULL: absent) if all are still as `old` says.  Returns 0, -ECANCELED (they are not), or an error. */
+/* Replaces entries (NULL: absent) if all are still as `old` says.  Returns 0, -ECANCELED (they are not), or an
+   error. */
 struct index_change {
 	const struct entry *old, *new;
 };

@@ -1,5 +1,6 @@
 /*
- * A key and a value from the index of a RADOS store, which another host wrote.  If it is taken, it is the one encoding of the entry.
+ * A key and a value from the index of a RADOS store, which another host wrote.  If it is taken, it is the one encoding
+ * of the entry.
  */
 #include "daemon/rados/entry.h"
 #include "tests/fuzz/fuzz.h"

@@ -247,7 +247,8 @@ static int copy_files(struct file_copy *copy)
 	return r == CTL_OK ? print_result(copy, nsec) : r;
 }
 
-/* In a directory, or behind a RADOS store's name that ends with a '/', the source's name.  Returns the path to be freed, or NULL. */
+/* In a directory, or behind a RADOS store's name that ends with a '/', the source's name.  Returns the path to be
+   freed, or NULL. */
 static char *make_to_path(const char *from, const char *to)
 {
 	const char *slash = strrchr(from, '/');

@@ -188,8 +188,8 @@ static int drop_ahead(struct file_copy *copy)
 
 /*
  * Moves *off to the next byte that has to be copied; *ret_end: behind the last one that follows on it.
- * Other destinations than new files, and those of RADOS stores, need zeros where the source has holes.  A file system that knows
- * of no holes reports data, and after an error all counts as data.
+ * Other destinations than new files, and those of RADOS stores, need zeros where the source has holes.  A file system
+ * that knows of no holes reports data, and after an error all counts as data.
  */
 static void find_data(const struct file_copy *copy, uint64_t *off, uint64_t *ret_end)
 {

@@ -66,7 +66,8 @@ int ctl_print_line(const struct ctl *ctl, const char *format, ...)
 int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client);
 
-/* Is it a name of a RADOS store?  ctl_connect() of one connects to the daemon that has such stores, also with --private. */
+/* Is it a name of a RADOS store?  ctl_connect() of one connects to the daemon that has such stores, also with
+   --private. */
 static inline bool ctl_is_rados(const char *name)
 {
 	return strncmp(name, "rados://", 8) == 0;

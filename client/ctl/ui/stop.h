@@ -23,7 +23,8 @@ struct dsaio_conn;
  */
 int stop_catch(int sa_flags);
 
-/* A connection that is shut down one second after the signal: of a command's the last two; NULL: they are to be freed. */
+/* A connection that is shut down one second after the signal: of a command's the last two; NULL: they are to be
+   freed. */
 void stop_hangs_up(struct dsaio_conn *conn);
 
 /* Call these before and after a wait for the daemon: one of over a second is reported. */

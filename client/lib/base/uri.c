@@ -99,7 +99,7 @@ int uri_rados(const char *name, char **ret_name)
 	copy = strdup(name);
 	if (!copy)
 		return error_fail_errno(-ENOMEM, "open %s", name);
-	memcpy(copy, "rados", 5);
+	(void)stpncpy(copy, "rados", 5);
 	if (copy[8] != '/')
 		file = strchr(copy + 8, '/');
 	file = file ? strchr(file + 1, '/') : NULL;

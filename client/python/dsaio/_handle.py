@@ -71,7 +71,9 @@ wait_seconds: time that threads spent in wait(), of ops and of the handle
 """
 
 _NO_BUFFER: Any = (0, 0, None, None)
-_OF_PROCESS = ("_options", "_c", "_rados_c", "_open_lock", "_counters", "_async_c", "_wait_lock", "_pending", "_failures")
+_OF_PROCESS = (
+    "_options", "_c", "_rados_c", "_open_lock", "_counters", "_async_c", "_wait_lock", "_pending", "_failures"
+)
 _RANGES = {"block_size": (512, 64 << 20), "queue_depth": (1, 4096), "intra_op_parallelism": (1, 64)}
 _WEIGHT_MAX = 16
 

@@ -99,9 +99,9 @@ def _warn_unlocked() -> None:
 
 
 def room(is_rados: bool) -> int:
-    """Bytes of the pool, of one daemon or the other, that this process may have beside those that it has.  Raises OSError.
+    """Bytes of the pool, of one daemon or the other, that this process may have beside those that it has.
 
-    Other programs may leave it less.
+    Other programs may leave it less.  Raises OSError.
     """
     of_daemon = connection(is_rados)
     most: int = library.client_pool_max(of_daemon.pointer)

@@ -67,7 +67,10 @@ class Created(File):
         self.name = path
         self._flags = None
         options = library.CreateOptions(
-            size=ctypes.sizeof(library.CreateOptions), file_size=size, token=token, flags=library.SPARSE if sparse else 0
+            size=ctypes.sizeof(library.CreateOptions),
+            file_size=size,
+            token=token,
+            flags=library.SPARSE if sparse else 0,
         )
         name, pointer, of_rados = _name(path), ctypes.c_void_p(), connection(True)
         library.check(library.create(of_rados.pointer, name, ctypes.byref(options), ctypes.byref(pointer)), path)
