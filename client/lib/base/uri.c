@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,10 +97,10 @@ int uri_rados(const char *name, char **ret_name)
 				  "%s: it is no file of a RADOS store, "
 				  "rados://POOL/NAMESPACE/FILE: use the system's calls for others",
 				  name);
-	copy = strdup(name);
-	if (!copy)
+	if (asprintf(&copy, "rados%s", name + 5) < 0) {
+		copy = NULL;
 		return error_fail_errno(-ENOMEM, "open %s", name);
-	(void)stpncpy(copy, "rados", 5);
+	}
 	if (copy[8] != '/')
 		file = strchr(copy + 8, '/');
 	file = file ? strchr(file + 1, '/') : NULL;
