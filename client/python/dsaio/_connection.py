@@ -86,8 +86,8 @@ _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 def connection(is_rados: bool = False) -> Connection:
-    """The connection for new objects, to the daemon of RADOS stores or of all others; connects, or starts a daemon, where
-    there is none yet.
+    """The connection for new objects, to the daemon of RADOS stores or of all others; connects, or starts a daemon,
+    where there is none yet.
 
     Raises OSError, whose message says what to do: ConnectionRefusedError where there is no daemon.
     """

@@ -123,7 +123,8 @@ def open(path: Path, mode: str = "rb", *, handle: Optional[Handle] = None) -> io
     """A file object without a buffer, whose reads and writes go through the daemon, each as one op that it waits for.
 
     path: also rados://POOL/NAMESPACE/FILE, with mode "rb".  mode: "rb", "wb" or "xb", and with "+" for both
-    directions, as of the built-in open().  handle: whose ops they are, which stays open; None: the file has one of its own.
+    directions, as of the built-in open().  handle: whose ops they are, which stays open; None: the file has one of its
+    own.
 
     io.BufferedReader and io.BufferedWriter, with a large buffer_size, suit callers that read or write few bytes at a
     time.  It has no fileno(), since what goes by a descriptor would not go through the daemon.  Like all files it
