@@ -176,7 +176,7 @@ deps-ci: deps-check deps-rados ## install all other packages: sanitizers, fuzzin
 # ---- build ----
 
 .PHONY: all tests
-HAS_RADOS := $(shell echo '\#include <rados/librados.h>' | $(CC) -E - >/dev/null 2>&1 && echo yes)
+HAS_RADOS := $(shell $(CC) -E -x c -include rados/librados.h /dev/null >/dev/null 2>&1 && echo yes)
 ALL = $(addprefix $(BUILD)/,dsaiod dsaioctl libdsaio-client.so libdsaio-client.pc python/dsaio \
 	$(if $(HAS_RADOS),dsaiod-rados.so))
 ifneq ($(HAS_RADOS),yes)
