@@ -53,10 +53,8 @@ static void take_saved(struct store *store, const struct saved_settings *saved)
 
 void registry_add(struct registry *registry, struct store *store)
 {
-	uint32_t key = 2166136261u; /* FNV-1a */
+	uint32_t key = store_hash(store->name);
 
-	for (const char *c = store->name; *c; c++)
-		key = (key ^ (uint8_t)*c) * 16777619u;
 	while (!key || registry_by_key(registry, key))
 		key++;
 	store->key = key;

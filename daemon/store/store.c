@@ -95,14 +95,19 @@ int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 	return 0;
 }
 
-/* No device of the kernel's has such a number; two stores of one namespace have the same. */
-static dev_t rados_dev(const char *path)
+uint32_t store_hash(const char *text)
 {
 	uint32_t hash = 2166136261u; /* FNV-1a */
 
-	for (const char *c = path; *c; c++)
+	for (const char *c = text; *c; c++)
 		hash = (hash ^ (uint8_t)*c) * 16777619u;
-	return (dev_t)1 << 63 | hash;
+	return hash;
+}
+
+/* No device of the kernel's has such a number; two stores of one namespace have the same. */
+static dev_t rados_dev(const char *path)
+{
+	return (dev_t)1 << 63 | store_hash(path);
 }
 
 static int store_new_rados(uint32_t id, const struct store_config *config,

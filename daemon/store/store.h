@@ -132,6 +132,9 @@ int store_start_lane(struct store *store, const struct profile *profile, uint64_
 /* The room in the kernel of its lane, in blocks. */
 uint64_t store_room(const struct store *store);
 
+/* A number made from a name or a path: the next daemon makes the same. */
+uint32_t store_hash(const char *text);
+
 /* The block size that the store uses for a profile while one client is active. */
 uint32_t store_block_bytes(const struct store *store, const struct profile *profile);
 

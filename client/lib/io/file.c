@@ -190,6 +190,24 @@ int file_on_disconnect(struct client_object *object)
 	return 0;
 }
 
+struct dsaio_file *file_alloc(struct dsaio_client *client, char *name)
+{
+	struct dsaio_file *file = name ? calloc(1, sizeof(*file)) : NULL;
+
+	if (!file) {
+		free(name);
+		return NULL;
+	}
+	file->client = client;
+	file->object.kind = CLIENT_FILE;
+	file->object.on_disconnect = file_on_disconnect;
+	file->name = name;
+	file->fds = (struct file_fds){ -1, -1 };
+	file->n_opens = 1;
+	atomic_init(&file->n_refs, 1);
+	return file;
+}
+
 /* Drops a reference.  Returns true if it was the last: file_settle() has to follow.  Under files.lock. */
 static bool file_drop(struct dsaio_file *file)
 {

@@ -164,6 +164,10 @@ int files_hand_over(struct dsaio_client *client, struct dsaio_conn *next, uint32
 /* A new file: from now on it is found by its key, if it can be kept and no other is there. */
 void file_list(struct dsaio_file *file);
 
+/* A file of that name, which it takes, with one open, in no list and unknown to the daemon.  NULL: there is no memory,
+   or name is NULL. */
+struct dsaio_file *file_alloc(struct dsaio_client *client, char *name);
+
 /* A file that is in no list: closes the descriptor, frees the rest.  NULL is fine. */
 void file_freep(struct dsaio_file **file);
 

@@ -65,23 +65,12 @@ static int daemon_open(struct dsaio_file *file, const char *function, Wire__File
 /* Or NULL: no memory. */
 static struct dsaio_file *named_new(struct dsaio_client *client, const char *name)
 {
-	struct dsaio_file *file = calloc(1, sizeof(*file));
-	char *copy = strdup(name);
+	struct dsaio_file *file = file_alloc(client, strdup(name));
 
-	if (!file || !copy) {
-		free(file);
-		free(copy);
+	if (!file)
 		return NULL;
-	}
-	file->client = client;
-	file->object.kind = CLIENT_FILE;
-	file->object.on_disconnect = file_on_disconnect;
-	file->name = copy;
 	file->entry.key.fd = -1;
-	file->fds = (struct file_fds){ -1, -1 };
 	file->can_read = true;
-	file->n_opens = 1;
-	atomic_init(&file->n_refs, 1);
 	atomic_init(&file->session.gpu, FILE_GPU_REFUSED);
 	file->session.gpu_error = -EOPNOTSUPP;
 	file->session.gpu_why = strdup("cuFile does not know files of RADOS stores");

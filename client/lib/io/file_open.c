@@ -132,32 +132,22 @@ static uint32_t fds_wanted(void)
  * Makes a file of fd: a direct description of our own or, if it could not be opened anew, a
  * duplicate of the caller's.  Takes fd and name, also on error.
  */
-static int file_new(struct dsaio_client *client, const struct cache_key *key, char *name_in,
-		    int fd_in, bool is_shared, struct dsaio_file **ret_file)
+static int file_new(struct dsaio_client *client, const struct cache_key *key, char *name, int fd_in,
+		    bool is_shared, struct dsaio_file **ret_file)
 {
-	_cleanup_(freep) char *name = name_in;
 	_cleanup_(closep) int fd = fd_in;
-	_cleanup_(file_freep) struct dsaio_file *file = calloc(1, sizeof(*file));
+	_cleanup_(file_freep) struct dsaio_file *file = file_alloc(client, name);
 	struct statx stx;
 	int r;
 
-	if (!file || !name) {
-		free(TAKE_PTR(file)); /* file_free() needs a client */
+	if (!file)
 		return error_fail_errno(-ENOMEM, "open");
-	}
-	file->client = client;
-	file->object.kind = CLIENT_FILE;
-	file->object.on_disconnect = file_on_disconnect;
-	file->name = TAKE_PTR(name);
 	file->entry.key = *key;
 	if (key->path)
 		file->entry.key.path = file->name;
-	file->fds = (struct file_fds){ -1, -1 };
 	file->can_read = key->access_mode != O_WRONLY;
 	file->can_write = key->access_mode != O_RDONLY;
 	file->is_shared = is_shared;
-	atomic_init(&file->n_refs, 1);
-	file->n_opens = 1;
 	if (statx(fd, "", AT_EMPTY_PATH, FILE_STATX_MASK, &stx) < 0)
 		return error_fail_errno(-errno, "open %s: statx", file->name);
 	r = check_kind(file->name, stx.stx_mode);
