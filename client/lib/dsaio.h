@@ -576,8 +576,8 @@ int dsaio_open(struct dsaio_client *client, const char *name, int flags,
 struct dsaio_create_options {
 	size_t size;
 	uint64_t file_size; /* bytes; 0: dsaio_file_commit() says it */
-	/* of dsaio_file_token(): the file that another client has created, with the size and flags that it had then; 0:
-	   a new one */
+	/* of dsaio_file_token(): the file that another client has created, with the size, not 0, and flags that it had
+	   then; 0: a new one */
 	uint64_t token;
 	uint32_t flags; /* DSAIO_CREATE_SPARSE */
 	uint32_t zero;
@@ -595,8 +595,9 @@ struct dsaio_create_options {
  *
  * It is open for reading and writing.  While some client has it open it lives; nobody having it open, the store's
  * trash_after later it is abandoned.
- * Returns 0, or also -ESTALE (the token's file was committed, abandoned or forgotten, or has another name), -EMFILE
- * (the client, or its user, has as many files as it may have), -ENOMEDIUM (an administrator has drained the store).
+ * Returns 0, or also -ESTALE (the token's file was committed, abandoned or forgotten, or has another name), -EINVAL
+ * (the token's file was created without a size), -EMFILE (the client, or its user, has as many files as it may have),
+ * -ENOMEDIUM (an administrator has drained the store).
  * Ownership: *ret_file is the caller's, for dsaio_file_close().
  */
 int dsaio_create(struct dsaio_client *client, const char *name,
@@ -617,8 +618,8 @@ uint64_t dsaio_file_token(const struct dsaio_file *file) DSAIO_NONNULL(1);
  * then.  The file stays open, for reading.  size: 0: that of the creation or, if it had none, the end of the last byte
  * that this client has written.
  * Returns 0, or also -EBUSY (ops of this client on it are open: await them), -EBADF (it was not created), -EINVAL
- * (another size than that of the creation), -ESTALE (it was committed, abandoned or forgotten), -ECANCELED (another
- * commit of that name came between: try again, or leave that one).
+ * (another size than that of the creation), -ESTALE (it was abandoned or forgotten).  When several
+ * commit one name at once, the last one wins, as with rename(2).
  */
 int dsaio_file_commit(struct dsaio_file *file, uint64_t size) DSAIO_CHECKED DSAIO_NONNULL(1);
 
@@ -632,7 +633,7 @@ int dsaio_file_abandon(struct dsaio_file *file) DSAIO_NONNULL(1);
 /* A file, as it was committed. */
 struct dsaio_stat {
 	size_t size;
-	const char *name; /* FILE; in a callback, until it returns; else NULL */
+	const char *name; /* FILE, with %25 for %; in a callback, until it returns; else NULL */
 	uint64_t file_size;
 	int64_t mtime_sec; /* of its commit: seconds since 1970, by the clock of the host that committed it */
 	uint64_t id; /* another file of this name has another one */

@@ -4,7 +4,6 @@
 #include "daemon/base/memory_limit.h"
 #include "daemon/config/keys.h"
 #include "daemon/config/limits.h"
-#include "daemon/config/rados.h"
 #include "proto/dirs.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/parser.h"

@@ -15,6 +15,7 @@
 #include "daemon/base/quota.h"
 #include "daemon/base/rate_limit.h"
 #include "daemon/config/access.h"
+#include "daemon/config/rados.h"
 #include "proto/profile.h"
 
 #include <stdbool.h>
@@ -57,13 +58,6 @@ enum pool_pages {
 struct config_place {
 	const char *path; /* of config->files */
 	unsigned line;	  /* 0: no file has it, an option or a default sets it */
-};
-
-/* The keys of a store on RADOS, each with a default; NULL: Ceph's. */
-struct rados_config {
-	char *conf, *user;
-	uint32_t object_bytes, op_timeout_sec, connections, trash_after_sec;
-	uint64_t inflight_max;
 };
 
 struct store_config {

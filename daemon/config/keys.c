@@ -2,7 +2,6 @@
 
 #include "daemon/base/id_table.h"
 #include "daemon/config/config.h"
-#include "daemon/config/rados.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/size.h"
 #include "proto/util/socket.h"

@@ -18,6 +18,14 @@
 #define RADOS_QUEUE_DEPTH \
 	16u /* by default: blocks of 4 MiB: a cluster of three hosts is busy with these (a guess) */
 
+/* The keys of a store on RADOS, each with a default; NULL: Ceph's. */
+struct rados_config {
+	char *conf, *user;
+	uint32_t object_bytes; /* of new files; a power of two */
+	uint32_t op_timeout_sec, connections, trash_after_sec;
+	uint64_t inflight_max; /* bytes */
+};
+
 /* The largest file. */
 static inline uint64_t rados_size_max(uint32_t object_bytes)
 {

@@ -30,6 +30,7 @@ struct named {
 	struct store *store;
 	struct page *page;
 	Wire__OpenMode mode;
+	bool is_created;   /* by a client: it may be committed */
 	struct file *file; /* of FileOpen, FileCommit and FileAbandon: referenced */
 	struct rados_file
 		rados; /* of FileOpen: what the client says, then what there is; else a copy of the file's */
@@ -106,14 +107,27 @@ static int open_by(struct named *named, struct error *error)
 	const struct rados_plugin *plugin = named->store->plugin;
 	struct rados_store *store = named->store->rados;
 	struct rados_file *file = &named->rados;
+	int r;
 
 	switch (named->mode) {
 	case WIRE__OPEN_MODE__OPEN_CREATE:
 		return plugin->create(store, named->name, file->size, file->is_sparse, file, error);
 	case WIRE__OPEN_MODE__OPEN_TOKEN:
-		return plugin->open_token(store, named->name, file->id, file, error);
-	case WIRE__OPEN_MODE__OPEN_AGAIN: /* without the cluster: recovery does not wait for it */
-		return 0;
+		r = plugin->open_token(store, named->name, file->id, file, error);
+		/* Its last object is known only when it is committed, so one host alone writes it. */
+		if (r == 0 && !file->size)
+			r = error_set_plain(error, -EINVAL,
+					    "%s: it was created without a size, so others cannot "
+					    "write it: create it with its size",
+					    named->text);
+		return r;
+	case WIRE__OPEN_MODE__OPEN_AGAIN:
+		if (!file->is_writable)
+			return 0;
+		r = plugin->open_token(store, named->name, file->id, file, error);
+		if (r == -ESTALE)
+			file->is_writable = false; /* it was committed, and the reply was lost */
+		return r == -ESTALE || r == -EHOSTDOWN || r == -ETIMEDOUT ? 0 : r;
 	default:
 		return plugin->open(store, named->name, file, error);
 	}
@@ -194,17 +208,19 @@ static void file_opened(struct named *named)
 
 	file->target.rados = named->rados;
 	file->facts.ino = named->rados.id;
-	if (named->result == 0 && named->rados.is_writable) {
+	if (named->result == 0 && named->is_created) {
 		file->rados_name = strdup(named->text);
-		named->result = file->rados_name ? named->store->plugin->hold(named->store->rados,
-									      &named->rados)
-						 : -ENOMEM;
-		if (named->result < 0)
-			(void)error_set(&named->error, named->result, "file %s", file->name);
-		else
+		named->result = file->rados_name ? 0 : -ENOMEM;
+	}
+	if (named->result == 0 && named->rados.is_writable) {
+		named->result = named->store->plugin->hold(named->store->rados,
+							   &file->target.rados);
+		if (named->result == 0)
 			file->release = release;
 		file->facts.can_write = true;
 	}
+	if (named->result == -ENOMEM)
+		(void)error_set(&named->error, -ENOMEM, "file %s", file->name);
 	session_file_made(file, named->store, named->result, &named->error, named->call);
 }
 
@@ -216,7 +232,7 @@ static void file_finished(struct named *named)
 		if (file->release)
 			file->release(file);
 		file->release = NULL;
-		file->target.rados.size = named->size;
+		file->target.rados.size = named->rados.size;
 		file->facts.can_write = file->target.rados.is_writable = false;
 	}
 	file->is_finishing = false;
@@ -269,6 +285,8 @@ int session_file_open(struct session *session, const Wire__FileOpen *open, struc
 	if (r < 0)
 		return r;
 	named->mode = open->mode;
+	named->is_created = open->mode != WIRE__OPEN_MODE__OPEN_READ &&
+			    (open->mode != WIRE__OPEN_MODE__OPEN_AGAIN || open->is_writable);
 	named->rados = (struct rados_file){ .id = open->id,
 					    .size = open->size,
 					    .object_bytes = open->object_bytes,

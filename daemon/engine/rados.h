@@ -5,8 +5,8 @@
  * lanes use as any other, and the calls on files by name, which block and so belong to worker threads.
  *
  * A store has connections of its own, and one thread, the keeper, that makes them, fences the daemon before this one,
- * renews files that are being written, and sweeps what was replaced.  While the cluster cannot be reached the store is
- * offline: blocks wait in the engine, up to op_timeout, then end with -EHOSTDOWN, as calls do.
+ * renews files that are being written, and sweeps what was replaced.  While the cluster does not answer the store is
+ * offline: blocks wait in the engine, up to op_timeout after its last answer, then end with -EHOSTDOWN, as calls do.
  *
  * In the store's namespace:
  *
@@ -39,15 +39,10 @@ struct rados_store; /* the plug-in's */
 
 /* All strings are borrowed until store_open() returns. */
 struct rados_settings {
-	const char *store;	   /* its name, for messages and the state file */
-	const char *pool, *nspace; /* nspace: "": the default one */
-	const char *conf, *user;   /* NULL: Ceph's own search, client.admin */
-	const char *state_dir;	   /* NULL: what the next daemon has to fence is not recorded */
-	uint32_t object_bytes;	   /* of new files; a power of two */
-	uint32_t op_timeout_msec;
-	uint64_t inflight_max; /* bytes */
-	uint32_t connections;
-	uint32_t trash_after_sec;
+	const char *store;     /* its name, for messages and the state file */
+	const char *path;      /* rados://POOL/NAMESPACE */
+	const char *state_dir; /* NULL: what the next daemon has to fence is not recorded */
+	struct rados_config keys;
 };
 
 /* For status.  Any thread. */
@@ -72,8 +67,8 @@ struct rados_plugin {
 	/* Starts the keeper; does not wait for the cluster, and does not fail because of it.  Main thread. */
 	int (*store_open)(const struct rados_settings *settings, struct rados_store **ret_store,
 			  struct error *error);
-	/* No lane uses it, no call runs, and no file is held.  Not on the main thread: it waits for the cluster, up to
-	   op_timeout.  NULL is fine. */
+	/* No lane uses it, no call runs, and no file is held.  It waits for the cluster, up to op_timeout for what the keeper
+	   asks just then.  NULL is fine. */
 	void (*store_close)(struct rados_store *store);
 	void (*store_state)(struct rados_store *store, struct rados_state *ret_state);
 
@@ -86,10 +81,10 @@ struct rados_plugin {
 	/* The file of that id that is being written. */
 	int (*open_token)(struct rados_store *store, const char *name, uint64_t id,
 			  struct rados_file *ret_file, struct error *error);
-	/* Idempotent, as a client that has lost the reply asks again. */
-	int (*commit)(struct rados_store *store, const char *name, const struct rados_file *file,
+	/* Idempotent, as a client that has lost the reply asks again.  file->size becomes that of the file. */
+	int (*commit)(struct rados_store *store, const char *name, struct rados_file *file,
 		      uint64_t size, struct error *error);
-	int (*abandon)(struct rados_store *store, const char *name, const struct rados_file *file,
+	int (*abandon)(struct rados_store *store, const char *name, struct rados_file *file,
 		       struct error *error);
 	int (*remove)(struct rados_store *store, const char *name, struct error *error);
 	int (*stat)(struct rados_store *store, const char *name, struct rados_entry *ret_entry,
@@ -100,9 +95,9 @@ struct rados_plugin {
 		    int (*each)(const char *name, const struct rados_entry *entry, void *arg),
 		    void *arg, struct error *error);
 
-	/* While a file that is being written is held, the keeper renews it.  Any thread; never blocks.  hold: 0 or -ENOMEM;
-	   as often as release. */
-	int (*hold)(struct rados_store *store, const struct rados_file *file);
+	/* While a file that is being written is held, the keeper renews it; of one that is no longer being written it takes
+	   is_writable away.  Any thread; never blocks.  hold: 0 or -ENOMEM; as often as release, with the same file. */
+	int (*hold)(struct rados_store *store, struct rados_file *file);
 	void (*release)(struct rados_store *store, const struct rados_file *file);
 };
 

@@ -2,7 +2,8 @@
  * The connection of a store: its uses, and how it is made.
  *
  * It is used from when the addresses in the state file are blocklisted, which are those of the daemon or the
- * connection before, and its own are written there, until a call of it comes back with -ESHUTDOWN.
+ * connection before, and its own are written there, until a call of it comes back with -ESHUTDOWN.  A daemon that stops
+ * in order leaves its addresses, too: an op without an answer may still be carried out.
  */
 #include "daemon/rados/conn.h"
 
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #define ADDRESSES_MAX_BYTES 16384 /* of at most 16 links */
+#define PROBE_NSEC NSEC_PER_SEC	  /* a cluster that lives has answered by then (a guess) */
 
 /* ---- its uses, by all threads ---- */
 
@@ -40,21 +42,20 @@ static struct rados_conn *conn_use(struct rados_store *store)
 	return store->conn;
 }
 
-struct rados_conn *conn_try(struct rados_store *store)
+struct rados_conn *conn_try(struct rados_store *store, bool *ret_may_wait)
 {
 	LOCKED(&store->lock);
 
+	*ret_may_wait = clock_nsec() < store->give_up_nsec;
 	return conn_use(store);
 }
 
 int conn_take(struct rados_store *store, struct rados_conn **ret_conn, struct error *error)
 {
-	const uint64_t nsec = store->settings.op_timeout_msec * (NSEC_PER_SEC / 1000);
-	const uint64_t until_nsec = clock_nsec() + nsec;
 	LOCKED(&store->lock);
 
 	while (!(*ret_conn = conn_use(store)))
-		if (!store_wait(store, until_nsec))
+		if (!store_wait(store, store->give_up_nsec))
 			return error_set_plain(error, -EHOSTDOWN, "store %s: offline: %s",
 					       store->settings.store, store->state.text);
 	return 0;
@@ -83,16 +84,30 @@ rados_ioctx_t conn_io(const struct rados_conn *conn)
 
 rados_ioctx_t conn_io_next(const struct rados_conn *conn, unsigned turn)
 {
-	return conn->links[turn % conn->store->settings.connections].io;
+	return conn->links[turn % conn->store->settings.keys.connections].io;
+}
+
+void store_offline(struct rados_store *store, uint64_t wait_nsec, const char *why)
+{
+	store->state.is_online = false;
+	store->give_up_nsec = clock_nsec() + wait_nsec;
+	(void)snprintf(store->state.text, sizeof(store->state.text), "%.159s", why);
+	(void)pthread_cond_broadcast(&store->changed); /* never fails */
 }
 
 int conn_note(struct rados_conn *conn, int r)
 {
-	if (r == -ESHUTDOWN) {
-		LOCKED(&conn->store->lock);
+	struct rados_store *store = conn->store;
 
-		conn->store->state.is_online = false;
-		strcpy(conn->store->state.text, "this daemon was blocklisted");
+	if (r == -ESHUTDOWN || r == -ETIMEDOUT) {
+		LOCKED(&store->lock);
+
+		store->is_fenced |= r == -ESHUTDOWN;
+		if (store->state.is_online && r == -ESHUTDOWN)
+			store_offline(store, store->settings.keys.op_timeout_sec * NSEC_PER_SEC,
+				      "this daemon was blocklisted");
+		else if (store->state.is_online)
+			store_offline(store, PROBE_NSEC, "an op had no answer in op_timeout");
 	}
 	return r;
 }
@@ -103,7 +118,7 @@ void conn_close(struct rados_store *store)
 {
 	struct rados_conn *conn = TAKE_PTR(store->conn);
 
-	for (uint32_t i = 0; conn && i < store->settings.connections; i++) {
+	for (uint32_t i = 0; conn && i < store->settings.keys.connections; i++) {
 		if (conn->links[i].io)
 			rados_ioctx_destroy(conn->links[i].io);
 		if (conn->links[i].cluster)
@@ -114,9 +129,10 @@ void conn_close(struct rados_store *store)
 
 /* Connects; ret_addresses: as rados_blocklist_add() takes them.  The options bound each call, and keep librados' own
    files away. */
-static int link_open(const struct rados_settings *s, struct link *link, char **ret_addresses,
+static int link_open(const struct rados_store *store, struct link *link, char **ret_addresses,
 		     struct error *error)
 {
+	const struct rados_config *s = &store->settings.keys;
 	char bytes[24], sec[24], map_sec[24];
 	const char *const options[][2] = {
 		{ "rados_osd_op_timeout", sec },
@@ -138,17 +154,17 @@ static int link_open(const struct rados_settings *s, struct link *link, char **r
 	if (r < 0)
 		return error_set(error, r, "ceph_conf %s",
 				 s->conf ? s->conf : "in Ceph's own places");
-	(void)snprintf(sec, sizeof(sec), "%u", (s->op_timeout_msec + 999) / 1000);
-	(void)snprintf(map_sec, sizeof(map_sec), "%.1f", s->op_timeout_msec / 3000.0);
+	(void)snprintf(sec, sizeof(sec), "%u", s->op_timeout_sec);
+	(void)snprintf(map_sec, sizeof(map_sec), "%.1f", s->op_timeout_sec / 3.0);
 	(void)snprintf(bytes, sizeof(bytes), "%" PRIu64, 2 * s->inflight_max + RADOS_OBJECT_MAX);
 	for (size_t i = 0; r >= 0 && i < sizeof(options) / sizeof(*options); i++)
 		r = rados_conf_set(link->cluster, options[i][0], options[i][1]);
 	if (r < 0 || (r = rados_connect(link->cluster)) < 0)
 		return error_set(error, r, "cluster not reached");
-	r = rados_ioctx_create(link->cluster, s->pool, &link->io);
+	r = rados_ioctx_create(link->cluster, store->pool, &link->io);
 	if (r < 0 || (r = rados_getaddrs(link->cluster, ret_addresses)) < 0)
-		return error_set(error, r, "pool %s", s->pool);
-	rados_ioctx_set_namespace(link->io, s->nspace);
+		return error_set(error, r, "pool %s", store->pool);
+	rados_ioctx_set_namespace(link->io, store->nspace);
 	rados_set_pool_full_try(link->io);
 	return 0;
 }
@@ -173,7 +189,7 @@ static int store_fence(const struct rados_store *store, struct error *error)
 		r = rados_blocklist_add(store->conn->links[0].cluster, line, 0);
 	}
 	/* Each connection: an osd that gets an op by the new map refuses the other's from then on. */
-	for (uint32_t i = 0; r >= 0 && i < store->settings.connections; i++)
+	for (uint32_t i = 0; r >= 0 && i < store->settings.keys.connections; i++)
 		r = rados_wait_for_latest_osdmap(store->conn->links[i].cluster);
 	if (r < 0 || ferror(file))
 		return error_set(error, r < 0 ? r : -EIO,
@@ -185,8 +201,9 @@ static int store_fence(const struct rados_store *store, struct error *error)
 
 int conn_open(struct rados_store *store, struct error *error)
 {
-	const struct rados_settings *s = &store->settings;
-	struct rados_conn *conn = calloc(1, sizeof(*conn) + s->connections * sizeof(*conn->links));
+	const char *state_dir = store->settings.state_dir;
+	const uint32_t n_links = store->settings.keys.connections;
+	struct rados_conn *conn = calloc(1, sizeof(*conn) + n_links * sizeof(*conn->links));
 	char text[ADDRESSES_MAX_BYTES], *addresses;
 	size_t n = 0;
 	int r;
@@ -195,15 +212,25 @@ int conn_open(struct rados_store *store, struct error *error)
 		return error_set(error, -ENOMEM, "connection");
 	store->conn = conn;
 	conn->store = store;
-	for (uint32_t i = 0; i < s->connections; i++) {
-		r = link_open(s, &conn->links[i], &addresses, error);
+	for (uint32_t i = 0; i < n_links; i++) {
+		r = link_open(store, &conn->links[i], &addresses, error);
 		if (r < 0)
 			return r;
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "%.500s\n", addresses);
 		rados_buffer_free(addresses);
 	}
-	r = s->state_dir ? store_fence(store, error) : 0;
-	return r == 0 && s->state_dir
-		       ? state_file_write(s->state_dir, store->state_name, text, false, error)
+	r = state_dir ? store_fence(store, error) : 0;
+	return r == 0 && state_dir
+		       ? state_file_write(state_dir, store->state_name, text, false, error)
 		       : r;
+}
+
+int conn_probe(struct rados_store *store, struct error *error)
+{
+	char byte;
+	int r = conn_note(store->conn, rados_read(conn_io(store->conn), "index.00", &byte, 1, 0));
+
+	return r >= 0 || r == -ENOENT
+		       ? 0
+		       : error_set(error, r, "pool %s: no read of an object", store->pool);
 }

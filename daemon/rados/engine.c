@@ -3,8 +3,8 @@
  *
  * The daemon never touches a client's memory: bytes are copied by a system call from it or to it, into and out of a
  * buffer of the op.  Buffers are kept with their slots, up to inflight_max bytes beside those in flight.  An op that
- * may not go to librados, because the store is offline, waits until it is online or the op's time is over.  One that
- * comes back with -ESHUTDOWN waits again, as the next connection may succeed.
+ * may not go to librados, because the store is offline, waits until it is online, the op's time is over, or the store
+ * has been offline for too long.  One that comes back with -ESHUTDOWN waits again, as the next connection may succeed.
  *
  * librados' threads only post the op to the mailbox; all else is the lane's.
  */
@@ -75,10 +75,12 @@ static int64_t read_result(struct rados_op *op, int r)
 	int error;
 
 	if (r == -ENOENT)
-		r = file->is_sparse || file->is_writable ? 0 : -ESTALE;
+		r = 0;
 	if (r < 0)
 		return r;
 	/* Bytes that nobody wrote read as zeroes; without a size nobody knows where the end is. */
+	if ((uint32_t)r < op->len && !file->is_sparse && !file->is_writable)
+		return -ESTALE;
 	if (file->size) {
 		memset(op->buffer + r, 0, op->len - (uint32_t)r);
 		r = (int)op->len;
@@ -109,7 +111,7 @@ static void op_end(struct rados_op *op, int r)
 	/* By these an engine says that it wants the block again. */
 	if (result == -EAGAIN || result == -EOPNOTSUPP || result == -EINTR)
 		result = -EIO;
-	if (e->room > store_settings(e->store)->inflight_max)
+	if (e->room > store_settings(e->store)->keys.inflight_max)
 		buffer_free(op);
 	e->op_bytes -= op->len;
 	op->next = e->free_ops;
@@ -157,11 +159,13 @@ static void op_go(struct rados_op *op)
 {
 	static const struct itimerspec look = { .it_value.tv_nsec = LOOK_NSEC };
 	struct engine_rados *e = op->engine;
+	bool may_wait = false;
 	int r;
 
-	if (clock_nsec() >= op->deadline_nsec) {
+	op->conn = clock_nsec() < op->deadline_nsec ? conn_try(e->store, &may_wait) : NULL;
+	if (!op->conn && !may_wait) {
 		op_end(op, op->was_submitted ? -ETIMEDOUT : -EHOSTDOWN);
-	} else if (!(op->conn = conn_try(e->store))) {
+	} else if (!op->conn) {
 		if (!e->waiting)
 			(void)timerfd_settime(e->timer_fd, 0, &look, NULL); /* a sound value */
 		op->next = e->waiting;
@@ -207,17 +211,17 @@ static int64_t block_reach(const struct block *block)
 
 static bool op_start(struct engine_rados *e, struct block *block, uint32_t len)
 {
-	const struct rados_settings *settings = store_settings(e->store);
+	const struct rados_config *keys = &store_settings(e->store)->keys;
 	struct rados_op *op = e->free_ops;
 	int r = 0;
 
-	if (!op || (e->op_bytes && e->op_bytes + len > settings->inflight_max))
+	if (!op || (e->op_bytes && e->op_bytes + len > keys->inflight_max))
 		return false;
 	e->free_ops = op->next;
 	e->op_bytes += len;
 	op->block = block;
 	op->len = len;
-	op->deadline_nsec = clock_nsec() + settings->op_timeout_msec * (NSEC_PER_SEC / 1000);
+	op->deadline_nsec = clock_nsec() + keys->op_timeout_sec * NSEC_PER_SEC;
 	op->was_submitted = false;
 	if (op->room < len) {
 		buffer_free(op);

@@ -15,7 +15,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#define TRIES 8 /* a guess: each lost one means that another host has changed the file */
+#define TRIES 64 /* a guess: each lost one means that another host has changed the name's entries */
 
 static void index_close(struct index *index)
 {
@@ -46,26 +46,75 @@ static uint64_t now_sec(void)
 	return (uint64_t)time(NULL);
 }
 
-static int no_file(const struct rados_store *store, const char *name, struct error *error)
+struct wanted {
+	const char *name;
+	struct rados_file *file;   /* NULL: that of the name */
+	struct rados_entry *entry; /* of stat */
+	uint64_t size;		   /* of commit */
+};
+
+/* Does with the entries of its name and its file what a call is for.  Returns 0, or an error. */
+typedef int looked_fn(const struct index *index, const struct index_look *look,
+		      const struct wanted *wanted, struct error *error);
+
+/* Looks, and calls looked_fn; again if another host came between, or the cluster has fenced this daemon. */
+static int look_and(looked_fn *run, struct rados_store *store, const struct wanted *wanted,
+		    struct error *error)
 {
-	return error_set(error, -ENOENT, "store %s: %s", store_settings(store)->store, name);
+	int r = -ECANCELED;
+
+	for (unsigned i = 0; i < TRIES && (r == -ECANCELED || r == -EHOSTDOWN); i++) {
+		_cleanup_(index_close) struct index index;
+		struct index_look look;
+
+		r = index_open(store, wanted->name, &index, error);
+		if (r < 0)
+			return r;
+		r = index_look(&index, wanted->name, wanted->file ? wanted->file->id : 0, &look,
+			       error);
+		if (!r)
+			r = run(&index, &look, wanted, error);
+	}
+	return r;
+}
+
+/* Whether the name has a file. */
+static int file_check(const struct index *index, const struct index_look *look,
+		      const struct wanted *wanted, struct error *error)
+{
+	if (look->file.file.id)
+		return 0;
+	return error_set(error, -ENOENT, "store %s: %s", store_settings(index->store)->store,
+			 wanted->name);
+}
+
+/* Whether the file is being written. */
+static int written_check(const struct index *index, const struct index_look *look,
+			 const struct wanted *wanted, struct error *error)
+{
+	if (look->written.file.id && !strcmp(look->written.name, wanted->name))
+		return 0;
+	return error_set(error, -ESTALE,
+			 "store %s: %s: no file %016" PRIx64
+			 " is being written: it was committed, abandoned, or not "
+			 "renewed for trash_after; create it again",
+			 store_settings(index->store)->store, wanted->name, wanted->file->id);
 }
 
 /* ---- open, stat ---- */
 
+static int looked_stat(const struct index *index, const struct index_look *look,
+		       const struct wanted *wanted, struct error *error)
+{
+	*wanted->entry = look->file.file;
+	return file_check(index, look, wanted, error);
+}
+
 static int names_stat(struct rados_store *store, const char *name, struct rados_entry *ret_entry,
 		      struct error *error)
 {
-	_cleanup_(index_close) struct index index;
-	struct index_look look;
-	int r = index_open(store, name, &index, error);
-
-	if (!r)
-		r = index_look(&index, name, 0, &look, error);
-	if (r < 0)
-		return r;
-	*ret_entry = look.file.file;
-	return ret_entry->id ? 0 : no_file(store, name, error);
+	return look_and(looked_stat, store, &(struct wanted){ .name = name, .entry = ret_entry },
+			error);
 }
 
 static int names_open(struct rados_store *store, const char *name, struct rados_file *ret_file,
@@ -101,7 +150,7 @@ static int names_create(struct rados_store *store, const char *name, uint64_t si
 		.kind = ENTRY_WRITTEN,
 		.file = { .size = size,
 			  .time_sec = now_sec(),
-			  .object_bytes = store_settings(store)->object_bytes,
+			  .object_bytes = store_settings(store)->keys.object_bytes,
 			  .is_sparse = is_sparse },
 		.is_unsized = !size,
 	};
@@ -123,143 +172,114 @@ static int names_create(struct rados_store *store, const char *name, uint64_t si
 	return r;
 }
 
-/* Whether the file is being written; else fills in the error. */
-static int written_check(const struct rados_store *store, const char *name, uint64_t id,
-			 const struct index_look *look, struct error *error)
+static int looked_token(const struct index *index, const struct index_look *look,
+			const struct wanted *wanted, struct error *error)
 {
-	if (look->written.file.id && !strcmp(look->written.name, name))
-		return 0;
-	return error_set(error, -ESTALE,
-			 "store %s: %s: no file %016" PRIx64
-			 " is being written: it was committed, abandoned, or not "
-			 "renewed for trash_after; create it again",
-			 store_settings(store)->store, name, id);
+	int r = written_check(index, look, wanted, error);
+
+	if (!r)
+		*wanted->file = entry_target(&look->written.file, true);
+	return r;
 }
 
 static int names_open_token(struct rados_store *store, const char *name, uint64_t id,
 			    struct rados_file *ret_file, struct error *error)
 {
-	_cleanup_(index_close) struct index index;
-	struct index_look look;
-	int r = index_open(store, name, &index, error);
-
-	if (!r)
-		r = index_look(&index, name, id, &look, error);
-	if (!r)
-		r = written_check(store, name, id, &look, error);
-	if (!r)
-		*ret_file = entry_target(&look.written.file, true);
-	return r;
+	ret_file->id = id;
+	return look_and(looked_token, store, &(struct wanted){ .name = name, .file = ret_file },
+			error);
 }
 
 /* ---- commit, abandon, remove ---- */
 
-/* A file that was committed, and perhaps replaced or removed since. */
-static bool was_committed(const struct index_look *look, uint64_t id)
-{
-	return look->file.file.id == id || (look->trash.file.id == id && look->trash.file.time_sec);
-}
-
 /* Replaces what the look has found. */
-static int commit_apply(const struct index *index, const struct index_look *look, uint64_t size,
-			struct error *error)
+static int commit_apply(const struct index *index, const struct index_look *look,
+			const struct entry *entry, struct error *error)
 {
 	const bool is_new = !look->file.file.id;
-	struct entry entry = look->written, trash = look->file;
+	struct entry trash = look->file;
 	const struct index_change changes[] = {
 		{ &look->written, NULL },
-		{ is_new ? NULL : &look->file, &entry },
+		{ is_new ? NULL : &look->file, entry },
 		{ NULL, &trash },
 	};
 
-	entry.kind = ENTRY_FILE;
-	entry.file.time_sec = trash.file.time_sec = now_sec();
 	trash.kind = ENTRY_TRASH;
-	if (entry.is_unsized)
-		entry.file.size = size;
+	trash.file.time_sec = entry->file.time_sec;
 	return index_change(index, changes, is_new ? 2 : 3, error);
 }
 
-static int commit_check(const struct index *index, const struct index_look *look, const char *name,
-			uint64_t id, uint64_t size, struct error *error)
+static int looked_commit(const struct index *index, const struct index_look *look,
+			 const struct wanted *wanted, struct error *error)
 {
-	const struct entry *written = &look->written;
-	int r = written_check(index->store, name, id, look, error);
+	struct entry entry = look->written;
+	int r;
 
-	if (!r && written->is_unsized)
-		return size_check(index->store, name, size, written->file.object_bytes, error);
-	if (!r && size && size != written->file.size)
-		r = error_set(error, -EINVAL,
-			      "store %s: %s: commit of %" PRIu64 " bytes: created with %" PRIu64,
-			      store_settings(index->store)->store, name, size, written->file.size);
-	return r;
-}
-
-static int names_commit(struct rados_store *store, const char *name, const struct rados_file *file,
-			uint64_t size, struct error *error)
-{
-	_cleanup_(index_close) struct index index;
-	struct index_look look;
-	uint64_t replaced = 0;
-	unsigned n_tries = 0;
-	int r = index_open(store, name, &index, error);
-
-	if (r < 0)
+	/* It was committed, and perhaps replaced or removed since. */
+	if (look->file.file.id == wanted->file->id)
+		entry = look->file;
+	else if (look->trash.file.id == wanted->file->id && look->trash.file.time_sec)
+		entry = look->trash;
+	else if ((r = written_check(index, look, wanted, error)) < 0)
 		return r;
-	do {
-		r = index_look(&index, name, file->id, &look, error);
-		if (r < 0 || was_committed(&look, file->id))
-			return r;
-		r = commit_check(&index, &look, name, file->id, size, error);
+	if (entry.kind == ENTRY_WRITTEN) {
+		if (entry.is_unsized)
+			entry.file.size = wanted->size;
+		else if (wanted->size && wanted->size != entry.file.size)
+			return error_set(error, -EINVAL,
+					 "store %s: %s: commit of %" PRIu64
+					 " bytes: created with %" PRIu64,
+					 store_settings(index->store)->store, wanted->name,
+					 wanted->size, entry.file.size);
+		r = size_check(index->store, wanted->name, entry.file.size, entry.file.object_bytes,
+			       error);
 		if (r < 0)
 			return r;
-		if (n_tries > 0 && look.file.file.id != replaced)
-			return -ECANCELED; /* with the message of the change; else it was renewed */
-		replaced = look.file.file.id;
-		r = commit_apply(&index, &look, size, error);
-	} while (r == -ECANCELED && ++n_tries < TRIES);
-	return r;
+		entry.kind = ENTRY_FILE;
+		entry.file.time_sec = now_sec();
+		r = commit_apply(index, look, &entry, error);
+		if (r < 0)
+			return r;
+	}
+	wanted->file->size = entry.file.size;
+	return 0;
 }
 
-static int names_abandon(struct rados_store *store, const char *name, const struct rados_file *file,
+static int names_commit(struct rados_store *store, const char *name, struct rados_file *file,
+			uint64_t size, struct error *error)
+{
+	return look_and(looked_commit, store,
+			&(struct wanted){ .name = name, .file = file, .size = size }, error);
+}
+
+static int looked_abandon(const struct index *index, const struct index_look *look,
+			  const struct wanted *wanted, struct error *error)
+{
+	int r = look->file.file.id == wanted->file->id ? written_check(index, look, wanted, error)
+						       : 0;
+
+	/* Or it is abandoned already. */
+	return r < 0 || !look->written.file.id ? r : index_discard(index, &look->written, 0, error);
+}
+
+static int names_abandon(struct rados_store *store, const char *name, struct rados_file *file,
 			 struct error *error)
 {
-	_cleanup_(index_close) struct index index;
-	struct index_look look;
-	unsigned n_tries = 0;
-	int r = index_open(store, name, &index, error);
+	return look_and(looked_abandon, store, &(struct wanted){ .name = name, .file = file },
+			error);
+}
 
-	if (r < 0)
-		return r;
-	do {
-		r = index_look(&index, name, file->id, &look, error);
-		if (!r && look.file.file.id == file->id)
-			r = written_check(store, name, file->id, &look, error);
-		if (r < 0 || !look.written.file.id)
-			return r; /* or it is abandoned already */
-		r = index_discard(&index, &look.written, 0, error);
-	} while (r == -ECANCELED && ++n_tries < TRIES);
-	return r;
+static int looked_remove(const struct index *index, const struct index_look *look,
+			 const struct wanted *wanted, struct error *error)
+{
+	int r = file_check(index, look, wanted, error);
+
+	return r < 0 ? r : index_discard(index, &look->file, now_sec(), error);
 }
 
 static int names_remove(struct rados_store *store, const char *name, struct error *error)
 {
-	_cleanup_(index_close) struct index index;
-	struct index_look look;
-	unsigned n_tries = 0;
-	int r = index_open(store, name, &index, error);
-
-	if (r < 0)
-		return r;
-	do {
-		r = index_look(&index, name, 0, &look, error);
-		if (!r && !look.file.file.id)
-			r = no_file(store, name, error);
-		if (r < 0)
-			return r;
-		r = index_discard(&index, &look.file, now_sec(), error);
-	} while (r == -ECANCELED && ++n_tries < TRIES);
-	return r;
+	return look_and(looked_remove, store, &(struct wanted){ .name = name }, error);
 }
 
 /* ---- list ---- */

@@ -2,8 +2,8 @@
  * A RADOS store inside the plug-in: its settings and its connection.
  *
  * A connection (struct rados_conn) is settings.connections clusters with an I/O context each.  There is one at a time.
- * One that is blocklisted never works again: the store is offline, and as soon as nobody uses the connection any more
- * the keeper closes it and makes another.
+ * The store is online while the cluster answers.  A connection that is blocklisted never works again: as soon as nobody
+ * uses it any more the keeper closes it and makes another.
  */
 #ifndef DSAIO_DAEMON_RADOS_STORE_H
 #define DSAIO_DAEMON_RADOS_STORE_H
@@ -18,19 +18,20 @@ struct rados_conn;
 const struct rados_settings *store_settings(const struct rados_store *store);
 
 /*
- * Begins to use the connection; waits for one up to op_timeout.  Worker threads.
+ * Begins to use the connection; waits for one, until the store has been offline for op_timeout.  Worker threads.
  * Returns 0, or -EHOSTDOWN with a message that says why the store is offline.
  */
 int conn_take(struct rados_store *store, struct rados_conn **ret_conn, struct error *error);
-/* The same at once, for the engine; NULL: the store is offline. */
-struct rados_conn *conn_try(struct rados_store *store);
+/* The same at once, for the engine; NULL: the store is offline, and whether that is worth waiting for. */
+struct rados_conn *conn_try(struct rados_store *store, bool *ret_may_wait);
 /* The end of each use.  While there are uses, pauses between their ends are counted. */
 void conn_put(struct rados_conn *conn);
 /* For calls on names: always the same one, as a lock has an owner. */
 rados_ioctx_t conn_io(const struct rados_conn *conn);
 /* For blocks: the I/O contexts take turns. */
 rados_ioctx_t conn_io_next(const struct rados_conn *conn, unsigned turn);
-/* Every result of librados goes through it: -ESHUTDOWN (blocklisted) makes the keeper connect anew.  Returns r. */
+/* Every result of librados goes through it.  By -ESHUTDOWN (blocklisted) and -ETIMEDOUT the store is offline, until the
+   keeper has connected anew, or the cluster answers it.  Returns r. */
 int conn_note(struct rados_conn *conn, int r);
 
 /* ---- names.c and sweep.c, called by the keeper ---- */
@@ -43,7 +44,7 @@ struct held_files;
 int held_files_new(struct held_files **ret_held);
 void held_files_free(struct held_files *held); /* NULL is fine; it has none */
 struct held_files *store_held(struct rados_store *store);
-int sweep_hold(struct rados_store *store, const struct rados_file *file);
+int sweep_hold(struct rados_store *store, struct rados_file *file);
 void sweep_release(struct rados_store *store, const struct rados_file *file);
 
 /* ---- the plug-in's functions ---- */

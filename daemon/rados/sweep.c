@@ -1,6 +1,7 @@
 /*
  * The keeper's work on files.  It renews the held ones, which clients of this daemon write, and discards those that no
- * daemon has renewed for trash_after.  If it gets the lock, it removes bytes that are due, so many objects in a turn.
+ * daemon has renewed for trash_after: only when its own rounds have succeeded for half of that, so that behind an outage
+ * all daemons renew theirs first.  If it gets the lock, it removes bytes that are due, so many objects in a turn.
  *
  * The lock only spares work: two daemons that sweep at once do no harm, as an id is never used again.  Hosts' clocks
  * may differ by less than a half of trash_after.
@@ -26,15 +27,19 @@
 
 struct held {
 	struct list_node node;
-	uint64_t id;
+	struct rados_file *file;
+	unsigned round; /* in which it was held, or last seen as a file that is being written */
 };
 
 struct held_files {
-	pthread_mutex_t lock; /* files */
+	pthread_mutex_t lock; /* files, round */
 	struct list files;    /* one for each hold */
+	unsigned round;	      /* of renewal */
 
 	/* The keeper's. */
 	uint64_t next_nsec;		      /* of renewal and sweep */
+	uint64_t since_nsec;		      /* of the first round that none has failed behind; 0: none */
+	bool may_discard;		      /* in this round */
 	uint64_t removing_id, removing_index; /* a file of many objects goes in several turns */
 	uint64_t n_removed;		      /* objects in this turn */
 	struct log_limit log;
@@ -60,16 +65,7 @@ void held_files_free(struct held_files *held)
 	free(held);
 }
 
-/* Under the lock. */
-static struct held *held_find(struct held_files *held, uint64_t id)
-{
-	LIST_EACH(struct held, file, &held->files, node)
-		if (file->id == id)
-			return file;
-	return NULL;
-}
-
-int sweep_hold(struct rados_store *store, const struct rados_file *file)
+int sweep_hold(struct rados_store *store, struct rados_file *file)
 {
 	struct held_files *held = store_held(store);
 	struct held *mine = calloc(1, sizeof(*mine));
@@ -77,7 +73,8 @@ int sweep_hold(struct rados_store *store, const struct rados_file *file)
 
 	if (!mine)
 		return -ENOMEM;
-	mine->id = file->id;
+	mine->file = file;
+	mine->round = held->round;
 	list_push(&held->files, &mine->node);
 	return 0;
 }
@@ -86,17 +83,37 @@ void sweep_release(struct rados_store *store, const struct rados_file *file)
 {
 	struct held_files *held = store_held(store);
 	LOCKED(&held->lock);
-	struct held *mine = held_find(held, file->id);
 
-	list_remove(&held->files, &mine->node);
-	free(mine);
+	LIST_EACH(struct held, mine, &held->files, node)
+		if (mine->file == file) {
+			list_remove(&held->files, &mine->node);
+			free(mine);
+			return;
+		}
 }
 
-static bool is_held(struct held_files *held, uint64_t id)
+/* Whether it is held: then it is seen in this round. */
+static bool held_see(struct held_files *held, uint64_t id)
+{
+	bool is_held = false;
+	LOCKED(&held->lock);
+
+	LIST_EACH(struct held, mine, &held->files, node)
+		if (mine->file->id == id) {
+			mine->round = held->round;
+			is_held = true;
+		}
+	return is_held;
+}
+
+/* Those not seen in this round were committed, abandoned or discarded, by another client or host. */
+static void held_end_round(struct held_files *held)
 {
 	LOCKED(&held->lock);
 
-	return held_find(held, id) != NULL;
+	LIST_EACH(struct held, mine, &held->files, node)
+		if (mine->round != held->round)
+			mine->file->is_writable = false;
 }
 
 /* Whether that many seconds are over. */
@@ -110,14 +127,16 @@ static bool is_past(const struct entry *entry, uint64_t after_sec)
 static int renew_each(const struct index *index, const struct entry *entry, void *arg)
 {
 	struct held_files *held = arg;
-	const uint64_t trash_after = store_settings(index->store)->trash_after_sec;
+	const uint64_t trash_after = store_settings(index->store)->keys.trash_after_sec;
 	struct entry renewed = *entry;
 	int r = 0;
 
 	renewed.file.time_sec = (uint64_t)time(NULL);
-	if (is_held(held, entry->file.id) && is_past(entry, trash_after / 8))
-		r = index_change(index, &(struct index_change){ entry, &renewed }, 1, &held->error);
-	else if (is_past(entry, trash_after))
+	if (held_see(held, entry->file.id)) {
+		if (is_past(entry, trash_after / 8))
+			r = index_change(index, &(struct index_change){ entry, &renewed }, 1,
+					 &held->error);
+	} else if (held->may_discard && is_past(entry, trash_after))
 		r = index_discard(index, entry, 0, &held->error);
 	return r == -ECANCELED ? 0 : r; /* another daemon has renewed it, or it was committed */
 }
@@ -149,7 +168,7 @@ static int remove_some(struct held_files *held, const struct index *index, uint6
 			r = result;
 	}
 	if (conn_note(index->conn, r) < 0)
-		return error_set(&held->error, r, "removing %s", object);
+		return error_set(&held->error, r, "removing bytes of %016" PRIx64, id);
 	return n_removed;
 }
 
@@ -177,7 +196,7 @@ static int remove_each(const struct index *index, const struct entry *entry, voi
 	struct held_files *held = arg;
 	int r;
 
-	if (!is_past(entry, store_settings(index->store)->trash_after_sec))
+	if (!is_past(entry, store_settings(index->store)->keys.trash_after_sec))
 		return 0;
 	if (held->removing_id != entry->file.id)
 		held->removing_index = 0;
@@ -207,6 +226,26 @@ static int each_shard(struct held_files *held, struct index *index, const char *
 	return r;
 }
 
+static int renew_round(struct held_files *held, struct index *index, uint64_t now_nsec,
+		       uint64_t trash_after_nsec)
+{
+	int r;
+
+	held->may_discard = held->since_nsec &&
+			    now_nsec >= held->since_nsec + trash_after_nsec / 2;
+	(void)pthread_mutex_lock(&held->lock);
+	held->round++;
+	(void)pthread_mutex_unlock(&held->lock);
+	r = each_shard(held, index, "p", renew_each);
+	if (r < 0)
+		held->since_nsec = 0;
+	else if (!held->since_nsec)
+		held->since_nsec = now_nsec;
+	if (!r)
+		held_end_round(held);
+	return r;
+}
+
 static int remove_turn(struct held_files *held, struct index *index)
 {
 	struct timeval lease = { .tv_sec = LOCK_SEC };
@@ -229,21 +268,23 @@ static int remove_turn(struct held_files *held, struct index *index)
 uint64_t sweep_run(struct rados_store *store, struct rados_conn *conn, uint64_t now_nsec)
 {
 	const struct rados_settings *settings = store_settings(store);
+	uint64_t trash_after_nsec = settings->keys.trash_after_sec * NSEC_PER_SEC;
 	struct held_files *held = store_held(store);
 	struct index index = { .store = store, .conn = conn };
 	int r;
 
 	if (now_nsec < held->next_nsec)
 		return held->next_nsec;
-	r = each_shard(held, &index, "p", renew_each);
+	r = renew_round(held, &index, now_nsec, trash_after_nsec);
 	if (!r)
 		r = remove_turn(held, &index);
 	if (r == TURN_OVER)
 		return now_nsec;
-	if (r < 0 && r != -EBUSY)
+	if (r < 0 && r != -EBUSY) {
 		log_client(&held->log, "store %s: sweep: %s; it is tried again", settings->store,
 			   held->error.text);
-	held->next_nsec = now_nsec + INTERVAL_MIN_NSEC +
-			  settings->trash_after_sec * NSEC_PER_SEC / 4;
+		trash_after_nsec = 0;
+	}
+	held->next_nsec = now_nsec + INTERVAL_MIN_NSEC + trash_after_nsec / 4;
 	return held->next_nsec;
 }

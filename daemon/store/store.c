@@ -131,30 +131,13 @@ static int store_new_rados(uint32_t id, const struct store_config *config,
 
 int store_start(struct store *store, const struct store_config *config, struct error *error)
 {
-	_cleanup_(freep) char *pool = NULL;
-	struct rados_settings settings = {
-		.store = store->name,
-		.conf = config->rados.conf,
-		.user = config->rados.user,
-		.state_dir = config->state_dir,
-		.object_bytes = config->rados.object_bytes,
-		.op_timeout_msec = config->rados.op_timeout_sec * 1000,
-		.inflight_max = config->rados.inflight_max,
-		.connections = config->rados.connections,
-		.trash_after_sec = config->rados.trash_after_sec,
-	};
-	char *slash;
-
-	if (!store->plugin)
-		return 0;
-	pool = strdup(store->path + strlen(RADOS_SCHEME));
-	if (!pool)
-		return error_set(error, -ENOMEM, "store %s", store->name);
-	slash = strchr(pool, '/'); /* rados_path_check() has seen it */
-	*slash = 0;
-	settings.pool = pool;
-	settings.nspace = slash + 1;
-	return store->plugin->store_open(&settings, &store->rados, error);
+	return store->plugin ? store->plugin->store_open(
+				       &(struct rados_settings){ .store = store->name,
+								 .path = store->path,
+								 .state_dir = config->state_dir,
+								 .keys = config->rados },
+				       &store->rados, error)
+			     : 0;
 }
 
 int store_new(uint32_t id, const struct store_config *config, struct mailbox *main_mailbox,

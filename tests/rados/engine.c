@@ -29,16 +29,16 @@ static struct target target = { .kind = TARGET_RADOS,
 				.rados = { .object_bytes = 4 * MB, .is_writable = true } };
 static char state_dir[] = "/tmp/dsaio-rados-XXXXXX";
 
+static char user[] = "dsaio", no_conf[] = "/dev/null";
 static struct rados_settings settings = {
 	.store = "engine",
-	.pool = "dsaio",
-	.nspace = "engine",
-	.user = "dsaio",
-	.object_bytes = 4 * MB,
-	.op_timeout_msec = 20000,
-	.inflight_max = 64 * MB,
-	.connections = 1,
-	.trash_after_sec = 600,
+	.path = "rados://dsaio/engine",
+	.keys = { .user = user,
+		  .object_bytes = 4 * MB,
+		  .op_timeout_sec = 20,
+		  .inflight_max = 64 * MB,
+		  .connections = 1,
+		  .trash_after_sec = 600 },
 };
 
 static void start(void)
@@ -116,6 +116,7 @@ static void test_holes(void)
 	target.rados.is_writable = false;
 	CHECK(move(BLOCK_WRITE, 0, 6) == -EBADF);
 	CHECK(move(BLOCK_READ, 0, 100) == -ESTALE);
+	CHECK(move(BLOCK_READ, 8 * MB, 10) == -ESTALE); /* its object was cut */
 	target.rados.is_sparse = true;
 	CHECK(move(BLOCK_READ, 0, 100) == 100);
 	target.rados.is_writable = true;
@@ -151,8 +152,8 @@ static void test_offline(void)
 {
 	struct rados_state state;
 
-	settings.conf = "/dev/null";
-	settings.op_timeout_msec = 1500;
+	settings.keys.conf = no_conf;
+	settings.keys.op_timeout_sec = 2;
 	start();
 	CHECK(move(BLOCK_WRITE, 0, 100) == -EHOSTDOWN);
 	keeper_state(store, &state);
@@ -214,6 +215,7 @@ int main(int argc, char **argv)
 		stop();
 		test_offline();
 	}
-	CHECK(rmdir(state_dir) == 0); /* a clean end leaves nothing to fence */
+	(void)snprintf(memory, MB, "%s/rados-engine", state_dir);
+	CHECK(unlink(memory) == 0 && rmdir(state_dir) == 0);
 	return 0;
 }

@@ -188,16 +188,18 @@ TEST(holes, "what nobody wrote reads as zeroes in a sparse file, and fails in an
 		memset(buf, 1, sizeof(buf));
 		CHECK_EQ(dsaio_pwrite(rig.handle, file, buf, 10, 3 * OBJECT + 5), 10);
 		CHECK_CALL(dsaio_file_commit(file, 0));
-		/* in an object that is there, but shorter */
-		CHECK_EQ(dsaio_pread(rig.handle, file, buf, sizeof(buf), 4 * OBJECT - 100), 100);
-		CHECK(memcmp(buf, zeroes, sizeof(buf)) == 0);
-		memset(buf, 1, sizeof(buf));
-		if (flags) {
-			CHECK_EQ(dsaio_pread(rig.handle, file, buf, sizeof(buf), OBJECT - 50), 100);
-			CHECK(memcmp(buf, zeroes, sizeof(buf)) == 0);
-		} else {
-			CHECK_FAILS(dsaio_pread(rig.handle, file, buf, sizeof(buf), OBJECT - 50),
-				    -ESTALE, "");
+		for (unsigned i = 0; i < 2; i++) {
+			/* without objects, and in one that is there, but shorter */
+			const uint64_t off = i ? 4 * OBJECT - 100 : OBJECT - 50;
+
+			memset(buf, 1, sizeof(buf));
+			if (flags) {
+				CHECK_EQ(dsaio_pread(rig.handle, file, buf, sizeof(buf), off), 100);
+				CHECK(memcmp(buf, zeroes, sizeof(buf)) == 0);
+			} else {
+				CHECK_FAILS(dsaio_pread(rig.handle, file, buf, sizeof(buf), off),
+					    -ESTALE, "");
+			}
 		}
 		dsaio_file_close(file);
 	}
@@ -323,6 +325,7 @@ TEST(names_of_others, "paths, other schemes and other stores are refused, and sa
 
 struct seen {
 	unsigned n, n_odd;
+	struct dsaio_client *client;
 };
 
 static int see(const struct dsaio_stat *stat, void *arg)
@@ -330,6 +333,12 @@ static int see(const struct dsaio_stat *stat, void *arg)
 	struct seen *seen = arg;
 
 	seen->n++;
+	if (strncmp(stat->name, "odd/", 4) == 0) {
+		struct dsaio_stat again = DSAIO_STAT_INIT;
+
+		CHECK_CALL(dsaio_stat(seen->client, ceph_name(stat->name), &again));
+		CHECK_EQ(again.id, stat->id);
+	}
 	seen->n_odd += strncmp(stat->name, "many/", 5) != 0 || stat->file_size != 10;
 	return 0;
 }
@@ -345,7 +354,7 @@ TEST(listed, "a list has each file once, and only those that begin with the name
 {
 	enum { N = 200 };
 	_cleanup_(rig_close) struct rig rig = open_rig();
-	struct seen seen = { 0, 0 };
+	struct seen seen = { 0, 0, rig.client };
 
 	make(&rig, "one", 10, 1);
 	make(&rig, "mini", 20, 1);
@@ -357,6 +366,10 @@ TEST(listed, "a list has each file once, and only those that begin with the name
 	CHECK_EQ(seen.n_odd, 0);
 	CHECK_EQ(dsaio_list(rig.client, ceph_name(""), see, &seen), 0);
 	CHECK_EQ(seen.n, 2 * N + 2);
+	make(&rig, "odd/%2520%25", 10, 1); /* "%20%": what is listed can be asked for */
+	seen.n = 0;
+	CHECK_EQ(dsaio_list(rig.client, ceph_name("odd/"), see, &seen), 0);
+	CHECK_EQ(seen.n, 1);
 	CHECK_EQ(dsaio_list(rig.client, ceph_name(""), stop, NULL), -7);
 	check(&rig, "many/7%20%C3%BC", 10, 7);
 }

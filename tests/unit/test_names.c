@@ -10,7 +10,8 @@
 #define NAME "rados://pool/space/a/b"
 
 static struct store *store;
-static int n_opens, n_held, n_commits, commit_result;
+static int n_opens, n_held, n_commits, commit_result, token_result;
+static uint64_t token_size;
 static char last_name[RADOS_NAME_MAX + 1];
 
 static int fill(const char *name, uint64_t id, bool is_writable, struct rados_file *ret)
@@ -42,7 +43,20 @@ static int fake_create(struct rados_store *rados, const char *name, uint64_t siz
 	return fill(name, 8, true, ret_file);
 }
 
-static int fake_commit(struct rados_store *rados, const char *name, const struct rados_file *file,
+static int fake_open_token(struct rados_store *rados, const char *name, uint64_t id,
+			   struct rados_file *ret_file, struct error *error)
+{
+	(void)rados;
+	ck_assert_str_eq(name, "a/b");
+	ck_assert_uint_eq(id, 8);
+	if (token_result < 0)
+		return error_set_plain(error, token_result, "by token");
+	(void)fill(name, 8, true, ret_file);
+	ret_file->size = token_size;
+	return 0;
+}
+
+static int fake_commit(struct rados_store *rados, const char *name, struct rados_file *file,
 		       uint64_t size, struct error *error)
 {
 	(void)rados;
@@ -50,6 +64,7 @@ static int fake_commit(struct rados_store *rados, const char *name, const struct
 	ck_assert_uint_eq(file->id, 8);
 	ck_assert_uint_eq(size, 10);
 	n_commits++;
+	file->size = 11;
 	return commit_result < 0 ? error_set_plain(error, commit_result, "lost") : 0;
 }
 
@@ -82,7 +97,7 @@ static int fake_list(struct rados_store *rados, const char *prefix, char next[RA
 	return 0;
 }
 
-static int fake_hold(struct rados_store *rados, const struct rados_file *file)
+static int fake_hold(struct rados_store *rados, struct rados_file *file)
 {
 	(void)rados;
 	ck_assert(file->is_writable);
@@ -99,6 +114,7 @@ static void fake_release(struct rados_store *rados, const struct rados_file *fil
 
 static const struct rados_plugin plugin = { .open = fake_open,
 					    .create = fake_create,
+					    .open_token = fake_open_token,
 					    .commit = fake_commit,
 					    .remove = fake_remove,
 					    .list = fake_list,
@@ -110,7 +126,8 @@ static void setup(void)
 	const struct store_config config = { .name = "ceph", .path = "rados://pool/space" };
 
 	session_setup();
-	n_opens = n_held = n_commits = commit_result = 0;
+	n_opens = n_held = n_commits = commit_result = token_result = 0;
+	token_size = 10;
 	ck_assert_int_eq(store_new_on(0, &config, (dev_t)1 << 63, &fs_type_rados, &c.mailbox,
 				      &store, &c.error),
 			 0);
@@ -239,6 +256,7 @@ TEST_LOOP(a_created_file_is_held_until_it_is_committed_or_closed, 2)
 		ck_assert_int_eq(answers[seq].result, 0);
 		ck_assert_int_eq(n_held, 0);
 		ck_assert(!file->facts.can_write && !file->target.rados.is_writable);
+		ck_assert_uint_eq(file->target.rados.size, 11);
 	}
 	ck_assert_int_eq(n_commits, 3);
 }
@@ -254,15 +272,30 @@ TEST(what_was_not_created_is_not_committed)
 }
 
 /* Recovery must not wait for the cluster. */
-TEST(a_file_is_opened_again_by_what_its_client_says)
-{
-	const struct file *file = open_file(1, WIRE__OPEN_MODE__OPEN_AGAIN);
+static const int again_results[] = { 0, -ESTALE, -EHOSTDOWN, -ETIMEDOUT };
 
-	ck_assert_int_eq(n_opens, 0);
+/* Its client is believed only while the cluster is silent.  _i: what the plug-in says to the token */
+TEST_LOOP(a_file_is_opened_again_by_its_id, 4)
+{
+	const struct file *file;
+
+	token_result = again_results[_i];
+	file = open_file(1, WIRE__OPEN_MODE__OPEN_AGAIN);
 	ck_assert_uint_eq(file->inode->id.ino, 8);
 	ck_assert_uint_eq(file->target.rados.object_bytes, 1 << 20);
-	ck_assert(file->facts.can_write);
-	ck_assert_int_eq(n_held, 1);
+	ck_assert_int_eq(n_held, token_result != -ESTALE);
+	ck_assert_int_eq(file->facts.can_write, token_result != -ESTALE);
+	ck_assert_int_eq(file->target.rados.is_writable, token_result != -ESTALE);
+	ck_assert_str_eq(file->rados_name, NAME); /* its commit may be repeated */
+}
+
+TEST(a_token_of_a_file_without_a_size_is_refused)
+{
+	token_size = 0;
+	ck_assert_int_eq(open_begin(1, NAME, WIRE__OPEN_MODE__OPEN_TOKEN), 0);
+	CONTROL_UNTIL(answers[1].is_done);
+	ck_assert_int_eq(answers[1].result, -EINVAL);
+	ck_assert_int_eq(n_held, 0);
 }
 
 TEST(a_store_that_is_drained_takes_no_new_files_and_those_of_an_earlier_daemon)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define FILE_BYTES_MAX 255u
+#define ESCAPED_BYTES_MAX (3 * FILE_BYTES_MAX + 1)
 
 /* Asks the daemon.  *ret_reply is the caller's, for wire_replyp(). */
 static int name_ask(struct dsaio_client *client, const char *function, Wire__Request__BodyCase what,
@@ -35,16 +36,26 @@ static int name_ask(struct dsaio_client *client, const char *function, Wire__Req
 	return conn_call(client->conn, function, &request, NULL, 0, ret_reply, NULL);
 }
 
-/* False: no daemon says that. */
-static bool stat_from(const Wire__NamedFile *file, struct dsaio_stat *ret)
+/* A name that was listed can be asked for. */
+static void escape(const char *name, char *to)
+{
+	for (; *name; name++)
+		to = *name == '%' ? stpcpy(to, "%25") : (*to = *name, to + 1);
+	*to = '\0';
+}
+
+/* False: no daemon says that.  escaped: of the name. */
+static bool stat_from(const Wire__NamedFile *file, char escaped[ESCAPED_BYTES_MAX],
+		      struct dsaio_stat *ret)
 {
 	const size_t n = strlen(file->name);
 
 	if (!file->id || !n || n > FILE_BYTES_MAX || file->size > INT64_MAX ||
 	    file->mtime_sec > INT64_MAX || __builtin_popcount(file->object_bytes) != 1)
 		return false;
+	escape(file->name, escaped);
 	*ret = (struct dsaio_stat){ .size = sizeof(*ret),
-				    .name = file->name,
+				    .name = escaped,
 				    .file_size = file->size,
 				    .mtime_sec = (int64_t)file->mtime_sec,
 				    .id = file->id,
@@ -56,6 +67,7 @@ int dsaio_stat(struct dsaio_client *client, const char *name, struct dsaio_stat 
 {
 	CANCEL_DISABLE();
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	char escaped[ESCAPED_BYTES_MAX];
 	struct dsaio_stat found;
 	int r;
 
@@ -66,7 +78,8 @@ int dsaio_stat(struct dsaio_client *client, const char *name, struct dsaio_stat 
 		r = name_ask(client, "stat", WIRE__REQUEST__BODY_NAME_STAT, name, "", &reply);
 	if (r < 0)
 		return r;
-	if (reply->name_stat->n_files != 1 || !stat_from(reply->name_stat->files[0], &found))
+	if (reply->name_stat->n_files != 1 ||
+	    !stat_from(reply->name_stat->files[0], escaped, &found))
 		return file_named_broken(client, "stat", name);
 	found.name = NULL;
 	return sized_write("stat", &SIZED_STAT, &found, ret_stat);
@@ -79,6 +92,7 @@ int dsaio_list(struct dsaio_client *client, const char *name,
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *before = NULL; /* has next */
 	const char *next = "";
+	char escaped[ESCAPED_BYTES_MAX];
 	struct dsaio_stat file;
 	int r = each ? 0 : client_null("list", "function each");
 
@@ -91,7 +105,7 @@ int dsaio_list(struct dsaio_client *client, const char *name,
 		if (*next && strcmp(reply->name_list->next, next) == 0) /* it would never end */
 			return file_named_broken(client, "list", name);
 		for (size_t i = 0; i < reply->name_list->n_files && r == 0; i++) {
-			if (!stat_from(reply->name_list->files[i], &file))
+			if (!stat_from(reply->name_list->files[i], escaped, &file))
 				return file_named_broken(client, "list", name);
 			r = each(&file, arg);
 		}

@@ -87,8 +87,7 @@ class Created(File):
         """Makes it the file of its name, for all hosts.  All ops on it, of all processes, must have ended.
 
         size: in bytes, None for the one of create() or, where it had none, the end of the last byte that this process
-        has written.  Raises OSError: EBUSY if an op of this process is open; ECANCELED if another commit of the name
-        came between, after which it may be tried again.
+        has written.  Raises OSError: EBUSY if an op of this process is open.
         """
         opened = self.opened()
         size = 0 if size is None else check.integer("size", size, 0, check.MAX)
@@ -103,7 +102,7 @@ class Created(File):
 def create(path: Path, size: Optional[int] = None, *, token: int = 0, sparse: bool = False) -> Created:
     """Begins a file of a RADOS store: rados://POOL/NAMESPACE/FILE.
 
-    size: in bytes; None: commit() says it.  token: of a file that another process has created, to write it together.
+    size: in bytes; None: commit() says it.  token: of a file that another process has created with a size, to write it together.
     sparse: ranges that nobody writes read as zeroes; else they fail as lost bytes do.  Raises OSError.
     """
     size = 0 if size is None else check.integer("size", size, 0, check.MAX)
