@@ -63,8 +63,9 @@ static int store_find(struct session *session, const char *name, struct store **
 	return error_set_plain(
 		error, -ENXIO,
 		"%s: this daemon serves no store of that pool and namespace (dsaioctl stores "
-		"shows its stores); one of RADOS alone may listen at "
-		"/run/dsaiod-rados/dsaiod.sock: set $DSAIO_RADOS_SOCKET to its socket",
+		"shows its stores): connect to the daemon that does; dsaiod@rados.service "
+		"listens at /run/dsaiod-rados/dsaiod.sock, and dsaioctl and Python use "
+		"$DSAIO_RADOS_SOCKET",
 		shown);
 }
 
