@@ -78,7 +78,6 @@ void client_leave(struct dsaio_client *client)
 			n++;
 	n += buffers_leave(&client->buffers);
 	n += gpu_memory_leave(&client->gpu);
-	conn_unwatch(client->conn, client->state_fd);
 	conn_end(client->conn);
 	closep(&client->state_fd);
 	client->state_fd = -1;

@@ -43,6 +43,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 /* In the order in which dsaio_disconnect() closes them. */
@@ -105,6 +106,7 @@ struct dsaio_client {
 };
 
 #define CLIENT_GUARD 0x64736169u
+#define CLIENT_STATE_EVENTS (EPOLLRDHUP | EPOLLET) /* of the control socket, in state_fd */
 
 static inline bool client_is_forked(const struct dsaio_client *client)
 {
