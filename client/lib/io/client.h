@@ -120,6 +120,10 @@ int client_check(const struct dsaio_client *client, const char *function);
 /* Returns 0, or -ENOTCONN with a message if the daemon's end was seen. */
 int client_check_alive(const struct dsaio_client *client, const char *function);
 
+/* Both, and -EINVAL if that argument is NULL. */
+int client_check_call(const struct dsaio_client *client, const char *function, const void *argument,
+		      const char *what);
+
 /* An argument is NULL: sets the message and returns -EINVAL. */
 int client_null(const char *function, const char *object);
 
