@@ -187,7 +187,6 @@ static inline void teardown(void)
 	settle();
 	gpu_memory_deinit(&regions);
 	conn_calls_deinit(&conn);
-	free(conn.watches);
 	(void)close(conn.fd);
 	(void)close(peer.fd);
 	ck_assert_uint_eq(now.n_current, 0);

@@ -13,7 +13,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 
 #define SPIN_USEC_MAX 1000u /* limit on the daemon's value: longer is no spin */
@@ -163,12 +162,12 @@ static int make_state_fd(struct dsaio_client *client)
 	_cleanup_(closep) int fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
 	_cleanup_(closep) int event_fd = fd_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
-	int r = fd < 0 || event_fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, event_fd, &event) < 0
-			? -errno
-			: conn_watch(client->conn, fd, EPOLLRDHUP | EPOLLET);
+	struct epoll_event end = { .events = CLIENT_STATE_EVENTS };
 
-	if (r < 0)
-		return error_fail_errno(r, "client_fd");
+	if (fd < 0 || event_fd < 0 || epoll_ctl(fd, EPOLL_CTL_ADD, event_fd, &event) < 0 ||
+	    (!conn_is_away(client->conn) &&
+	     epoll_ctl(fd, EPOLL_CTL_ADD, client->conn->fd, &end) < 0))
+		return error_fail_errno(-errno, "client_fd");
 	client->state_fd = TAKE_FD(fd);
 	client->state_event_fd = TAKE_FD(event_fd);
 	return 0;

@@ -13,16 +13,9 @@
 int dsaio_file_from_fd(struct dsaio_client *client, int fd, struct dsaio_file **ret_file)
 {
 	CANCEL_DISABLE();
-	int r = client_check(client, "file_from_fd");
+	int r = client_check_call(client, "file_from_fd", ret_file, "place for the file");
 
-	if (r < 0)
-		return r;
-	if (!ret_file)
-		return client_null("file_from_fd", "place for the file");
-	r = client_check_alive(client, "file_from_fd");
-	if (r < 0)
-		return r;
-	return file_open_fd(client, fd, ret_file);
+	return r < 0 ? r : file_open_fd(client, fd, ret_file);
 }
 
 void dsaio_file_close(struct dsaio_file *file)
@@ -45,10 +38,8 @@ void dsaio_file_close(struct dsaio_file *file)
 int dsaio_file_drop(struct dsaio_client *client, const char *path)
 {
 	CANCEL_DISABLE();
-	int r = client_check(client, "file_drop");
+	int r = client_check_call(client, "file_drop", client, "client");
 
-	if (r == 0)
-		r = client_check_alive(client, "file_drop");
 	return r < 0 ? r : files_uncache(client, path);
 }
 
@@ -64,12 +55,8 @@ size_t dsaio_file_alignment(const struct dsaio_file *file)
 
 static int file_check(const struct dsaio_file *file, const char *function)
 {
-	int r;
-
-	if (!file)
-		return client_null(function, "file");
-	r = client_check(file->client, function);
-	return r < 0 ? r : client_check_alive(file->client, function);
+	return file ? client_check_call(file->client, function, file, "file")
+		    : client_null(function, "file");
 }
 
 int64_t dsaio_file_size(const struct dsaio_file *file)

@@ -51,16 +51,10 @@ int dsaio_handle_open(struct dsaio_client *client, const struct dsaio_handle_opt
 	CANCEL_DISABLE();
 	struct dsaio_handle_options o = DSAIO_HANDLE_OPTIONS_INIT;
 	struct handle_settings settings = { .entries = 0 };
-	int r = client_check(client, "handle_open");
+	int r = client_check_call(client, "handle_open", ret_handle, "place for the handle");
 
-	if (r < 0)
-		return r;
-	if (!ret_handle)
-		return client_null("handle_open", "place for the handle");
-	if (options)
+	if (r == 0 && options)
 		r = sized_read("handle_open", &SIZED_HANDLE_OPTIONS, options, &o);
-	if (r == 0)
-		r = client_check_alive(client, "handle_open");
 	if (r == 0)
 		r = read_options(client, &o, &settings);
 	return r < 0 ? r : handle_open(client, &settings, handle_on_disconnect, ret_handle);

@@ -81,12 +81,10 @@ int dsaio_alloc(struct dsaio_client *client, size_t bytes,
 {
 	CANCEL_DISABLE();
 	struct dsaio_alloc_options o = DSAIO_ALLOC_OPTIONS_INIT;
-	int r = client_check(client, "alloc");
+	int r = client_check_call(client, "alloc", ret_memory, "place for the memory");
 
 	if (r < 0)
 		return r;
-	if (!ret_memory)
-		return client_null("alloc", "place for the memory");
 	if (!bytes)
 		return error_fail(-EINVAL, "alloc: 0 bytes: ask for at least 1");
 	if (options)
@@ -263,13 +261,10 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 {
 	CANCEL_DISABLE();
 	struct dsaio_memory m = DSAIO_MEMORY_INIT;
-	int r = client_check(client, "memory_register");
+	int r = client_check_call(client, "memory_register", memory, "description");
 
-	if (r < 0)
-		return r;
-	if (!memory)
-		return client_null("memory_register", "description");
-	r = sized_read("memory_register", &SIZED_MEMORY, memory, &m);
+	if (r == 0)
+		r = sized_read("memory_register", &SIZED_MEMORY, memory, &m);
 	if (r < 0)
 		return r;
 	if (m.kind == DSAIO_MEMORY_PRIVATE)
@@ -289,9 +284,6 @@ int dsaio_memory_register(struct dsaio_client *client, const struct dsaio_memory
 		return client_null("memory_register", "memory");
 	if (!m.bytes)
 		return error_fail(-EINVAL, "memory_register: 0 bytes: there must be at least 1");
-	r = client_check_alive(client, "memory_register");
-	if (r < 0)
-		return r;
 	return m.kind == DSAIO_MEMORY_FD ? import(client, m.fd, m.fd_off, m.bytes, m.start)
 					 : gpu_memory_register(&client->gpu, m.start, m.bytes);
 }

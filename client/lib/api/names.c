@@ -19,13 +19,8 @@ static int name_ask(struct dsaio_client *client, const char *function, Wire__Req
 	_cleanup_(freep) char *full = NULL;
 	Wire__NameAsk body = WIRE__NAME_ASK__INIT;
 	Wire__Request request = WIRE_REQUEST(NAME_LIST, name_list, &body); /* all have that body */
-	int r = client_check(client, function);
+	int r = client_check_call(client, function, name, "name");
 
-	if (r < 0)
-		return r;
-	if (!name)
-		return client_null(function, "name");
-	r = client_check_alive(client, function);
 	if (r == 0)
 		r = uri_rados(name, &full);
 	if (r < 0)

@@ -33,8 +33,6 @@ static int open_rados(struct dsaio_client *client, const char *function, const c
 	_cleanup_(freep) char *full = NULL;
 	int r = uri_rados(name, &full);
 
-	if (r == 0)
-		r = client_check_alive(client, function);
 	if (r < 0)
 		return r;
 	body->name = full;
@@ -48,13 +46,10 @@ int dsaio_open(struct dsaio_client *client, const char *name, int flags,
 	struct dsaio_open_options o = DSAIO_OPEN_OPTIONS_INIT;
 	Wire__FileOpen body = WIRE__FILE_OPEN__INIT;
 	_cleanup_(freep) char *path = NULL;
-	int r = client_check(client, "open");
+	int r = client_check_call(client, "open", ret_file ? name : NULL,
+				  ret_file ? "name" : "place for the file");
 
-	if (r < 0)
-		return r;
-	if (!name || !ret_file)
-		return client_null("open", name ? "place for the file" : "name");
-	if (options)
+	if (r == 0 && options)
 		r = sized_read("open", &SIZED_OPEN_OPTIONS, options, &o);
 	if (r == 0)
 		r = check_open_options(name, &o);
@@ -81,13 +76,10 @@ int dsaio_create(struct dsaio_client *client, const char *name,
 	CANCEL_DISABLE();
 	struct dsaio_create_options o = DSAIO_CREATE_OPTIONS_INIT;
 	Wire__FileOpen body = WIRE__FILE_OPEN__INIT;
-	int r = client_check(client, "create");
+	int r = client_check_call(client, "create", ret_file ? name : NULL,
+				  ret_file ? "name" : "place for the file");
 
-	if (r < 0)
-		return r;
-	if (!name || !ret_file)
-		return client_null("create", name ? "place for the file" : "name");
-	if (options)
+	if (r == 0 && options)
 		r = sized_read("create", &SIZED_CREATE_OPTIONS, options, &o);
 	if (r < 0)
 		return r;

@@ -99,12 +99,10 @@ void error_op_text(const struct error_op *op, char *text, size_t size)
 	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]) && !advice; i++)
 		if (advices[i].error == op->error && !(advices[i].is_of_host && op->log_place))
 			advice = advices[i].advice;
-	if (op->error == ECONNRESET)
-		(void)snprintf(log, sizeof(log), "the daemon has gone away: %s", error_reconnect);
-	else if (op->log_place)
+	if (!advice && op->log_place) {
 		(void)snprintf(log, sizeof(log), "see the daemon's log (%s)", op->log_place);
-	if (!advice && *log)
 		advice = log;
+	}
 	if (op->file_size >= 0)
 		(void)snprintf(size_now, sizeof(size_now),
 			       "; the file's size is now %" PRId64 " bytes", op->file_size);

@@ -13,20 +13,19 @@
 #define BOARD_BYTES 4096u
 #define CHANNEL_REOPEN_MSEC 30000u /* the daemon may have to start threads; a guess */
 
-static void channel_unmap(struct handle_channel *channel)
+static void ring_unmap(const struct ring_client *ring)
 {
-	if (channel->map) /* our own mappings: cannot fail */
-		(void)munmap(channel->map, channel->map_bytes);
-	if (channel->board)
-		(void)munmap(channel->board, BOARD_BYTES);
-	channel->map = channel->board = NULL;
+	if (ring->shared) /* our own mappings: cannot fail */
+		(void)munmap(ring->shared, ring_bytes(ring->entries));
+	if (ring->board)
+		(void)munmap((void *)(uintptr_t)ring->board, BOARD_BYTES);
 }
 
 void channel_close(struct handle_channel *channel)
 {
 	if (!channel)
 		return;
-	channel_unmap(channel);
+	ring_unmap(&channel->ring);
 	if (channel->doorbell_fd >= 0)
 		(void)close(channel->doorbell_fd); /* an eventfd has nothing left to say */
 	(void)pthread_mutex_destroy(&channel->submit_lock);
@@ -47,24 +46,26 @@ static void take_profile(struct handle_channel *channel, const Wire__ChannelOpen
 	channel->queue_depth = reply->queue_depth;
 }
 
-/* Maps rings and board of a reply to ChannelOpen. */
-static int channel_map(struct handle_channel *channel, const Wire__ChannelOpenReply *reply,
-		       const int *fds, struct ring_client *ret_ring)
+/* Maps rings and board of a reply to ChannelOpen.  ring: zeroes; ring_unmap() it also after an error. */
+static int ring_map(struct ring_client *ring, const Wire__ChannelOpenReply *reply, const int *fds)
 {
 	const uint32_t entries = reply->entries;
+	void *map, *board;
 	int r;
 
 	if (entries < RING_ENTRIES_MIN || entries > RING_ENTRIES_MAX || (entries & (entries - 1)) ||
 	    !reply->profile)
 		return -EPROTO;
-	channel->map_bytes = ring_bytes(entries);
-	r = conn_map(fds[0], channel->map_bytes, PROT_READ | PROT_WRITE, &channel->map);
+	r = conn_map(fds[0], ring_bytes(entries), PROT_READ | PROT_WRITE, &map);
 	if (r < 0)
 		return r;
-	r = conn_map(fds[2], BOARD_BYTES, PROT_READ, &channel->board);
+	ring->shared = map;
+	ring->entries = entries;
+	r = conn_map(fds[2], BOARD_BYTES, PROT_READ, &board);
 	if (r < 0)
 		return r;
-	return ring_client_init(ret_ring, channel->map, channel->board, entries);
+	ring->board = board;
+	return ring_client_init(ring, map, board, entries);
 }
 
 static int channel_make_table(struct handle_channel *channel)
@@ -115,7 +116,7 @@ int channel_open(struct dsaio_client *client, uint32_t handle, uint32_t store, u
 	if (r < 0)
 		return r;
 	channel->id = reply->channel_open->channel;
-	r = channel_map(channel, reply->channel_open, fds, &channel->ring);
+	r = ring_map(&channel->ring, reply->channel_open, fds);
 	if (r == 0)
 		r = channel_make_table(channel);
 	if (r == 0)
@@ -384,12 +385,28 @@ void channel_look_away(struct handle_channel *channel, struct op_list *list)
 	}
 }
 
+/* Its mappings change places with those of the fresh one; nothing is in it.  Under submit_lock. */
+static void ring_renew(struct ring_client *ring, struct ring_client *fresh)
+{
+	struct ring_shared *const shared = ring->shared;
+	const struct lane_board *const board = ring->board;
+
+	ring->shared = fresh->shared;
+	ring->sq = fresh->sq;
+	ring->cq = fresh->cq;
+	ring->board = fresh->board;
+	ring->tail = 0;
+	ring->rung = ring->park_rung = 0;
+	ring->wait_count = ring->nsec = 0;
+	atomic_store(&ring->head, 0);
+	fresh->shared = shared;
+	fresh->board = board;
+}
+
 int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint32_t handle)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	void *const map = channel->map, *const board = channel->board;
-	const size_t map_bytes = channel->map_bytes;
-	struct ring_client ring;
+	struct ring_client ring = { .shared = NULL };
 	int fds[3];
 	int r;
 
@@ -397,33 +414,19 @@ int channel_reopen(struct handle_channel *channel, struct dsaio_conn *next, uint
 	r = daemon_ask(channel, next, handle, channel->ring.entries, channel->id,
 		       deadline_in_msec(CHANNEL_REOPEN_MSEC), &reply, fds);
 	if (r == 0) {
-		channel->map = channel->board = NULL;
-		r = channel_map(channel, reply->channel_open, fds, &ring);
+		r = ring_map(&ring, reply->channel_open, fds);
 		if (r == 0 && ring.entries != channel->ring.entries)
 			r = -EPROTO;
 		if (r == 0) {
 			(void)pthread_mutex_lock(&channel->submit_lock);
-			channel->ring.shared = ring.shared;
-			channel->ring.sq = ring.sq;
-			channel->ring.cq = ring.cq;
-			channel->ring.board = ring.board;
-			channel->ring.tail = 0;
-			channel->ring.rung = channel->ring.park_rung = 0;
-			channel->ring.wait_count = channel->ring.nsec = 0;
+			ring_renew(&channel->ring, &ring);
 			take_profile(channel, reply->channel_open);
-			atomic_store(&channel->ring.head, 0);
 			(void)pthread_mutex_unlock(&channel->submit_lock);
 			/* Other threads have its number. */
 			(void)dup3(fds[1], channel->doorbell_fd, O_CLOEXEC); /* both are open */
-			/* No thread uses the old ones by now. */
-			(void)munmap(map, map_bytes);
-			(void)munmap(board, BOARD_BYTES);
-		} else {
-			channel_unmap(channel);
-			channel->map = map;
-			channel->board = board;
-			channel->map_bytes = map_bytes;
 		}
+		ring_unmap(
+			&ring); /* the old one, which no thread uses by now, or one that will not do */
 		for (unsigned i = 0; i < 3; i++)
 			closep(&fds[i]);
 		if (r < 0)

@@ -39,8 +39,6 @@ struct handle_channel {
 	/* submit_lock: the handle's profile as the store uses it, and how much of it is granted. */
 	struct profile profile;
 	uint32_t block_size, queue_depth;
-	void *map, *board;
-	size_t map_bytes;
 	int doorbell_fd;
 	struct ring_client ring;
 

@@ -25,6 +25,16 @@ int client_check_alive(const struct dsaio_client *client, const char *function)
 	return conn_was_lost(client->conn) ? conn_fail_gone(client->conn, function) : 0;
 }
 
+int client_check_call(const struct dsaio_client *client, const char *function, const void *argument,
+		      const char *what)
+{
+	int r = client_check(client, function);
+
+	if (r < 0)
+		return r;
+	return argument ? client_check_alive(client, function) : client_null(function, what);
+}
+
 bool client_add_of(struct dsaio_client *client, struct client_object *object, uint32_t session)
 {
 	bool is_of;
@@ -78,7 +88,6 @@ void client_leave(struct dsaio_client *client)
 			n++;
 	n += buffers_leave(&client->buffers);
 	n += gpu_memory_leave(&client->gpu);
-	conn_unwatch(client->conn, client->state_fd);
 	conn_end(client->conn);
 	closep(&client->state_fd);
 	client->state_fd = -1;

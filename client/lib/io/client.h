@@ -43,6 +43,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 /* In the order in which dsaio_disconnect() closes them. */
@@ -105,6 +106,7 @@ struct dsaio_client {
 };
 
 #define CLIENT_GUARD 0x64736169u
+#define CLIENT_STATE_EVENTS (EPOLLRDHUP | EPOLLET) /* of the control socket, in state_fd */
 
 static inline bool client_is_forked(const struct dsaio_client *client)
 {
@@ -117,6 +119,10 @@ int client_check(const struct dsaio_client *client, const char *function);
 
 /* Returns 0, or -ENOTCONN with a message if the daemon's end was seen. */
 int client_check_alive(const struct dsaio_client *client, const char *function);
+
+/* Both, and -EINVAL if that argument is NULL. */
+int client_check_call(const struct dsaio_client *client, const char *function, const void *argument,
+		      const char *what);
 
 /* An argument is NULL: sets the message and returns -EINVAL. */
 int client_null(const char *function, const char *object);

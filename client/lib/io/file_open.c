@@ -259,8 +259,6 @@ int file_open(struct dsaio_client *client, const char *path, int flags, mode_t m
 {
 	int r = check_flags(path, flags);
 
-	if (r == 0)
-		r = client_check_alive(client, "file_open");
 	if (r < 0)
 		return r;
 	r = open_path(client, path, flags, mode, ret_file);

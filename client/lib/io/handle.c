@@ -326,23 +326,27 @@ int handle_open(struct dsaio_client *client, const struct handle_settings *setti
 
 /* ---- the descriptor ---- */
 
+int handle_watch(const struct dsaio_handle *handle, int epoll_fd, int op)
+{
+	struct epoll_event doorbell = { .events = EPOLLIN }, end = { .events = EPOLLRDHUP };
+	const bool is_done = epoll_ctl(epoll_fd, op, handle->doorbell_fd, &doorbell) == 0;
+
+	return epoll_ctl(epoll_fd, op, handle->client->conn->fd, &end) == 0 && is_done ? 0 : -errno;
+}
+
 /* Under handle->lock. */
 static int make_fd(struct dsaio_handle *handle)
 {
 	_cleanup_(closep) int epoll_fd = fd_above_stdio(epoll_create1(EPOLL_CLOEXEC));
 	_cleanup_(closep) int own_doorbell_fd = fd_above_stdio(
 		eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
-	struct epoll_event doorbell = { .events = EPOLLIN };
-	int r;
+	struct epoll_event own_doorbell = { .events = EPOLLIN };
 
 	if (epoll_fd < 0 || own_doorbell_fd < 0 ||
 	    (!conn_is_away(handle->client->conn) &&
-	     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, handle->doorbell_fd, &doorbell) < 0) ||
-	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, own_doorbell_fd, &doorbell) < 0)
+	     handle_watch(handle, epoll_fd, EPOLL_CTL_ADD) < 0) ||
+	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, own_doorbell_fd, &own_doorbell) < 0)
 		return error_fail_errno(-errno, "handle_fd");
-	r = conn_watch(handle->client->conn, epoll_fd, EPOLLRDHUP);
-	if (r < 0)
-		return error_fail_errno(r, "handle_fd");
 	handle->epoll_fd = TAKE_FD(epoll_fd);
 	handle->own_doorbell_fd = TAKE_FD(own_doorbell_fd);
 	/* Readable, so that the loop begins with a dsaio_handle_reap(), which arms it. */

@@ -96,6 +96,9 @@ void handle_free(struct dsaio_handle *handle);
 /* dsaio_handle_fd(): the descriptor, made if need be; or a negative errno, with a message. */
 int handle_fd(struct dsaio_handle *handle);
 
+/* Adds the daemon's doorbell and the session's end to that descriptor, or removes them: op of epoll_ctl(2). */
+int handle_watch(const struct dsaio_handle *handle, int epoll_fd, int op);
+
 /* Returns 0 or as client_check(). */
 int handle_check(const struct dsaio_handle *handle, const char *function);
 

@@ -95,7 +95,6 @@ static int handle_shut(struct dsaio_handle *handle)
 	}
 	(void)pthread_mutex_lock(&recovery->objects);
 	wait_finish(handle, result);
-	conn_unwatch(handle->client->conn, handle->epoll_fd);
 	handle_clear(handle);
 	handle->is_shut = true;
 	(void)pthread_mutex_unlock(&recovery->objects);

@@ -72,14 +72,14 @@ static void end_taken(struct dsaio_handle *handle, const struct op_list *list)
 		end_ops(handle, list->first, true);
 }
 
-/* The doorbell is at its end, which would be readable all the time; or there is a new one. */
-static void doorbell_watch(struct dsaio_handle *handle, int op)
+/* Doorbell and socket are at their end, which would be readable all the time; or there are new ones. */
+static void handle_rewatch(struct dsaio_handle *handle, int op)
 {
-	struct epoll_event event = { .events = EPOLLIN };
 	LOCKED(&handle->lock);
 
+	/* The kernel may lack memory: the program then finds out by its next call. */
 	if (handle->epoll_fd >= 0)
-		(void)epoll_ctl(handle->epoll_fd, op, handle->doorbell_fd, &event);
+		(void)handle_watch(handle, handle->epoll_fd, op);
 }
 
 /* ---- the steps ---- */
@@ -99,7 +99,7 @@ static void go_away(struct dsaio_client *client, bool is_crash)
 		wait_take_role(handle);
 		CHANNEL_EACH(c, handle)
 			channel_go_away(c, is_crash, &list);
-		doorbell_watch(handle, EPOLL_CTL_DEL);
+		handle_rewatch(handle, EPOLL_CTL_DEL);
 		handle->is_doorbell_at_end = true;
 		end_taken(handle, &list);
 		wait_leave_role(handle);
@@ -187,7 +187,7 @@ static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
 			    asprintf(&report->why, "%s: %s", op->file->name, op->because) < 0)
 				report->why = NULL; /* only the number is logged */
 		end_taken(handle, &list);
-		doorbell_watch(handle, EPOLL_CTL_ADD); /* after conn_replace(): see make_fd() */
+		handle_rewatch(handle, EPOLL_CTL_ADD); /* after conn_replace(): see make_fd() */
 	}
 }
 
@@ -262,12 +262,16 @@ static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint6
 
 /* ---- the thread ---- */
 
-static void tell(struct dsaio_client *client)
+/* op: of epoll_ctl(2), as of handle_rewatch(). */
+static void tell(struct dsaio_client *client, int op)
 {
+	struct epoll_event end = { .events = CLIENT_STATE_EVENTS };
 	LOCKED(&client->lock);
 
-	if (client->state_event_fd >= 0)
-		(void)eventfd_write(client->state_event_fd, 1); /* full: it is readable */
+	if (client->state_fd < 0)
+		return;
+	(void)epoll_ctl(client->state_fd, op, client->conn->fd, &end); /* fails if it is there */
+	(void)eventfd_write(client->state_event_fd, 1);		       /* full: it is readable */
 }
 
 /* Open ops end with -ECONNRESET, by the threads that wait for them. */
@@ -281,14 +285,13 @@ static void lose(struct dsaio_client *client, const char *why)
 	for (size_t i = 0; i < handles.n; i++) {
 		struct dsaio_handle *handle = handles.all[i];
 
+		handle_rewatch(handle, EPOLL_CTL_ADD); /* readable from now on */
 		(void)pthread_mutex_lock(&handle->lock);
-		if (handle->epoll_fd >= 0)
-			wake_descriptor(handle);
 		wake_waiters(handle);
 		(void)pthread_mutex_unlock(&handle->lock);
 	}
 	client_poke(client);
-	tell(client);
+	tell(client, EPOLL_CTL_ADD);
 }
 
 /* False: the client is being closed. */
@@ -344,11 +347,11 @@ static void recover(struct dsaio_client *client)
 		return;
 	}
 	go_away(client, end == CONN_END_CRASH);
-	tell(client);
+	tell(client, EPOLL_CTL_DEL);
 	for (;;) {
 		r = reconnect(client, since_nsec);
 		if (r == 0) {
-			tell(client);
+			tell(client, EPOLL_CTL_ADD);
 			return;
 		}
 		if ((r != -EAGAIN && r != -EBUSY) || conn_was_lost(conn) ||

@@ -14,7 +14,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -58,7 +57,6 @@ void conn_close(struct dsaio_conn *conn)
 	board_unmap(conn);
 	conn_calls_deinit(conn);
 	frame_writer_deinit(&conn->deferred);
-	free(conn->watches);
 	(void)pthread_cond_destroy(&conn->changed);
 	(void)pthread_mutex_destroy(&conn->lock); /* nobody is in a call: cannot fail */
 	free(conn);
@@ -270,27 +268,14 @@ int conn_open_again(const struct dsaio_conn *conn, struct dsaio_conn **ret_next)
 	return r == -ENOTCONN && found.is_started ? discover_explain(&found) : r;
 }
 
-static void watch_all(struct dsaio_conn *conn, int op)
-{
-	for (unsigned i = 0; i < conn->n_watches; i++) {
-		struct epoll_event event = { .events = conn->watches[i].events };
-
-		(void)epoll_ctl(conn->watches[i].epoll_fd, op, conn->fd, &event);
-	}
-}
-
 enum conn_end conn_end_read(struct dsaio_conn *conn)
 {
-	enum conn_end end;
 	LOCKED(&conn->lock);
 
 	conn_calls_receive(conn);
-	end = conn->is_on_purpose ? CONN_END_ON_PURPOSE
-	      : conn->is_stop	  ? CONN_END_STOP
-				  : CONN_END_CRASH;
-	if (end != CONN_END_ON_PURPOSE) /* else they would be readable all the time */
-		watch_all(conn, EPOLL_CTL_DEL);
-	return end;
+	return conn->is_on_purpose ? CONN_END_ON_PURPOSE
+	       : conn->is_stop	   ? CONN_END_STOP
+				   : CONN_END_CRASH;
 }
 
 void conn_attempt_begin(struct dsaio_conn *conn)
@@ -320,10 +305,7 @@ void conn_replace(struct dsaio_conn *conn, struct dsaio_conn *next)
 	next->reader = (struct frame_reader){ 0 };
 	conn->deferred = (struct frame_writer){ 0 };
 	conn->n_deferred = 0;
-	watch_all(conn, EPOLL_CTL_DEL);
 	(void)dup3(next->fd, conn->fd, O_CLOEXEC); /* both are open: cannot fail */
-	watch_all(conn, EPOLL_CTL_ADD); /* the kernel may lack memory: the program then finds out by
-					   its next call */
 	board_unmap(conn);
 	conn->file_board = TAKE_PTR(next->file_board);
 	conn->facts = next->facts;
@@ -348,7 +330,6 @@ void conn_lose(struct dsaio_conn *conn, const char *why)
 	if (!conn->is_on_purpose)
 		(void)snprintf(conn->end_text, sizeof(conn->end_text), "%s", why); /* cut is fine */
 	atomic_store_explicit(&conn->is_lost, true, memory_order_release);
-	watch_all(conn, EPOLL_CTL_ADD); /* readable from now on; fine where they are */
 	(void)pthread_cond_broadcast(&conn->changed);
 }
 
@@ -371,31 +352,6 @@ int conn_sleep(struct dsaio_conn *conn, struct pollfd *fds, nfds_t n, const stru
 	if (r > 0 && fds[0].revents)
 		(void)conn_is_gone(conn); /* remembers it */
 	return r;
-}
-
-int conn_watch(struct dsaio_conn *conn, int epoll_fd, uint32_t events)
-{
-	struct epoll_event event = { .events = events };
-	struct conn_watch *watches;
-	LOCKED(&conn->lock);
-
-	watches = reallocarray(conn->watches, conn->n_watches + 1, sizeof(*watches));
-	if (!watches)
-		return -ENOMEM;
-	conn->watches = watches;
-	if (!conn_is_away(conn) && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) < 0)
-		return -errno;
-	watches[conn->n_watches++] = (struct conn_watch){ epoll_fd, events };
-	return 0;
-}
-
-void conn_unwatch(struct dsaio_conn *conn, int epoll_fd)
-{
-	LOCKED(&conn->lock);
-
-	for (unsigned i = 0; i < conn->n_watches; i++)
-		if (conn->watches[i].epoll_fd == epoll_fd)
-			conn->watches[i--] = conn->watches[--conn->n_watches];
 }
 
 /* ---- the file board ---- */

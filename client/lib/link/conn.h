@@ -3,8 +3,8 @@
  *
  * A session lasts as long as its socket.  The connection lasts as long as its client: the struct keeps
  * its address, and its descriptor keeps its number.  So all parts of the library may hold the
- * pointer, and none of them holds the descriptor: they sleep with conn_sleep(), and show the
- * session's end on descriptors of theirs with conn_watch().
+ * pointer.  They sleep with conn_sleep().  Epoll descriptors that show the session's end get the
+ * number again for each session (recover.c), since epoll(7) knows the socket behind it.
  *
  * Any thread may call conn_call().  Each call in progress has a record with its sequence number, and
  * the daemon may reply in any order, so a request that hangs delays no other.  One of the waiting
@@ -70,12 +70,6 @@ struct conn_facts {
 	char log_place[256];	/* of the daemon */
 };
 
-/* A descriptor that shows the end of the session. */
-struct conn_watch {
-	int epoll_fd;
-	uint32_t events;
-};
-
 struct dsaio_conn {
 	int fd; /* not blocking */
 	char path[SOCKET_PATH_BYTES];
@@ -111,8 +105,6 @@ struct dsaio_conn {
 	char end_text[CONN_TEXT_BYTES];
 	bool is_on_purpose; /* the daemon ended the session for that reason, or this library did */
 	bool is_stop;	    /* the daemon stopped in order */
-	struct conn_watch *watches;
-	unsigned n_watches;
 	struct conn_facts facts;
 	_Atomic bool has_unlocked; /* the daemon could not lock some slab; relaxed: a fact alone */
 	_Atomic uint32_t *file_board; /* words for max_files: proto/file_board.h */
@@ -134,7 +126,7 @@ void conn_end(struct dsaio_conn *conn);
 int conn_open_again(const struct dsaio_conn *conn, struct dsaio_conn **ret_next);
 
 enum conn_end { CONN_END_CRASH, CONN_END_STOP, CONN_END_ON_PURPOSE };
-/* It is away: reads the daemon's last words.  Its watches show nothing more. */
+/* It is away: reads the daemon's last words. */
 enum conn_end conn_end_read(struct dsaio_conn *conn);
 
 /*
@@ -170,11 +162,6 @@ struct conn_facts conn_facts(struct dsaio_conn *conn);
 
 /* As ppoll(2); the first of fds becomes the end of the session, which conn_was_gone() then knows. */
 int conn_sleep(struct dsaio_conn *conn, struct pollfd *fds, nfds_t n, const struct timespec *ts);
-
-/* From now on the epoll descriptor shows the session's end.  Returns 0 or a negative errno. */
-int conn_watch(struct dsaio_conn *conn, int epoll_fd, uint32_t events);
-/* Before the descriptor is closed. */
-void conn_unwatch(struct dsaio_conn *conn, int epoll_fd);
 
 /* Tells the daemon by the file board that the file is idle.  false: the board has no word for it. */
 bool conn_file_idle(struct dsaio_conn *conn, uint32_t file);
