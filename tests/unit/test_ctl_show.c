@@ -193,7 +193,7 @@ TEST(what_hangs_stands_there_with_what_frees_it)
 	FILE *out = open_memstream(&text, &size);
 
 	ck_assert_ptr_nonnull(out);
-	ck_assert_int_eq(show_hung(&status, out), 0);
+	show_hung(&status, out);
 	ck_assert_int_eq(fflush(out), 0);
 	ck_assert_str_eq(text, "");
 	hung.uid = 1000;
@@ -204,7 +204,7 @@ TEST(what_hangs_stands_there_with_what_frees_it)
 	hung.text = (char *)"echo 1 >abort";
 	status.hung = hungs;
 	status.n_hung = 1;
-	ck_assert_int_eq(show_hung(&status, out), 0);
+	show_hung(&status, out);
 	ck_assert_int_eq(fclose(out), 0);
 	ck_assert_str_eq(text,
 			 "HUNG: calls that have not returned:\n"

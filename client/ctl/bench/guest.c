@@ -1,6 +1,7 @@
 #include "client/ctl/bench/guest.h"
 
 #include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "client/lib/api/client.h"
 #include "client/lib/link/conn.h"
@@ -179,16 +180,11 @@ static int find_store(struct bench_guest *guest, struct bench_place *place)
 int bench_guest_start(struct ctl *ctl, const char *const *folders, struct bench_place *places,
 		      unsigned n_places, struct bench_guest **ret_guest)
 {
-	struct bench_guest *guest = calloc(1, sizeof(*guest));
+	struct bench_guest *guest = NEW_ARRAY(struct bench_guest, 1);
 	struct bench_work work;
 	int r;
 
-	if (guest)
-		guest->stores = calloc(n_places, sizeof(*guest->stores));
-	if (!guest || !guest->stores) {
-		free(guest);
-		return ctl_fail(ctl, "out of memory");
-	}
+	guest->stores = NEW_ARRAY(uint32_t, n_places);
 	guest->ctl = ctl;
 	r = ctl_connect(ctl, folders, n_places, &guest->client);
 	for (unsigned i = 0; r == CTL_OK && i < n_places; i++)

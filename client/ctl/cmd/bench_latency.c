@@ -27,7 +27,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define SIZES_MAX 64u /* a guess: more are not readable */

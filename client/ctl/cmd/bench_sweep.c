@@ -11,6 +11,7 @@
 #include "client/ctl/bench/text_logs.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
@@ -109,7 +110,6 @@ static int print_table(struct ctl *ctl, const struct bench_space *space,
 	};
 	_cleanup_(table_deinit) struct table table;
 	size_t n_good = 0;
-	int r;
 
 	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < bench_space_points(space); i++) {
@@ -121,9 +121,8 @@ static int print_table(struct ctl *ctl, const struct bench_space *space,
 	*ret_n_good = n_good;
 	if (ctl->is_json)
 		return CTL_OK;
-	r = table_print(&table, stdout);
-	/* Any other failure is standard output's, which ctl_flush() reports. */
-	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+	table_print(&table, stdout);
+	return ctl_flush(ctl);
 }
 
 static int sweep_point(struct bench *bench, enum bench_op op, const struct profile *profile)
@@ -153,12 +152,10 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 
 static int sweep_points(struct bench *bench, const struct bench_space *space)
 {
-	_cleanup_(freep) size_t *order = calloc(bench_space_points(space), sizeof(*order));
+	_cleanup_(freep) size_t *order = NEW_ARRAY(size_t, bench_space_points(space));
 	size_t n_left = 0;
 	int r = CTL_OK;
 
-	if (!order)
-		return ctl_fail(bench->ctl, "out of memory");
 	bench_space_shuffle(space, order);
 	for (size_t i = 0; i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, i);

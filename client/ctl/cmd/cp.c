@@ -8,6 +8,7 @@
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "client/lib/io/file.h"
@@ -19,7 +20,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -247,21 +247,17 @@ static int copy_files(struct file_copy *copy)
 	return r == CTL_OK ? print_result(copy, nsec) : r;
 }
 
-/* In a directory, or behind a RADOS store's name that ends with a '/', the source's name.  Returns the path to be
-   freed, or NULL. */
+/* In a directory, or behind a RADOS store's name that ends with a '/', the source's name.  To be freed. */
 static char *make_to_path(const char *from, const char *to)
 {
 	const char *slash = strrchr(from, '/');
 	const bool is_rados = ctl_is_rados(to);
 	struct stat st;
-	char *path;
 
 	if (is_rados ? to[strlen(to) - 1] != '/' : stat(to, &st) < 0 || !S_ISDIR(st.st_mode))
-		return strdup(to);
-	return asprintf(&path, "%s%s%s", to, to[strlen(to) - 1] == '/' ? "" : "/",
-			slash ? slash + 1 : from) < 0
-		       ? NULL
-		       : path;
+		return text_new("%s", to);
+	return text_new("%s%s%s", to, to[strlen(to) - 1] == '/' ? "" : "/",
+			slash ? slash + 1 : from);
 }
 
 static int cp_run(struct ctl *ctl)
@@ -276,8 +272,6 @@ static int cp_run(struct ctl *ctl)
 		return ctl_usage(ctl,
 				 "name two files: dsaioctl cp SRC DST: see dsaioctl cp --help");
 	to_path = make_to_path(ctl->args[0], ctl->args[1]);
-	if (!to_path)
-		return ctl_fail(ctl, "out of memory");
 	if (ctl_is_rados(ctl->args[0]) != ctl_is_rados(to_path) &&
 	    strlen(to_path) > strlen(ctl->args[1]) && strchr(to_path + strlen(ctl->args[1]), '%'))
 		return ctl_usage(ctl,

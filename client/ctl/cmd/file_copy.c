@@ -6,6 +6,7 @@
  */
 #include "client/ctl/cmd/file_copy.h"
 
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "client/lib/api/client.h"
@@ -17,7 +18,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -45,16 +45,13 @@ static void await_writes(struct file_copy *copy)
 int file_copy_fail(struct file_copy *copy, const char *format, ...)
 {
 	char done[UNITS_TEXT_BYTES];
-	_cleanup_(freep) char *text = NULL;
-	const char *why;
+	_cleanup_(freep) char *why = NULL;
 	va_list args;
 
 	progress_stop(&copy->progress); /* erases the bar */
 	va_start(args, format);
-	if (vasprintf(&text, format, args) < 0)
-		text = NULL;
+	why = text_vnew(format, args);
 	va_end(args);
-	why = text ? text : "out of memory";
 	await_writes(copy); /* changes dsaio_error() */
 	(void)units_format_size(done, copy->done_bytes);
 	if (copy->to.is_stream)
@@ -378,12 +375,10 @@ static int connect_for(struct file_copy *copy, bool is_rados, const char *const 
 		       size_t n_paths)
 {
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
-	_cleanup_(freep) const char **chosen = calloc(n_paths, sizeof(*chosen));
+	_cleanup_(freep) const char **chosen = NEW_ARRAY(const char *, n_paths);
 	size_t n = 0;
 	int r;
 
-	if (!chosen)
-		return ctl_fail(copy->ctl, "out of memory");
 	for (size_t i = 0; i < n_paths; i++)
 		if (ctl_is_rados(paths[i]) == is_rados)
 			chosen[n++] = paths[i];

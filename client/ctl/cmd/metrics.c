@@ -8,6 +8,7 @@
 #include "client/ctl/cmd/openmetrics.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/memory.h"
 #include "proto/util/cleanup.h"
 
 #include <event2/buffer.h>
@@ -56,7 +57,6 @@ static int metrics_text(struct ctl *ctl, char **ret_text)
 {
 	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	_cleanup_(freep) char *text = NULL;
 	size_t size;
 	FILE *out;
 	int r;
@@ -67,12 +67,9 @@ static int metrics_text(struct ctl *ctl, char **ret_text)
 		return r;
 	if (reply->status->others)
 		reply->status->n_all_clients += reply->status->others->clients;
-	out = open_memstream(&text, &size);
-	if (out)
-		r = openmetrics_print(reply->status, out);
-	if (!out || (fclose(out) | r))
-		return ctl_fail(ctl, "out of memory");
-	*ret_text = TAKE_PTR(text);
+	out = need_memory(open_memstream(ret_text, &size));
+	openmetrics_print(reply->status, out);
+	(void)need_memory(fclose(out) ? NULL : *ret_text);
 	return CTL_OK;
 }
 
@@ -136,8 +133,7 @@ static int serve(struct ctl *ctl, struct evhttp *http, struct event_base *base)
 				 "--listen %s: must be ADDRESS:PORT, as in 127.0.0.1:9469 or "
 				 "[::1]:9469",
 				 listen_text);
-	if (!http || evhttp_set_cb(http, "/metrics", on_metrics, ctl) < 0)
-		return ctl_fail(ctl, "out of memory");
+	(void)need_memory(evhttp_set_cb(http, "/metrics", on_metrics, ctl) < 0 ? NULL : http);
 	(void)signal(SIGPIPE, SIG_IGN); /* of a scraper that hangs up; it cannot fail */
 	evhttp_set_allowed_methods(http, EVHTTP_REQ_GET);
 	evhttp_set_max_headers_size(http, HEADERS_BYTES_MAX);
@@ -159,14 +155,12 @@ static int serve(struct ctl *ctl, struct evhttp *http, struct event_base *base)
 
 static int listen_run(struct ctl *ctl)
 {
-	struct event_base *base = event_base_new();
-	struct evhttp *http = base ? evhttp_new(base) : NULL;
+	struct event_base *base = need_memory(event_base_new());
+	struct evhttp *http = need_memory(evhttp_new(base));
 	int r = serve(ctl, http, base);
 
-	if (http)
-		evhttp_free(http);
-	if (base)
-		event_base_free(base);
+	evhttp_free(http);
+	event_base_free(base);
 	return r;
 }
 

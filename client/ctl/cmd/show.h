@@ -52,11 +52,8 @@ const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id)
 /* Prints a line about clients of other users, if any; or that there are none at all. */
 void show_others(const Wire__StatusReply *status);
 
-/*
- * Prints the hung calls under a title, with an empty line after them; nothing if there are none.
- * Returns 0, -ENOMEM or -EIO.
- */
-int show_hung(const Wire__StatusReply *status, FILE *out);
+/* Prints the hung calls under a title, with an empty line after them; nothing if there are none. */
+void show_hung(const Wire__StatusReply *status, FILE *out);
 
 /* ---- cells ---- */
 

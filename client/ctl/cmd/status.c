@@ -7,6 +7,7 @@
 #include "client/ctl/cmd/overview.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/plural.h"
@@ -14,7 +15,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -92,8 +92,8 @@ static void print_row(const char *text)
 static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 			const Wire__StatusReply *now)
 {
-	_cleanup_(freep) struct overview_client *clients = calloc(now->n_clients + 1,
-								  sizeof(*clients));
+	_cleanup_(freep) struct overview_client *clients = NEW_ARRAY(struct overview_client,
+								     now->n_clients);
 	char line[OVERVIEW_LINE_BYTES];
 
 	(void)overview_verdict(line, now);
@@ -101,8 +101,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 	print_program(ctl, now);
 	print_pool(now->pool);
 	(void)putchar('\n');
-	if (!clients || show_hung(now, stdout) == -ENOMEM)
-		return ctl_fail(ctl, "out of memory");
+	show_hung(now, stdout);
 	print_row(OVERVIEW_STORE_TITLES);
 	for (size_t i = 0; i < now->n_stores; i++) {
 		const struct rates rates = rates_of_store(before, now, now->stores[i]);

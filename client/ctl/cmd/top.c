@@ -11,6 +11,7 @@
 #include "client/ctl/cmd/overview.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/memory.h"
 #include "client/lib/api/client.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -93,15 +94,15 @@ static size_t selected_place(const struct top *top)
 static void arrange(struct top *top)
 {
 	const Wire__StatusReply *now = status_of(top->now);
-	struct overview_client *clients = now ? calloc(now->n_clients + 1, sizeof(*clients)) : NULL;
 
 	free(top->clients);
-	top->clients = clients;
+	top->clients = NULL;
 	top->n_clients = 0;
-	if (!clients)
+	if (!now)
 		return;
+	top->clients = NEW_ARRAY(struct overview_client, now->n_clients);
 	top->n_clients = overview_clients(status_of(top->before), now, top->key, top->filter,
-					  clients);
+					  top->clients);
 }
 
 static void forget(struct top *top)

@@ -122,21 +122,19 @@ static int compare_starts(const void *a, const void *b)
 			     &((const struct trace_op *)b)->taken_nsec, 1);
 }
 
-static int collect(const struct ctl *ctl, struct trace *trace)
+static void collect(struct trace *trace)
 {
 	struct trace_ops *ops = &trace->ops;
 	size_t n = 0;
 
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
-		if (trace->files.files[i].recording &&
-		    trace_ops_add(ops, i, &trace->files.files[i], &filter) < 0)
-			return ctl_fail(ctl, "out of memory");
+		if (trace->files.files[i].recording)
+			trace_ops_add(ops, i, &trace->files.files[i], &filter);
 	for (size_t i = 0; i < ops->n; i++)
 		if (trace_filter_has(&filter, &ops->ops[i], trace->end_nsec))
 			ops->ops[n++] = ops->ops[i];
 	ops->n = n;
 	qsort(ops->ops, n, sizeof(*ops->ops), compare_starts);
-	return CTL_OK;
 }
 
 /* ---- output ---- */
@@ -227,8 +225,8 @@ static int print_table(const struct ctl *ctl, const struct trace *trace, size_t 
 		add_row(&table, trace, &trace->ops.ops[i]);
 	if (r == CTL_OK && !trace->ops.n)
 		(void)printf("no ops\n");
-	else if (r == CTL_OK && table_print(&table, stdout) == -ENOMEM)
-		r = ctl_fail(ctl, "out of memory");
+	else if (r == CTL_OK)
+		table_print(&table, stdout);
 	if (first)
 		(void)printf("showing the last %zu of %zu ops; -n N shows more\n",
 			     trace->ops.n - first, trace->ops.n);
@@ -289,10 +287,9 @@ static int trace_run(struct ctl *ctl)
 	r = trace_filter_check(ctl, &filter);
 	if (r == CTL_OK)
 		r = read_trace(ctl, &trace);
-	if (r == CTL_OK)
-		r = collect(ctl, &trace);
 	if (r != CTL_OK)
 		return r;
+	collect(&trace);
 	n = n_wanted ? n_wanted : ctl->is_json ? trace.ops.n : ROWS_SHOWN;
 	n = n < trace.ops.n ? trace.ops.n - n : 0;
 	return (ctl->is_json ? print_json : print_table)(ctl, &trace, n);

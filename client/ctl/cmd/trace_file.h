@@ -96,14 +96,14 @@ struct trace_op {
 };
 
 struct trace_ops {
-	struct trace_op *ops; /* in no order; from malloc(3) */
+	struct trace_op *ops; /* in no order; owned */
 	size_t n;
 	uint64_t n_lost;
 };
 
-/* Adds those of the file that the filter has by their events.  Returns 0 or -ENOMEM. */
-int trace_ops_add(struct trace_ops *ops, uint32_t lane, const struct trace_file *file,
-		  const struct trace_filter *filter);
+/* Adds those of the file that the filter has by their events. */
+void trace_ops_add(struct trace_ops *ops, uint32_t lane, const struct trace_file *file,
+		   const struct trace_filter *filter);
 void trace_ops_deinit(struct trace_ops *ops);
 
 /* Has the filter it by the rest?  now_nsec: an open op takes until then. */

@@ -1,5 +1,6 @@
 #include "client/ctl/ui/ask.h"
 
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "client/lib/api/client.h"
 #include "proto/util/cleanup.h"
@@ -53,61 +54,35 @@ int ask(struct ctl *ctl, struct dsaio_client **client, const char *what,
 	return r == CTL_OK ? call(ctl, *client, what, &request, -1, ret_reply) : r;
 }
 
-/*
- * Returns the pointers of the first array, which is freed, and those of the second.  NULL: out of
- * memory.
- */
-static void *joined(void *first, size_t n_first, const void *second, size_t n_second)
+/* Moves the pointers of the second array behind those of the first, which grows and is returned. */
+static void *joined(void *first, size_t *n_first, const void *second, size_t *n_second)
 {
 	/* One more, so that there is an array also if both are empty. */
-	void **all = reallocarray(first, n_first + n_second + 1, sizeof(*all));
+	void **all = need_memory(reallocarray(first, *n_first + *n_second + 1, sizeof(*all)));
 
-	if (all && n_second)
-		memcpy(all + n_first, second, n_second * sizeof(*all));
+	if (*n_second)
+		memcpy(all + *n_first, second, *n_second * sizeof(*all));
+	*n_first += *n_second;
+	*n_second = 0;
 	return all;
 }
 
-/* Appends the handles of a page to those of the same client on earlier pages. */
-static int client_add_page(Wire__Client *all, Wire__Client *page)
-{
-	void *handles = joined(all->handles, all->n_handles, page->handles, page->n_handles);
-
-	if (!handles)
-		return -ENOMEM;
-	all->handles = handles;
-	all->n_handles += page->n_handles;
-	page->n_handles = 0;
-	return 0;
-}
-
 /* Appends the stores and clients of a page to those of earlier pages. */
-static int status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
+static void status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
 {
 	Wire__Client *last = all->n_clients ? all->clients[all->n_clients - 1] : NULL;
 	Wire__Client *first = page->n_clients ? page->clients[0] : NULL;
-	void *grown;
 
 	all->n_all_clients = page->n_all_clients;
 	if (last && first && last->client == first->client) { /* its handles are on both pages */
-		if (client_add_page(last, first) < 0)
-			return -ENOMEM;
+		last->handles = joined(last->handles, &last->n_handles, first->handles,
+				       &first->n_handles);
 		wire__client__free_unpacked(first, NULL);
 		page->n_clients--;
 		memmove(page->clients, page->clients + 1, page->n_clients * sizeof(first));
 	}
-	grown = joined(all->stores, all->n_stores, page->stores, page->n_stores);
-	if (!grown)
-		return -ENOMEM;
-	all->stores = grown;
-	all->n_stores += page->n_stores;
-	page->n_stores = 0;
-	grown = joined(all->clients, all->n_clients, page->clients, page->n_clients);
-	if (!grown)
-		return -ENOMEM;
-	all->clients = grown;
-	all->n_clients += page->n_clients;
-	page->n_clients = 0;
-	return 0;
+	all->stores = joined(all->stores, &all->n_stores, page->stores, &page->n_stores);
+	all->clients = joined(all->clients, &all->n_clients, page->clients, &page->n_clients);
 }
 
 /* Takes out the connection that asks: a reader means the others.  It has no handles. */
@@ -163,8 +138,7 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 		r = ask(ctl, client, "status", WIRE__REQUEST__BODY_STATUS, &status, &reply);
 		if (r != CTL_OK)
 			return r;
-		if (status_add_page(all->status, reply->status) < 0)
-			return ctl_fail(ctl, "out of memory");
+		status_add_page(all->status, reply->status);
 		wire__status_page__free_unpacked(next, NULL);
 		all->status->next = reply->status->next;
 		reply->status->next = NULL;

@@ -1,12 +1,11 @@
 #include "client/ctl/ui/table.h"
 
+#include "client/ctl/ui/memory.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/escape.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define GAP "  "
 
@@ -37,34 +36,14 @@ static size_t text_width(const char *text)
 void table_add(struct table *table, const char *format, ...)
 {
 	_cleanup_(freep) char *raw = NULL;
-	char *cell;
 	va_list args;
-	int r;
 
-	if (table->is_out_of_memory)
-		return;
-	if (table->n_cells == table->size) {
-		size_t size = table->size ? 2 * table->size : 64;
-		char **cells = reallocarray(table->cells, size, sizeof(*cells));
-
-		if (!cells) {
-			table->is_out_of_memory = true;
-			return;
-		}
-		table->cells = cells;
-		table->size = size;
-	}
+	table->cells = need_memory(
+		reallocarray(table->cells, table->n_cells + 1, sizeof(*table->cells)));
 	va_start(args, format);
-	r = vasprintf(&raw, format, args);
+	raw = text_vnew(format, args);
 	va_end(args);
-	if (r < 0)
-		raw = NULL;
-	cell = raw ? escape_new(raw) : NULL;
-	if (!cell) {
-		table->is_out_of_memory = true;
-		return;
-	}
-	table->cells[table->n_cells++] = cell;
+	table->cells[table->n_cells++] = need_memory(escape_new(raw));
 }
 
 static void print_cell(FILE *out, const char *text, size_t width, bool is_right, bool is_last)
@@ -78,16 +57,11 @@ static void print_cell(FILE *out, const char *text, size_t width, bool is_right,
 	(void)fputs(is_last ? "\n" : GAP, out);
 }
 
-int table_print(const struct table *table, FILE *out)
+void table_print(const struct table *table, FILE *out)
 {
-	size_t n = table->n_columns;
-	size_t *widths;
+	const size_t n = table->n_columns;
+	_cleanup_(freep) size_t *widths = NEW_ARRAY(size_t, n);
 
-	if (table->is_out_of_memory)
-		return -ENOMEM;
-	widths = calloc(n, sizeof(*widths));
-	if (!widths)
-		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		widths[i] = text_width(table->columns[i].title);
 	for (size_t i = 0; i < table->n_cells; i++)
@@ -100,6 +74,4 @@ int table_print(const struct table *table, FILE *out)
 	for (size_t i = 0; i < table->n_cells; i++)
 		print_cell(out, table->cells[i], widths[i % n], table->columns[i % n].is_right,
 			   i % n == n - 1 || i == table->n_cells - 1);
-	free(widths);
-	return ferror(out) ? -EIO : 0;
 }
