@@ -108,13 +108,10 @@ static void add_row(struct table *table, const struct bench_totals *totals)
 int bench_pairs_print(const struct ctl *ctl, const struct bench_pair *pairs, unsigned n,
 		      const char *const names[2])
 {
-	static const struct table_column columns[] = {
-		{ "CLIENT", false }, { "RUN", false }, { "BANDWIDTH", true }, { "IOPS", true },
-		{ "P50", true },     { "P99", true },  { "P99.9", true },     { "TOOK", true },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = "CLIENT|RUN|>BANDWIDTH|>IOPS|>P50|>P99|>P99.9|>TOOK"
 	};
-	_cleanup_(table_deinit) struct table table;
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (unsigned i = 0; i < 2 * n; i++) {
 		table_add(&table, "%s", i % 2 ? "" : pairs[i / 2].name);
 		table_add(&table, "%s", names[i % 2]);

@@ -612,6 +612,5 @@ static int io_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_bench_io = {
-	"bench io", io_run, "one measurement, as ds_io makes it", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_io = COMMAND(
+	"bench io", io_run, "one measurement, as ds_io makes it", help, .flags = FLAG_TABLE(flags));

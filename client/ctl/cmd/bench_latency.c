@@ -488,7 +488,6 @@ static int latency_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_bench_latency = {
-	"bench latency",   latency_run, "how long single transfers take", help,
-	FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_latency = COMMAND("bench latency", latency_run,
+						     "how long single transfers take", help,
+						     .flags = FLAG_TABLE(flags));

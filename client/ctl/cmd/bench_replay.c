@@ -191,6 +191,6 @@ static int replay_run(struct ctl *ctl)
 			    : bench_pairs_print(ctl, &pair, 1, names);
 }
 
-const struct command command_bench_replay = {
-	"bench replay", replay_run, "the ops of a recorded job again", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_replay = COMMAND("bench replay", replay_run,
+						    "the ops of a recorded job again", help,
+						    .flags = FLAG_TABLE(flags));

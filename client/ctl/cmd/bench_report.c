@@ -89,6 +89,6 @@ static int run(struct ctl *ctl)
 			strerror(errno));
 }
 
-const struct command command_bench_report = {
-	"bench report", run, "results as one HTML page with pictures", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_report = COMMAND("bench report", run,
+						    "results as one HTML page with pictures", help,
+						    .flags = FLAG_TABLE(flags));

@@ -103,15 +103,11 @@ static bool add_point(struct table *table, struct bench_results *results, enum b
 static int print_table(struct ctl *ctl, const struct bench_space *space,
 		       struct bench_results *results, size_t *ret_n_good)
 {
-	static const struct table_column columns[] = {
-		{ "OP", false },     { "BLOCK", true }, { "DEPTH", true }, { "EVENTS", false },
-		{ "SUBMIT", false }, { "PARTS", true }, { "GB/S", true },  { "GRANTED", false },
-		{ "SERVED", false }, { "FROM", false }, { "NOTE", false },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = "OP|>BLOCK|>DEPTH|EVENTS|SUBMIT|>PARTS|>GB/S|GRANTED|SERVED|FROM|NOTE"
 	};
-	_cleanup_(table_deinit) struct table table;
 	size_t n_good = 0;
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < bench_space_points(space); i++) {
 		const struct profile profile = bench_space_point(space, i);
 
@@ -239,7 +235,6 @@ static int sweep_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_bench_sweep = {
-	"bench sweep", sweep_run,	  "every point of a space of profiles",
-	help,	       FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_sweep = COMMAND("bench sweep", sweep_run,
+						   "every point of a space of profiles", help,
+						   .flags = FLAG_TABLE(flags));

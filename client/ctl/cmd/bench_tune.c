@@ -320,7 +320,6 @@ static int print_best(const struct tune *tune, enum tuner_goal goal, size_t fast
 
 static int apply_profile(struct tune *tune, const struct profile *profile)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	Wire__Profile wire = WIRE__PROFILE__INIT;
 
 	profile_to_wire(profile, &wire);
@@ -334,7 +333,7 @@ static int apply_profile(struct tune *tune, const struct profile *profile)
 			is_done |= tune->bench->places[k].store == place->store;
 		if (is_done)
 			continue;
-		r = ask_profile_set(tune->ctl, &client, place->folder, &wire, &reply);
+		r = ask_profile_set(tune->ctl, place->folder, &wire, &reply);
 		if (r != CTL_OK)
 			return r;
 		ctl_note(tune->ctl, "store %s has the recommended profile now%s%s",
@@ -359,12 +358,9 @@ static void note_served(const struct tune *tune, const struct profile *profile)
 /* The goals' tables, and the recommendation: of the sum, or of the only goal. */
 static int print_verdict(struct tune *tune)
 {
-	static const struct table_column columns[] = {
-		{ "FOR", false },    { "BLOCK", true }, { "DEPTH", true }, { "EVENTS", false },
-		{ "SUBMIT", false }, { "PARTS", true }, { "GB/S", true },  { "95%", true },
-		{ "LOSS", true },    { "", false },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = "FOR|>BLOCK|>DEPTH|EVENTS|SUBMIT|>PARTS|>GB/S|>95%|>LOSS|"
 	};
-	_cleanup_(table_deinit) struct table table;
 	struct json_object *all = json_object_new_object(), *best = json_object_new_object();
 	struct tuner_verdict last = { .n_ranks = 0 }; /* of the goals with ranks */
 	enum tuner_goal goal = TUNER_READ;	      /* of that verdict */
@@ -372,7 +368,6 @@ static int print_verdict(struct tune *tune)
 	bool has_missed = false;
 	int r = CTL_OK;
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	bench_results_set(&tune->bench->results, "tune", all);
 	bench_results_set(&tune->bench->results, "best", best);
 	for (unsigned g = 0; g < N_TUNER_GOALS; g++) {
@@ -460,7 +455,6 @@ static int tune_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_bench_tune = {
-	"bench tune", tune_run,		 "the best profile, in a fifth of a sweep's time",
-	help,	      FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_tune = COMMAND("bench tune", tune_run,
+						  "the best profile, in a fifth of a sweep's time",
+						  help, .flags = FLAG_TABLE(flags));

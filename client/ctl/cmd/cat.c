@@ -127,8 +127,6 @@ static int cat_run(struct ctl *ctl)
 	for (int i = 0; i < ctl->n_args; i++)
 		if (!ctl->args[i][0])
 			return ctl_usage(ctl, "a file's name is empty");
-	if (ctl->is_json)
-		return ctl_usage(ctl, "--json: standard output is for the files' bytes");
 	r = file_copy_connect(&copy, (const char *const *)ctl->args, (size_t)ctl->n_args);
 	if (r != CTL_OK)
 		return r;
@@ -138,5 +136,6 @@ static int cat_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_cat = { "cat", cat_run,	       "files through the daemon to stdout",
-				     help,  FLAG_TABLE(flags), NULL };
+const struct command command_cat = COMMAND("cat", cat_run, "files through the daemon to stdout",
+					   help, .flags = FLAG_TABLE(flags),
+					   .no_json = "standard output is for the files' bytes");

@@ -58,20 +58,14 @@ static void add_handle(struct table *table, const Wire__StatusReply *status,
 
 static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 {
-	static const struct table_column client_columns[] = {
-		{ "CLIENT", true }, { "NAME", false },	 { "PID", true },
-		{ "UID", true },    { "POOL", true },	 { "SLABS", true },
-		{ "FILES", true },  { "HANDLES", true }, { "GPU", true },
+	_cleanup_(table_deinit) struct table clients = {
+		.columns = ">CLIENT|NAME|>PID|>UID|>POOL|>SLABS|>FILES|>HANDLES|>GPU"
 	};
-	static const struct table_column handle_columns[] = {
-		{ "HANDLE", true },  { "NAME", false },	 { "STORE", false },
-		{ "CLASS", false },  { "WEIGHT", true }, { "PROFILE", false },
-		{ "ENTRIES", true }, { "RINGS", false }, SHOW_COUNTER_COLUMNS
+	_cleanup_(table_deinit) struct table handles = {
+		.columns =
+			">HANDLE|NAME|STORE|CLASS|>WEIGHT|PROFILE|>ENTRIES|RINGS|" SHOW_COUNTER_COLUMNS
 	};
-	_cleanup_(table_deinit) struct table clients, handles;
 
-	table_init(&clients, client_columns, sizeof(client_columns) / sizeof(client_columns[0]));
-	table_init(&handles, handle_columns, sizeof(handle_columns) / sizeof(handle_columns[0]));
 	for (size_t i = 0; i < status->n_clients; i++) {
 		const Wire__Client *client = status->clients[i];
 
@@ -100,6 +94,5 @@ static int clients_run(struct ctl *ctl)
 	return show_status(ctl, print_tables);
 }
 
-const struct command command_clients = {
-	"clients", clients_run, "who uses the daemon, and for what", help, { NULL, 0 }, NULL
-};
+const struct command command_clients = COMMAND(
+	"clients", clients_run, "who uses the daemon, and for what", help, .no_arguments = true);

@@ -302,6 +302,5 @@ static int cp_run(struct ctl *ctl)
 	return copy_files(&copy);
 }
 
-const struct command command_cp = {
-	"cp", cp_run, "a file through the daemon, synced", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_cp = COMMAND("cp", cp_run, "a file through the daemon, synced", help,
+					  .flags = FLAG_TABLE(flags));

@@ -55,14 +55,13 @@ static const char help[] =
 /* *ret_text: freed by the caller. */
 static int metrics_text(struct ctl *ctl, char **ret_text)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	size_t size;
 	FILE *out;
 	int r;
 
 	ctl->wants_histograms = true;
-	r = ask_status(ctl, &client, &reply);
+	r = ask_status(ctl, &reply);
 	if (r != CTL_OK)
 		return r;
 	if (reply->status->others)
@@ -77,7 +76,7 @@ static int metrics_text(struct ctl *ctl, char **ret_text)
 
 static void on_metrics(struct evhttp_request *request, void *arg)
 {
-	struct ctl ctl = *(const struct ctl *)arg; /* each asks anew */
+	struct ctl ctl = *(const struct ctl *)arg; /* each connects anew */
 	char message[CTL_MESSAGE_BYTES] = "";
 	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
 	struct evbuffer *body = evhttp_request_get_output_buffer(request);
@@ -87,6 +86,7 @@ static void on_metrics(struct evhttp_request *request, void *arg)
 	ctl.timeout_nsec = DAEMON_TIMEOUT_NSEC;
 	ctl.is_of_all = true;		 /* --private is no advice for a scraper */
 	(void)metrics_text(&ctl, &text); /* else its message is there */
+	ctl_disconnect(&ctl);
 	/* Without memory for these, the answer lacks them. */
 	(void)evhttp_add_header(headers, "Connection", "close");
 	(void)evhttp_add_header(headers, "Content-Type",
@@ -167,14 +167,8 @@ static int listen_run(struct ctl *ctl)
 static int metrics_run(struct ctl *ctl)
 {
 	_cleanup_(freep) char *text = NULL;
-	int r = show_no_arguments(ctl);
+	int r;
 
-	if (r != CTL_OK)
-		return r;
-	if (ctl->is_json)
-		return ctl_usage(
-			ctl,
-			"--json: OpenMetrics has a text of its own: dsaioctl status --json has the same");
 	if (listen_text && ctl->is_private)
 		return ctl_usage(ctl, "--listen and --private: only one of them makes sense");
 	if (listen_text)
@@ -186,7 +180,7 @@ static int metrics_run(struct ctl *ctl)
 	return ctl_flush(ctl);
 }
 
-const struct command command_metrics = {
-	"metrics", metrics_run,	      "its counters for Prometheus, once or by HTTP",
-	help,	   FLAG_TABLE(flags), NULL
-};
+const struct command command_metrics = COMMAND(
+	"metrics", metrics_run, "its counters for Prometheus, once or by HTTP", help,
+	.flags = FLAG_TABLE(flags), .no_arguments = true,
+	.no_json = "OpenMetrics has a text of its own: dsaioctl status --json has the same");

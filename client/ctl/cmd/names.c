@@ -92,16 +92,10 @@ static int stat_ask(struct dsaio_client *client, const char *name, struct json_o
 
 static int ls_print(const struct ctl *ctl, struct json_object *files)
 {
-	static const struct table_column columns[] = {
-		{ "SIZE", true },
-		{ "AGE", true },
-		{ "NAME", false },
-	};
-	_cleanup_(table_deinit) struct table table;
+	_cleanup_(table_deinit) struct table table = { .columns = ">SIZE|>AGE|NAME" };
 	const time_t now = time(NULL);
 	char text[UNITS_TEXT_BYTES];
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < json_object_array_length(files); i++) {
 		struct json_object *file = json_object_array_get_idx(files, i);
 		const int64_t age = now - json_object_get_int64(field(file, "mtime_sec"));
@@ -142,13 +136,9 @@ static int names_run(struct ctl *ctl, const char *key,
 				struct json_object *array),
 		     int (*print)(const struct ctl *ctl, struct json_object *array))
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	struct json_object *object, *array;
 	int r;
 
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no RADOS "
-				      "store: leave it out");
 	if (ask == rm_ask ? !ctl->n_args : ctl->n_args != 1)
 		return ctl_usage(ctl,
 				 "name one: rados://POOL/NAMESPACE/FILE: see dsaioctl %s --help",
@@ -158,13 +148,12 @@ static int names_run(struct ctl *ctl, const char *key,
 			return ctl_usage(ctl, "%s: is no rados://POOL/NAMESPACE/FILE: use %s(1)",
 					 ctl->args[i], ctl->command);
 	ctl->only_looks = true;
-	ctl->is_of_all = true;
-	r = ctl_connect(ctl, (const char *const *)ctl->args, (size_t)ctl->n_args, &client);
+	r = ctl_connect(ctl, (const char *const *)ctl->args, (size_t)ctl->n_args, &ctl->client);
 	if (r != CTL_OK)
 		return r;
 	array = json_object_new_array();
 	for (int i = 0; i < ctl->n_args && r == CTL_OK; i++)
-		if (ask(client, ctl->args[i], array) < 0)
+		if (ask(ctl->client, ctl->args[i], array) < 0)
 			r = ctl_fail(ctl, "%s", dsaio_error());
 	if (r == CTL_OK && !ctl->is_json && print)
 		r = print(ctl, array);
@@ -192,9 +181,9 @@ static int stat_run(struct ctl *ctl)
 	return names_run(ctl, "files", stat_ask, stat_print);
 }
 
-const struct command command_ls = { "ls",    ls_run,	  "the files of a RADOS store",
-				    ls_help, { NULL, 0 }, NULL };
-const struct command command_rm = { "rm",    rm_run,	  "removes files of RADOS stores",
-				    rm_help, { NULL, 0 }, NULL };
-const struct command command_stat = { "stat",	 stat_run,    "what a name of a RADOS store means",
-				      stat_help, { NULL, 0 }, NULL };
+const struct command command_ls = COMMAND("ls", ls_run, "the files of a RADOS store", ls_help,
+					  .of_all = true);
+const struct command command_rm = COMMAND("rm", rm_run, "removes files of RADOS stores", rm_help,
+					  .of_all = true);
+const struct command command_stat = COMMAND("stat", stat_run, "what a name of a RADOS store means",
+					    stat_help, .of_all = true);

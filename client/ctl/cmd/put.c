@@ -168,6 +168,5 @@ static int put_run(struct ctl *ctl)
 	return r == CTL_OK ? put_opened(&copy) : r;
 }
 
-const struct command command_put = {
-	"put", put_run, "stdin through the daemon into a file", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_put = COMMAND("put", put_run, "stdin through the daemon into a file",
+					   help, .flags = FLAG_TABLE(flags));

@@ -142,18 +142,16 @@ static int status_run(struct ctl *ctl)
 {
 	const struct timespec interval = { .tv_sec = interval_msec / 1000,
 					   .tv_nsec = interval_msec % 1000 * 1000000L };
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *first = NULL, *second = NULL;
 	const Wire__StatusReply *before = NULL, *now;
-	int r = show_no_arguments(ctl);
+	int r;
 
 	ctl->wants_histograms = true;
-	if (r == CTL_OK)
-		r = ask_status(ctl, &client, &first);
+	r = ask_status(ctl, &first);
 	if (r == CTL_OK && interval_msec) {
 		(void)nanosleep(&interval, NULL); /* the replies say how long it was */
 		before = first->status;
-		r = ask_status(ctl, &client, &second);
+		r = ask_status(ctl, &second);
 	}
 	if (r != CTL_OK)
 		return r;
@@ -162,7 +160,6 @@ static int status_run(struct ctl *ctl)
 			    : print_tables(ctl, before, now);
 }
 
-const struct command command_status = {
-	"status", status_run,	     "who uses the disks, and are they healthy",
-	help,	  FLAG_TABLE(flags), NULL
-};
+const struct command command_status = COMMAND("status", status_run,
+					      "who uses the disks, and are they healthy", help,
+					      .flags = FLAG_TABLE(flags), .no_arguments = true);

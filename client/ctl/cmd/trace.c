@@ -211,16 +211,12 @@ static void add_row(struct table *table, const struct trace *trace, const struct
 
 static int print_table(const struct ctl *ctl, const struct trace *trace, size_t first)
 {
-	static const struct table_column columns[] = {
-		{ "TIME", true },    { "PID", true },	 { "USER", false },    { "STORE", false },
-		{ "FILE", true },    { "OP", false },	 { "OFFSET", true },   { "LENGTH", true },
-		{ "QUEUE", true },   { "DEVICE", true }, { "DELIVERY", true }, { "TOTAL", true },
-		{ "RESULT", false },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = ">TIME|>PID|USER|STORE|>FILE|OP|>OFFSET|>LENGTH|"
+			   ">QUEUE|>DEVICE|>DELIVERY|>TOTAL|RESULT"
 	};
-	_cleanup_(table_deinit) struct table table;
 	int r = print_headline(ctl, trace);
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = first; i < trace->ops.n; i++)
 		add_row(&table, trace, &trace->ops.ops[i]);
 	if (r == CTL_OK && !trace->ops.n)
@@ -281,9 +277,6 @@ static int trace_run(struct ctl *ctl)
 	size_t n;
 	int r;
 
-	if (ctl->n_args)
-		return ctl_usage(ctl, "%s: it takes no argument; a store is chosen by --store NAME",
-				 ctl->args[0]);
 	r = trace_filter_check(ctl, &filter);
 	if (r == CTL_OK)
 		r = read_trace(ctl, &trace);
@@ -297,7 +290,6 @@ static int trace_run(struct ctl *ctl)
 
 static const struct command *const parts[] = { &command_trace_record, NULL };
 
-const struct command command_trace = {
-	"trace", trace_run,	    "the last ops and their times, also of a crash",
-	help,	 FLAG_TABLE(flags), parts
-};
+const struct command command_trace = COMMAND(
+	"trace", trace_run, "the last ops and their times, also of a crash", help,
+	.flags = FLAG_TABLE(flags), .parts = parts, .no_arguments = true, .of_all = true);

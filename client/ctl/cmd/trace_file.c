@@ -178,12 +178,8 @@ int trace_files_read(const struct ctl *ctl, struct trace_files *files, const cha
 
 /* ---- the choice of ops ---- */
 
-int trace_filter_check(struct ctl *ctl, struct trace_filter *filter)
+int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter)
 {
-	const int r = show_for_daemon(ctl);
-
-	if (r != CTL_OK)
-		return r;
 	if (filter->slower && units_parse_nsec(filter->slower, &filter->slower_nsec) < 0)
 		return ctl_usage(ctl, "--slower %s: is no time: write for example 10ms, 500us, 2s",
 				 filter->slower);

@@ -71,8 +71,8 @@ struct trace_filter {
 		"user", FLAG_STRING, &(f).user, 0, 0                                               \
 	}
 
-/* Looks up user and slower, and refuses --private.  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported). */
-int trace_filter_check(struct ctl *ctl, struct trace_filter *filter);
+/* Looks up user and slower.  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported). */
+int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter);
 
 /* By store, pid and user; all events of an op have the same. */
 bool trace_filter_has_event(const struct trace_filter *filter, const char *store,

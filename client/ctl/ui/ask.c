@@ -19,17 +19,17 @@ static bool is_path(const char *store)
 }
 
 /* A private daemon gets a store for this path. */
-static int connect_once(struct ctl *ctl, const char *path, struct dsaio_client **client)
+static int connect_once(struct ctl *ctl, const char *path)
 {
 	ctl->only_looks = true;
-	return *client ? CTL_OK : ctl_connect(ctl, &path, 1, client);
+	return ctl->client ? CTL_OK : ctl_connect(ctl, &path, 1, &ctl->client);
 }
 
 /* Takes the descriptor (-1: none). */
-static int call(const struct ctl *ctl, struct dsaio_client *client, const char *what,
-		Wire__Request *request, int fd, Wire__Reply **ret_reply)
+static int call(const struct ctl *ctl, const char *what, Wire__Request *request, int fd,
+		Wire__Reply **ret_reply)
 {
-	struct dsaio_conn *conn = client_conn(client);
+	struct dsaio_conn *conn = client_conn(ctl->client);
 	int r;
 
 	if (ctl->timeout_nsec && fd < 0)
@@ -43,15 +43,15 @@ static int call(const struct ctl *ctl, struct dsaio_client *client, const char *
 	return CTL_OK;
 }
 
-int ask(struct ctl *ctl, struct dsaio_client **client, const char *what,
-	Wire__Request__BodyCase kind, void *body, Wire__Reply **ret_reply)
+int ask(struct ctl *ctl, const char *what, Wire__Request__BodyCase kind, void *body,
+	Wire__Reply **ret_reply)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
-	int r = connect_once(ctl, ".", client);
+	int r = connect_once(ctl, ".");
 
 	request.body_case = kind;
 	request.status = body; /* each member of the union is a pointer */
-	return r == CTL_OK ? call(ctl, *client, what, &request, -1, ret_reply) : r;
+	return r == CTL_OK ? call(ctl, what, &request, -1, ret_reply) : r;
 }
 
 /* Moves the pointers of the second array behind those of the first, which grows and is returned. */
@@ -113,7 +113,7 @@ static bool page_is_later(const Wire__StatusPage *page, const Wire__StatusPage *
 	return page->client ? page->handle > asked->handle : page->store > asked->store;
 }
 
-int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
+int ask_status(struct ctl *ctl, Wire__Reply **ret_reply)
 {
 	Wire__Status status = WIRE__STATUS__INIT;
 	Wire__StatusPage asked = WIRE__STATUS_PAGE__INIT;
@@ -121,7 +121,7 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 	int r;
 
 	status.with_histograms = ctl->wants_histograms;
-	r = ask(ctl, client, "status", WIRE__REQUEST__BODY_STATUS, &status, &all);
+	r = ask(ctl, "status", WIRE__REQUEST__BODY_STATUS, &status, &all);
 	if (r != CTL_OK)
 		return r;
 	while (all->status->next) {
@@ -135,7 +135,7 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 		asked.client = next->client;
 		asked.handle = next->handle;
 		status.page = &asked;
-		r = ask(ctl, client, "status", WIRE__REQUEST__BODY_STATUS, &status, &reply);
+		r = ask(ctl, "status", WIRE__REQUEST__BODY_STATUS, &status, &reply);
 		if (r != CTL_OK)
 			return r;
 		status_add_page(all->status, reply->status);
@@ -152,8 +152,7 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
  * A path is sent as a descriptor.  O_RDONLY of a directory lets the daemon ask for its file system.
  * O_PATH of a file needs no right to read it and wakes no device.
  */
-static int find_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
-		      char **ret_name, int *ret_fd)
+static int find_store(struct ctl *ctl, const char *store, char **ret_name, int *ret_fd)
 {
 	int r;
 
@@ -161,9 +160,9 @@ static int find_store(struct ctl *ctl, struct dsaio_client **client, const char 
 		return ctl_usage(ctl, "the store's name is empty");
 	if (!is_path(store)) {
 		*ret_name = (char *)store;
-		return connect_once(ctl, ".", client);
+		return connect_once(ctl, ".");
 	}
-	r = connect_once(ctl, store, client);
+	r = connect_once(ctl, store);
 	if (r != CTL_OK)
 		return r;
 	*ret_fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -174,33 +173,31 @@ static int find_store(struct ctl *ctl, struct dsaio_client **client, const char 
 	return CTL_OK;
 }
 
-int ask_on_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
-		 Wire__Request__BodyCase kind, void *body, char **name, Wire__Reply **ret_reply)
+int ask_on_store(struct ctl *ctl, const char *store, Wire__Request__BodyCase kind, void *body,
+		 char **name, Wire__Reply **ret_reply)
 {
 	_cleanup_(closep) int fd = -1;
 	Wire__Request request = WIRE__REQUEST__INIT;
-	int r = find_store(ctl, client, store, name, &fd);
+	int r = find_store(ctl, store, name, &fd);
 
 	request.body_case = kind;
 	request.status = body;
-	return r == CTL_OK ? call(ctl, *client, store, &request, TAKE_FD(fd), ret_reply) : r;
+	return r == CTL_OK ? call(ctl, store, &request, TAKE_FD(fd), ret_reply) : r;
 }
 
-int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
-	      Wire__Reply **ret_reply)
+int ask_store(struct ctl *ctl, const char *store, Wire__Reply **ret_reply)
 {
 	Wire__StoreGet get = WIRE__STORE_GET__INIT;
 
-	return ask_on_store(ctl, client, store, WIRE__REQUEST__BODY_STORE_GET, &get, &get.name,
-			    ret_reply);
+	return ask_on_store(ctl, store, WIRE__REQUEST__BODY_STORE_GET, &get, &get.name, ret_reply);
 }
 
-int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
-		    Wire__Profile *profile, Wire__Reply **ret_reply)
+int ask_profile_set(struct ctl *ctl, const char *store, Wire__Profile *profile,
+		    Wire__Reply **ret_reply)
 {
 	Wire__ProfileSet set = WIRE__PROFILE_SET__INIT;
 
 	set.profile = profile;
-	return ask_on_store(ctl, client, store, WIRE__REQUEST__BODY_PROFILE_SET, &set, &set.name,
+	return ask_on_store(ctl, store, WIRE__REQUEST__BODY_PROFILE_SET, &set, &set.name,
 			    ret_reply);
 }

@@ -44,6 +44,7 @@ struct ctl {
 		timeout_nsec; /* for a connection, and for the answer to a request: whole seconds; 0: the library's */
 	char **args; /* after the command's name, without options */
 	int n_args;
+	struct dsaio_client *client; /* of ask.h; NULL: not connected */
 	struct private_daemon private_daemon;
 };
 
@@ -90,6 +91,13 @@ static inline void client_disconnectp(struct dsaio_client **client)
 	stop_hangs_up(NULL);
 	/* Commands await their ops themselves, and take their errors. */
 	(void)dsaio_disconnect(*client);
+}
+
+/* Disconnects ctl->client. */
+static inline void ctl_disconnect(struct ctl *ctl)
+{
+	client_disconnectp(&ctl->client);
+	ctl->client = NULL;
 }
 
 static inline void handle_closep(struct dsaio_handle **handle)

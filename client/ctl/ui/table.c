@@ -6,13 +6,15 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GAP "  "
 
-void table_init(struct table *table, const struct table_column *columns, size_t n_columns)
-{
-	*table = (struct table){ .columns = columns, .n_columns = n_columns };
-}
+struct column {
+	const char *title;
+	size_t width;
+	bool is_right;
+};
 
 void table_deinit(struct table *table)
 {
@@ -46,11 +48,11 @@ void table_add(struct table *table, const char *format, ...)
 	table->cells[table->n_cells++] = need_memory(escape_new(raw));
 }
 
-static void print_cell(FILE *out, const char *text, size_t width, bool is_right, bool is_last)
+static void print_cell(FILE *out, const char *text, const struct column *column, bool is_last)
 {
-	int pad = (int)(width - text_width(text));
+	int pad = (int)(column->width - text_width(text));
 
-	if (is_right)
+	if (column->is_right)
 		(void)fprintf(out, "%*s%s", pad, "", text); /* ferror() is asked at the end */
 	else
 		(void)fprintf(out, "%s%*s", text, is_last ? 0 : pad, "");
@@ -59,19 +61,24 @@ static void print_cell(FILE *out, const char *text, size_t width, bool is_right,
 
 void table_print(const struct table *table, FILE *out)
 {
-	const size_t n = table->n_columns;
-	_cleanup_(freep) size_t *widths = NEW_ARRAY(size_t, n);
+	_cleanup_(freep) char *titles = text_new("%s", table->columns);
+	_cleanup_(freep) struct column *columns = NEW_ARRAY(struct column, strlen(titles) + 1);
+	char *rest = titles, *title;
+	size_t n = 0;
+
+	while ((title = strsep(&rest, "|"))) {
+		const bool is_right = *title == '>';
+
+		title += is_right;
+		columns[n++] = (struct column){ title, text_width(title), is_right };
+	}
+	for (size_t i = 0; i < table->n_cells; i++)
+		if (text_width(table->cells[i]) > columns[i % n].width)
+			columns[i % n].width = text_width(table->cells[i]);
 
 	for (size_t i = 0; i < n; i++)
-		widths[i] = text_width(table->columns[i].title);
+		print_cell(out, columns[i].title, &columns[i], i == n - 1);
 	for (size_t i = 0; i < table->n_cells; i++)
-		if (text_width(table->cells[i]) > widths[i % n])
-			widths[i % n] = text_width(table->cells[i]);
-
-	for (size_t i = 0; i < n; i++)
-		print_cell(out, table->columns[i].title, widths[i], table->columns[i].is_right,
-			   i == n - 1);
-	for (size_t i = 0; i < table->n_cells; i++)
-		print_cell(out, table->cells[i], widths[i % n], table->columns[i % n].is_right,
+		print_cell(out, table->cells[i], &columns[i % n],
 			   i % n == n - 1 || i == table->n_cells - 1);
 }

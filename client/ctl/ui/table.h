@@ -12,19 +12,12 @@
 #include <stddef.h>
 #include <stdio.h>
 
-struct table_column {
-	const char *title;
-	bool is_right; /* aligned to the right: numbers */
-};
-
 struct table {
-	const struct table_column *columns; /* borrowed */
-	size_t n_columns;
+	/* Borrowed: the titles, with a '|' between them.  A '>' before one aligns its column to the right: numbers. */
+	const char *columns;
 	char **cells; /* row after row */
 	size_t n_cells;
 };
-
-void table_init(struct table *table, const struct table_column *columns, size_t n_columns);
 void table_deinit(struct table *table);
 
 /* Adds the next cell of the row, or the first of the next one. */
