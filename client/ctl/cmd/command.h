@@ -22,7 +22,7 @@ struct command {
 	/* The commands whose names begin with this one ("bench io"), up to NULL; where it is none by
 	   itself, run is NULL.  NULL: this is a command of one word. */
 	const struct command *const *parts;
-	/* What main() refuses before run. */
+	/* main() refuses these before run. */
 	bool no_arguments;
 	bool of_all;	     /* it is about other clients, so --private is refused */
 	const char *no_json; /* why; NULL: it has --json */

@@ -10,6 +10,8 @@
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "client/lib/api/client.h"
+#include "client/lib/base/uri.h"
+#include "client/lib/io/file.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -380,7 +382,7 @@ static int connect_for(struct file_copy *copy, bool is_rados, const char *const 
 	int r;
 
 	for (size_t i = 0; i < n_paths; i++)
-		if (ctl_is_rados(paths[i]) == is_rados)
+		if (uri_is_rados(paths[i]) == is_rados)
 			chosen[n++] = paths[i];
 	if (n == 0)
 		return CTL_OK;
@@ -407,6 +409,20 @@ int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n
 	r = copy->to.is_stream ? 0 : stop_catch((int)SA_RESETHAND);
 	if (r < 0)
 		return ctl_fail(copy->ctl, "signals: %s", strerror(-r));
+	return CTL_OK;
+}
+
+int file_copy_attach(struct file_copy *copy, struct side *side, const char *other)
+{
+	int r = side->is_rados ? 0 : dsaio_file_from_fd(copy->clients[0], side->fd, &side->file);
+
+	if (r == -ENXIO || r == -EOPNOTSUPP)
+		return file_copy_fail(copy, "%s: use %s%s", dsaio_error(), other,
+				      ctl_or_private(copy->ctl, r));
+	if (r < 0)
+		return file_copy_fail(copy, "%s", dsaio_error());
+	if (side == &copy->to && !side->is_rados)
+		file_set_temporary(side->file, side->path);
 	return CTL_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
+#include "client/lib/base/uri.h"
 #include "proto/util/cleanup.h"
 
 #include <inttypes.h>
@@ -144,7 +145,7 @@ static int names_run(struct ctl *ctl, const char *key,
 				 "name one: rados://POOL/NAMESPACE/FILE: see dsaioctl %s --help",
 				 ctl->command);
 	for (int i = 0; i < ctl->n_args; i++)
-		if (!ctl_is_rados(ctl->args[i]))
+		if (!uri_is_rados(ctl->args[i]))
 			return ctl_usage(ctl, "%s: is no rados://POOL/NAMESPACE/FILE: use %s(1)",
 					 ctl->args[i], ctl->command);
 	ctl->only_looks = true;

@@ -5,6 +5,7 @@
 #include "client/ctl/ui/stop.h"
 #include "client/lib/api/client.h"
 #include "client/lib/base/debug.h"
+#include "client/lib/base/uri.h"
 #include "client/lib/link/conn.h"
 #include "client/lib/link/discover.h"
 #include "proto/util/cleanup.h"
@@ -114,7 +115,7 @@ int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client)
 {
 	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
-	bool is_rados = n_paths && ctl_is_rados(paths[0]);
+	bool is_rados = n_paths && uri_is_rados(paths[0]);
 	int r = is_rados ? CTL_OK : start_private(ctl, paths, n_paths);
 	const char *named;
 	bool is_absent;
