@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -191,7 +190,17 @@ int main(int argc, char **argv)
 	ctl.flags = &common_table;
 	ctl.args = argv + (part ? 2 : 1); /* what stands before is now the command's name */
 	ctl.n_args = n_args - (part ? 2 : 1);
+	ctl.is_of_all = command->of_all;
+	if (command->no_arguments && ctl.n_args)
+		return ctl_usage(&ctl, "%s: takes no arguments: see dsaioctl %s --help",
+				 ctl.args[0], command->name);
+	if (command->of_all && ctl.is_private)
+		return ctl_usage(&ctl, "--private: a daemon for this command alone serves no "
+				       "others: leave it out");
+	if (command->no_json && ctl.is_json)
+		return ctl_usage(&ctl, "--json: %s", command->no_json);
 	r = command->run(&ctl);
+	ctl_disconnect(&ctl);
 	private_stop(&ctl.private_daemon);
 	return stop_end(r);
 }

@@ -90,9 +90,9 @@ TEST(a_row_comes_back_digit_for_digit)
 	char text[BENCH_TEXT_BYTES];
 
 	make_dir();
-	ck_assert_int_eq(bench_results_init(&results, "tune"), 0);
+	bench_results_init(&results, "tune");
 	bench_results_set(&results, "best", json_object_new_string("x"));
-	ck_assert_int_eq(bench_results_add(&results, &row), 0);
+	bench_results_append(&results, "points", bench_row_json(&row));
 	ck_assert_int_eq(bench_results_save(&results, dir_fd, false, text, sizeof(text)), 0);
 	ck_assert_int_eq(bench_results_load(dir_fd, "tune.json", &loaded, text, sizeof(text)), 0);
 	ck_assert_str_eq(bench_results_kind(&loaded), "tune");
@@ -120,14 +120,14 @@ TEST(rows_are_read_from_the_rows_file_until_one_is_cut_short)
 	int fd;
 
 	make_dir();
-	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
-	ck_assert_int_eq(bench_results_add(&results, &row), 0);
+	bench_results_init(&results, "sweep");
+	bench_results_append(&results, "points", bench_row_json(&row));
 	ck_assert_int_eq(bench_results_save(&results, dir_fd, true, text, sizeof(text)), 0);
 	fd = openat(dir_fd, BENCH_ROWS_NAME, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	ck_assert_int_ge(fd, 0);
 	for (unsigned i = 0; i < 3; i++) {
 		row.task.profile.queue_depth = 100 + i;
-		ck_assert_int_eq(bench_results_add(&results, &row), 0);
+		bench_results_append(&results, "points", bench_row_json(&row));
 		ck_assert_int_eq(
 			bench_rows_write(fd, "points", bench_results_last(&results, "points")), 0);
 	}
@@ -166,7 +166,7 @@ TEST(a_link_is_neither_read_nor_written_through)
 	ck_assert_int_eq(symlinkat("target", dir_fd, "results.json"), 0);
 	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &results, text, sizeof(text)),
 			 -ELOOP);
-	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	bench_results_init(&results, "sweep");
 	ck_assert_int_eq(bench_results_save(&results, dir_fd, false, text, sizeof(text)), 0);
 	bench_results_deinit(&results);
 	ck_assert_int_eq(fstatat(dir_fd, "results.json", &st, AT_SYMLINK_NOFOLLOW), 0);
@@ -183,18 +183,18 @@ TEST(rows_that_failed_are_dropped_and_the_others_stay)
 	struct bench_row row = make_row(repetitions), back;
 	struct bench_results results;
 
-	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	bench_results_init(&results, "sweep");
 	for (unsigned i = 0; i < 4; i++) {
 		row.task.profile.queue_depth = i + 1;
 		(void)snprintf(row.error, sizeof(row.error), "%s", i % 2 ? "" : "failed");
-		ck_assert_int_eq(bench_results_add(&results, &row), 0);
+		bench_results_append(&results, "points", bench_row_json(&row));
 	}
 	row.task.profile.queue_depth = 1;
 	ck_assert_int_eq(bench_results_find(&results, BENCH_WRITE, &row.task.profile), 0);
 	ck_assert_uint_eq(bench_results_drop_failed(&results), 2);
 	ck_assert_uint_eq(bench_results_n_rows(&results), 2);
 	ck_assert_int_eq(bench_results_find(&results, BENCH_WRITE, &row.task.profile), -1);
-	ck_assert_int_eq(bench_results_add(&results, &row), 0);
+	bench_results_append(&results, "points", bench_row_json(&row));
 	ck_assert_int_eq(bench_results_find(&results, BENCH_WRITE, &row.task.profile), 2);
 	ck_assert_int_eq(bench_results_row(&results, 1, &back), 0);
 	ck_assert_uint_eq(back.task.profile.queue_depth, 4);
@@ -265,7 +265,7 @@ TEST(a_directory_without_results_is_enoent)
 	ck_assert_int_eq(bench_results_load(dir_fd, "results.json", &results, text, sizeof(text)),
 			 -ENOENT);
 	ck_assert_int_eq(rmdir(dir), 0);
-	ck_assert_int_eq(bench_results_init(&results, "sweep"), 0);
+	bench_results_init(&results, "sweep");
 	ck_assert_int_eq(bench_results_save(&results, dir_fd, false, text, sizeof(text)), -ENOENT);
 	bench_results_deinit(&results);
 	ck_assert_int_eq(close(dir_fd), 0);

@@ -19,7 +19,7 @@ static char *text_of(void)
 	FILE *out = open_memstream(&text, &size);
 
 	ck_assert_ptr_nonnull(out);
-	ck_assert_int_eq(openmetrics_print(&status, out), 0);
+	openmetrics_print(&status, out);
 	ck_assert_int_eq(fclose(out), 0);
 	return text;
 }

@@ -8,14 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct table_column column[] = { { "X", false } };
-
 /* The one cell that add() made of the profile. */
 static const char *profile_text(char *text, size_t size, const Wire__Profile *profile)
 {
-	_cleanup_(table_deinit) struct table table;
+	_cleanup_(table_deinit) struct table table = { .columns = "" };
 
-	table_init(&table, column, 1);
 	show_profile(&table, profile);
 	ck_assert_uint_eq(table.n_cells, 1);
 	(void)snprintf(text, size, "%s", table.cells[0]);
@@ -47,12 +44,13 @@ TEST(a_profile_tells_what_is_not_as_usual)
 
 TEST(counters_fill_their_columns_also_when_there_are_none)
 {
-	static const struct table_column columns[] = { SHOW_COUNTER_COLUMNS };
 	Wire__Counters counters = WIRE__COUNTERS__INIT;
-	_cleanup_(table_deinit) struct table table;
+	_cleanup_(table_deinit) struct table table = { .columns = "" };
+	unsigned n = 1;
 
-	ck_assert_uint_eq(sizeof(columns) / sizeof(columns[0]), SHOW_N_COUNTER_COLUMNS);
-	table_init(&table, columns, SHOW_N_COUNTER_COLUMNS);
+	for (const char *bar = SHOW_COUNTER_COLUMNS; (bar = strchr(bar, '|')); bar++)
+		n++;
+	ck_assert_uint_eq(n, SHOW_N_COUNTER_COLUMNS);
 	show_counters(&table, NULL);
 	ck_assert_uint_eq(table.n_cells, SHOW_N_COUNTER_COLUMNS);
 	counters.read_bytes = 3u << 20;
@@ -78,14 +76,12 @@ static const struct {
 
 TEST_TABLE(times_are_shares_of_all_that_is_known, times)
 {
-	static const struct table_column columns[] = { SHOW_COUNTER_COLUMNS };
 	Wire__Counters counters = WIRE__COUNTERS__INIT;
-	_cleanup_(table_deinit) struct table table;
+	_cleanup_(table_deinit) struct table table = { .columns = "" };
 
 	counters.queue_nsec = times[_i].queue;
 	counters.device_nsec = times[_i].device;
 	counters.delivery_nsec = times[_i].delivery;
-	table_init(&table, columns, SHOW_N_COUNTER_COLUMNS);
 	show_counters(&table, &counters);
 	for (unsigned i = 0; i < N_TIMES; i++)
 		ck_assert_str_eq(table.cells[SHOW_N_COUNTER_COLUMNS - N_TIMES + i],
@@ -96,11 +92,10 @@ TEST(a_handles_number_is_its_place)
 {
 	Wire__Client client = WIRE__CLIENT__INIT;
 	Wire__Handle handle = WIRE__HANDLE__INIT;
-	_cleanup_(table_deinit) struct table table;
+	_cleanup_(table_deinit) struct table table = { .columns = "" };
 
 	client.client = 7;
 	handle.handle = 65536 * 3 + 2;
-	table_init(&table, column, 1);
 	show_handle(&table, &client, &handle);
 	ck_assert_str_eq(table.cells[0], "7/2");
 }
@@ -193,7 +188,7 @@ TEST(what_hangs_stands_there_with_what_frees_it)
 	FILE *out = open_memstream(&text, &size);
 
 	ck_assert_ptr_nonnull(out);
-	ck_assert_int_eq(show_hung(&status, out), 0);
+	show_hung(&status, out);
 	ck_assert_int_eq(fflush(out), 0);
 	ck_assert_str_eq(text, "");
 	hung.uid = 1000;
@@ -204,7 +199,7 @@ TEST(what_hangs_stands_there_with_what_frees_it)
 	hung.text = (char *)"echo 1 >abort";
 	status.hung = hungs;
 	status.n_hung = 1;
-	ck_assert_int_eq(show_hung(&status, out), 0);
+	show_hung(&status, out);
 	ck_assert_int_eq(fclose(out), 0);
 	ck_assert_str_eq(text,
 			 "HUNG: calls that have not returned:\n"

@@ -3,6 +3,7 @@
 #include "client/ctl/bench/huge_pages.h"
 #include "client/ctl/bench/logs.h"
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -22,29 +23,14 @@
 
 /* ---- opening ---- */
 
-static int list_gpus(struct bench *bench)
-{
-	const struct bench_gpu_options *options = &bench->options->gpu;
-
-	if (!options->gpu.is_given)
-		return CTL_OK;
-	bench->gpus = calloc(bench->n_places, sizeof(*bench->gpus));
-	if (!bench->gpus)
-		return ctl_fail(bench->ctl, "out of memory");
-	for (unsigned i = 0; i < bench->n_places; i++)
-		bench->gpus[i] = bench_gpu_number(options);
-	return CTL_OK;
-}
-
 static int find_places(struct bench *bench)
 {
 	const struct flag_list *dirs = &bench->options->nvme_dir;
 	char text[BENCH_TEXT_BYTES];
 
-	bench->places = calloc(dirs->n_items, sizeof(*bench->places));
-	bench->folders = calloc(dirs->n_items, sizeof(*bench->folders));
-	if (!bench->places || !bench->folders)
-		return ctl_fail(bench->ctl, "out of memory");
+	bench->places = NEW_ARRAY(struct bench_place, dirs->n_items);
+	bench->folders = NEW_ARRAY(const char *, dirs->n_items);
+	bench->gpus = NEW_ARRAY(int, dirs->n_items);
 	for (size_t i = 0; i < dirs->n_items; i++) {
 		if (bench_place_find(dirs->items[i], &bench->places[i], text, sizeof(text)) < 0)
 			return ctl_fail(bench->ctl, "%s", text);
@@ -56,9 +42,10 @@ static int find_places(struct bench *bench)
 						 "folder once",
 						 dirs->items[k], dirs->items[i]);
 		bench->folders[i] = bench->places[i].folder;
+		bench->gpus[i] = bench_gpu_number(&bench->options->gpu);
 	}
 	bench->n_places = (unsigned)dirs->n_items;
-	return list_gpus(bench);
+	return CTL_OK;
 }
 
 /* Options that a resumed run must have in common with the earlier one. */
@@ -160,16 +147,12 @@ static struct json_object *command_json(void)
 }
 
 /* Takes parameters. */
-static int describe(struct bench *bench, struct json_object *parameters)
+static void describe(struct bench *bench, struct json_object *parameters)
 {
 	struct json_object *daemon = json_object_new_object(), *folders = json_object_new_array();
 
-	if (!bench->results.root && bench_results_init(&bench->results, bench->needs.kind) < 0) {
-		(void)json_object_put(parameters);
-		(void)json_object_put(daemon);
-		(void)json_object_put(folders);
-		return ctl_fail(bench->ctl, "out of memory");
-	}
+	if (!bench->results.root)
+		bench_results_init(&bench->results, bench->needs.kind);
 	json_add_text(daemon, "version", bench_guest_daemon_version(bench->guest));
 	json_add_bool(daemon, "is_private", bench->ctl->is_private);
 	for (unsigned i = 0; i < bench->n_places; i++)
@@ -182,7 +165,6 @@ static int describe(struct bench *bench, struct json_object *parameters)
 	bench_results_set(&bench->results, "daemon", daemon);
 	bench_results_set(&bench->results, "folders", folders);
 	bench_results_set(&bench->results, "parameters", parameters);
-	return CTL_OK;
 }
 
 /* Connects, and checks that the options are possible there. */
@@ -207,12 +189,10 @@ static int start_guest(struct bench *bench)
 
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench)
 {
-	struct bench *bench = calloc(1, sizeof(*bench));
-	struct json_object *parameters;
+	struct bench *bench = NEW_ARRAY(struct bench, 1);
+	_cleanup_(json_putp) struct json_object *parameters = NULL;
 	int r;
 
-	if (!bench)
-		return ctl_fail(ctl, "out of memory");
 	*ret_bench = bench;
 	bench->ctl = ctl;
 	bench->needs = *needs;
@@ -224,8 +204,7 @@ int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **
 	if (r == CTL_OK && bench->options->log_dir)
 		r = open_logs(bench, parameters);
 	if (r == CTL_OK)
-		return describe(bench, parameters);
-	(void)json_object_put(parameters);
+		describe(bench, TAKE_PTR(parameters));
 	return r;
 }
 
@@ -256,7 +235,7 @@ static int start_crew(struct bench *bench)
 		.socket_path = bench->ctl->socket_path,
 		.folders = bench->folders,
 		.files = bench->files,
-		.gpus = bench->gpus,
+		.gpus = bench->options->gpu.gpu.is_given ? bench->gpus : NULL,
 		.is_gpu_direct_only = bench->options->gpu.gds,
 		.n_processes = bench->n_places,
 		.buffer_bytes = bench->options->io_size,
@@ -462,9 +441,7 @@ int bench_measure(struct bench *bench, const struct bench_task *task, struct ben
 
 	if (r != CTL_OK)
 		return r;
-	ret_row->repetitions = calloc(task->loops, sizeof(*ret_row->repetitions));
-	if (!ret_row->repetitions)
-		return ctl_fail(bench->ctl, "out of memory");
+	ret_row->repetitions = NEW_ARRAY(struct bench_repetition, task->loops);
 	r = bench_point_run(bench->crew, bench->n_places, task, ret_row->repetitions,
 			    &ret_row->total, &moved, text);
 	if (r == 0)
@@ -474,19 +451,14 @@ int bench_measure(struct bench *bench, const struct bench_task *task, struct ben
 
 int bench_append(struct bench *bench, const char *key, struct json_object *object)
 {
-	if (bench_results_append(&bench->results, key, object) < 0)
-		return ctl_fail(bench->ctl, "out of memory");
+	bench_results_append(&bench->results, key, object);
 	return bench->logs ? bench_logs_add(bench->logs, &bench->results, key) : CTL_OK;
 }
 
 int bench_add(struct bench *bench, const struct bench_row *row)
 {
-	int r = CTL_OK;
+	const int r = bench_append(bench, "points", bench_row_json(row));
 
-	if (bench_results_add(&bench->results, row) < 0)
-		return ctl_fail(bench->ctl, "out of memory");
-	if (bench->logs)
-		r = bench_logs_add(bench->logs, &bench->results, "points");
 	if (r == CTL_OK)
 		bench->n_kept++;
 	return r;
@@ -560,7 +532,7 @@ static void add_gpu_paths(struct bench *bench)
 	char text[BENCH_TEXT_BYTES], paths_text[BENCH_GPU_PATHS_BYTES];
 	struct bench_gpu_paths paths = { 0 };
 
-	if (!bench->gpus || !bench->crew || stop_signal() ||
+	if (!bench->options->gpu.gpu.is_given || !bench->crew || stop_signal() ||
 	    bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text) < 0)
 		return;
 	for (unsigned i = 0; i < bench->n_places; i++)

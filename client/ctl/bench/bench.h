@@ -55,7 +55,7 @@ struct bench {
 	struct bench_files *files;
 	struct bench_crew *crew; /* a process for each place; NULL: not prepared */
 	const char **folders;	 /* of the crew */
-	int *gpus;		 /* likewise; NULL: buffers are the host's memory */
+	int *gpus;		 /* likewise, with --gpu */
 	struct bench_results results;
 	bool is_resumed; /* results has rows of an earlier run */
 	bool cannot_flush;

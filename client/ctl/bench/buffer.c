@@ -1,6 +1,7 @@
 #include "client/ctl/bench/buffer.h"
 
 #include "client/ctl/bench/gpu.h"
+#include "client/ctl/ui/memory.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
@@ -50,9 +51,8 @@ int bench_process_fill(struct bench_process *process, size_t len)
 		bench_fill_random(process->buffer, len);
 		return 0;
 	}
-	step = malloc(STEP_BYTES);
-	return step ? put_steps(process, step, true, len)
-		    : bench_process_fail(process, "out of memory");
+	step = need_memory(malloc(STEP_BYTES));
+	return put_steps(process, step, true, len);
 }
 
 int bench_process_set(struct bench_process *process, char value, size_t len)
@@ -63,9 +63,7 @@ int bench_process_set(struct bench_process *process, char value, size_t len)
 		memset(process->buffer, value, len);
 		return 0;
 	}
-	step = malloc(STEP_BYTES);
-	if (!step)
-		return bench_process_fail(process, "out of memory");
+	step = need_memory(malloc(STEP_BYTES));
 	memset(step, value, STEP_BYTES);
 	return put_steps(process, step, false, len);
 }

@@ -2,6 +2,7 @@
 
 #include "client/ctl/bench/buffer.h"
 #include "client/ctl/bench/gpu.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "proto/util/cleanup.h"
 
@@ -127,12 +128,6 @@ static int process_run(struct bench_process *process, int fd,
 
 /* ---- in the parent ---- */
 
-static int fail(char *text, int r, const char *what)
-{
-	(void)snprintf(text, BENCH_TEXT_BYTES, "%s: %s", what, strerror(-r));
-	return r;
-}
-
 int bench_crew_status(const struct ctl *ctl, int r, const char *text)
 {
 	if (r == -EINTR)
@@ -160,8 +155,12 @@ static int child_start(struct bench_crew *crew, unsigned i, char *text)
 	pid_t parent = getpid();
 	int fds[2], r;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return fail(text, -errno, "cannot make a socket for a process");
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0) {
+		r = -errno;
+		(void)snprintf(text, BENCH_TEXT_BYTES, "cannot make a socket for a process: %s",
+			       strerror(-r));
+		return r;
+	}
 	child->pid = fork();
 	if (child->pid < 0) {
 		r = -errno;
@@ -240,12 +239,10 @@ static int child_read(struct bench_crew *crew, unsigned i, char *text)
 static int wait_for_all(struct bench_crew *crew, char *text)
 {
 	unsigned n = crew->options.n_processes, n_busy;
-	_cleanup_(freep) struct pollfd *polls = calloc(n + 1, sizeof(*polls));
+	_cleanup_(freep) struct pollfd *polls = NEW_ARRAY(struct pollfd, n);
 	char later[BENCH_TEXT_BYTES] = ""; /* only the first failure is reported */
 	int r = 0;
 
-	if (!polls)
-		return fail(text, -ENOMEM, "processes");
 	for (;;) {
 		int n_ready;
 
@@ -310,27 +307,21 @@ static void *map_shared(size_t bytes)
 	void *map = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	return map == MAP_FAILED ? NULL : map;
+	return need_memory(map == MAP_FAILED ? NULL : map);
 }
 
 int bench_crew_start(const struct bench_crew_options *options, struct bench_crew **ret_crew,
 		     char *text)
 {
-	struct bench_crew *crew = calloc(1, sizeof(*crew));
+	struct bench_crew *crew = NEW_ARRAY(struct bench_crew, 1);
 	int r;
 
-	if (!crew)
-		return fail(text, -ENOMEM, "processes");
 	crew->options = *options;
 	crew->options.shared_bytes = (options->shared_bytes + 63) & ~(size_t)63; /* alignment */
 	crew->shared_bytes = crew->options.shared_bytes * options->n_processes;
-	crew->children = calloc(options->n_processes, sizeof(*crew->children));
+	crew->children = NEW_ARRAY(struct child, options->n_processes);
 	crew->board = map_shared(sizeof(*crew->board));
 	crew->shared = map_shared(crew->shared_bytes);
-	if (!crew->children || !crew->board || !crew->shared) {
-		bench_crew_free(crew);
-		return fail(text, -ENOMEM, "processes");
-	}
 	crew->board->n_processes = options->n_processes;
 	for (unsigned i = 0; i < options->n_processes; i++)
 		crew->children[i].fd = -1;
@@ -359,7 +350,7 @@ void bench_crew_free(struct bench_crew *crew)
 {
 	if (!crew)
 		return;
-	for (unsigned i = 0; crew->children && i < crew->options.n_processes; i++) {
+	for (unsigned i = 0; i < crew->options.n_processes; i++) {
 		struct child *child = &crew->children[i];
 
 		/* After a signal none may wait for a daemon that is stopped. */
@@ -368,14 +359,12 @@ void bench_crew_free(struct bench_crew *crew)
 		if (child->fd >= 0 && child->pid > 0)
 			(void)close(child->fd);
 	}
-	for (unsigned i = 0; crew->children && i < crew->options.n_processes; i++)
+	for (unsigned i = 0; i < crew->options.n_processes; i++)
 		while (crew->children[i].pid > 0 && waitpid(crew->children[i].pid, NULL, 0) < 0 &&
 		       errno == EINTR)
 			;
-	if (crew->shared)
-		(void)munmap(crew->shared, crew->shared_bytes ? crew->shared_bytes : 1);
-	if (crew->board)
-		(void)munmap(crew->board, sizeof(*crew->board));
+	(void)munmap(crew->shared, crew->shared_bytes ? crew->shared_bytes : 1);
+	(void)munmap(crew->board, sizeof(*crew->board));
 	free(crew->children);
 	free(crew);
 }

@@ -1,6 +1,7 @@
 #include "client/ctl/bench/files.h"
 
 #include "client/ctl/bench/buffer.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/newfile.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
@@ -64,10 +65,8 @@ static int check_space(const struct ctl *ctl, const struct bench_place *places, 
    buffered. */
 int bench_file_fill(int fd, uint64_t bytes, uint64_t *done_bytes, struct progress *progress)
 {
-	_cleanup_(freep) uint8_t *piece = aligned_alloc(4096, PIECE_BYTES);
+	_cleanup_(freep) uint8_t *piece = need_memory(aligned_alloc(4096, PIECE_BYTES));
 
-	if (!piece)
-		return -ENOMEM;
 	(void)fcntl(fd, F_SETFL, O_DIRECT); /* not on every file system */
 	for (uint64_t done = 0; done < bytes;) {
 		uint64_t left = bytes - done;
@@ -125,14 +124,13 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
 		     bool reads, bool writes, uint64_t io_size, bool keep,
 		     struct bench_files **ret_files)
 {
-	struct bench_files *files = malloc(sizeof(*files) + n_places * sizeof(files->fds[0]));
+	struct bench_files *files = need_memory(
+		malloc(sizeof(*files) + n_places * sizeof(files->fds[0])));
 	const bool wanted[] = { [BENCH_READ] = reads, [BENCH_WRITE] = writes };
 	uint64_t done_bytes = 0, all_bytes = 0;
 	struct progress progress;
 	int r;
 
-	if (!files)
-		return ctl_fail(ctl, "out of memory");
 	files->n_places = n_places;
 	memset(files->fds, -1, n_places * sizeof(files->fds[0]));
 	r = check_space(ctl, places, n_places, io_size, reads && writes ? 2 : 1);

@@ -1,6 +1,7 @@
 #include "client/ctl/bench/gpu.h"
 
 #include "client/ctl/bench/process.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/cuda.h"
@@ -9,7 +10,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 struct bench_gpu {
 	CUDA_MEMORY_FUNCTIONS(FUNCTION_POINTER)
@@ -188,7 +188,7 @@ static int demand_direct(struct bench_process *process)
 
 int bench_gpu_open(struct bench_process *process, int number, bool is_direct_only)
 {
-	_cleanup_(freep) struct bench_gpu *gpu = calloc(1, sizeof(*gpu));
+	_cleanup_(freep) struct bench_gpu *gpu = NEW_ARRAY(struct bench_gpu, 1);
 	char text[UNITS_TEXT_BYTES];
 	CUdeviceptr memory = 0;
 	void *library;
@@ -196,8 +196,6 @@ int bench_gpu_open(struct bench_process *process, int number, bool is_direct_onl
 	CUresult result;
 	int r;
 
-	if (!gpu)
-		return bench_process_fail(process, "out of memory");
 	library = dlopen(CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL); /* for the rest of the process */
 	if (!library)
 		return bench_process_fail(process, "--gpu: %s", dlerror());

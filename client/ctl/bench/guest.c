@@ -1,6 +1,7 @@
 #include "client/ctl/bench/guest.h"
 
 #include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "client/lib/api/client.h"
 #include "client/lib/link/conn.h"
@@ -16,7 +17,6 @@
 struct bench_guest {
 	uint32_t number; /* of the first store, for channels */
 	struct ctl *ctl;
-	struct dsaio_client *client;
 	uint32_t *stores; /* ids, each once */
 	size_t n_stores;
 	struct bench_work work; /* of the stores, as of the last look */
@@ -59,7 +59,7 @@ int bench_guest_look(struct bench_guest *guest, struct bench_work *ret_work)
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	const struct bench_work before = guest->work;
 	struct bench_work now = { 0 };
-	int r = ask_status(guest->ctl, &guest->client, &reply);
+	int r = ask_status(guest->ctl, &reply);
 
 	if (r != CTL_OK)
 		return r;
@@ -119,7 +119,7 @@ int bench_guest_check_alone(struct bench_guest *guest, const struct bench_place 
 int bench_guest_ask_served(struct bench_guest *guest, const struct profile *profile,
 			   struct bench_served *ret_served, char *text, size_t size)
 {
-	struct dsaio_conn *conn = client_conn(guest->client);
+	struct dsaio_conn *conn = client_conn(guest->ctl->client);
 	_cleanup_(wire_replyp) Wire__Reply *opened = NULL, *channel = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
 	Wire__HandleOpen open_handle = WIRE__HANDLE_OPEN__INIT;
@@ -160,7 +160,7 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 static int find_store(struct bench_guest *guest, struct bench_place *place)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r = ask_store(guest->ctl, &guest->client, place->folder, &reply);
+	int r = ask_store(guest->ctl, place->folder, &reply);
 
 	if (r != CTL_OK)
 		return r;
@@ -179,18 +179,13 @@ static int find_store(struct bench_guest *guest, struct bench_place *place)
 int bench_guest_start(struct ctl *ctl, const char *const *folders, struct bench_place *places,
 		      unsigned n_places, struct bench_guest **ret_guest)
 {
-	struct bench_guest *guest = calloc(1, sizeof(*guest));
+	struct bench_guest *guest = NEW_ARRAY(struct bench_guest, 1);
 	struct bench_work work;
 	int r;
 
-	if (guest)
-		guest->stores = calloc(n_places, sizeof(*guest->stores));
-	if (!guest || !guest->stores) {
-		free(guest);
-		return ctl_fail(ctl, "out of memory");
-	}
+	guest->stores = NEW_ARRAY(uint32_t, n_places);
 	guest->ctl = ctl;
-	r = ctl_connect(ctl, folders, n_places, &guest->client);
+	r = ctl_connect(ctl, folders, n_places, &ctl->client);
 	for (unsigned i = 0; r == CTL_OK && i < n_places; i++)
 		r = find_store(guest, &places[i]);
 	if (r == CTL_OK)
@@ -200,7 +195,7 @@ int bench_guest_start(struct ctl *ctl, const char *const *folders, struct bench_
 		return r;
 	}
 	(void)snprintf(guest->daemon_version, sizeof(guest->daemon_version), "%s",
-		       conn_facts(client_conn(guest->client)).daemon_version);
+		       conn_facts(client_conn(ctl->client)).daemon_version);
 	*ret_guest = guest;
 	return CTL_OK;
 }
@@ -209,7 +204,6 @@ void bench_guest_free(struct bench_guest *guest)
 {
 	if (!guest)
 		return;
-	client_disconnectp(&guest->client);
 	free(guest->stores);
 	free(guest);
 }

@@ -1,6 +1,7 @@
 #include "client/ctl/bench/logs.h"
 
 #include "client/ctl/bench/text_logs.h"
+#include "client/ctl/ui/memory.h"
 #include "proto/util/cleanup.h"
 
 #include <dirent.h>
@@ -57,13 +58,13 @@ static int make_dirs(char *path, bool *ret_is_made)
 /* Root follows no link, because another user may have planted it. */
 static int open_log_dir(struct bench_logs *logs)
 {
-	_cleanup_(freep) char *path = strdup(logs->path);
-	size_t len = path ? strlen(path) : 0;
+	_cleanup_(freep) char *path = text_new("%s", logs->path);
+	size_t len = strlen(path);
 	int r;
 
 	while (len > 1 && path[len - 1] == '/') /* O_NOFOLLOW would follow "link/" */
 		path[--len] = '\0';
-	r = path ? make_dirs(path, &logs->is_made) : -ENOMEM;
+	r = make_dirs(path, &logs->is_made);
 	if (r < 0)
 		return ctl_fail(logs->ctl, "--log_dir %s: cannot be made: %s", logs->path,
 				strerror(-r));
@@ -256,11 +257,9 @@ static int make_run_dir(struct bench_logs *logs)
 int bench_logs_open(struct ctl *ctl, const char *log_dir, const char *kind,
 		    struct bench_logs **ret_logs)
 {
-	struct bench_logs *logs = calloc(1, sizeof(*logs));
+	struct bench_logs *logs = NEW_ARRAY(struct bench_logs, 1);
 	int r;
 
-	if (!logs)
-		return ctl_fail(ctl, "out of memory");
 	*logs = (struct bench_logs){ .ctl = ctl,
 				     .path = log_dir,
 				     .kind = kind,

@@ -2,10 +2,10 @@
 
 #include "client/ctl/bench/files.h"
 #include "client/ctl/bench/gpu.h"
+#include "client/ctl/ui/memory.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -160,14 +160,10 @@ int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct 
 		    struct bench_repetition *ret_repetitions, struct measure *ret_total,
 		    struct bench_moved *ret_moved, char *text)
 {
-	_cleanup_(freep) struct measure_part *parts = calloc(n_processes, sizeof(*parts));
+	_cleanup_(freep) struct measure_part *parts = NEW_ARRAY(struct measure_part, n_processes);
 	int r;
 
 	*ret_moved = (struct bench_moved){ 0 };
-	if (!parts) {
-		(void)snprintf(text, BENCH_TEXT_BYTES, "out of memory");
-		return -ENOMEM;
-	}
 	r = bench_crew_call(crew, measure, task, sizeof(*task), text);
 	for (unsigned w = 0; w < n_processes; w++) {
 		const struct result *result = bench_crew_shared(crew, w);

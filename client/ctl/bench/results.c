@@ -1,13 +1,13 @@
 #include "client/ctl/bench/results.h"
 
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/newfile.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,16 +23,13 @@ const struct bench_results_file bench_results_files[BENCH_RESULTS_KINDS] = {
 
 /* ---- writing ---- */
 
-int bench_results_init(struct bench_results *results, const char *kind)
+void bench_results_init(struct bench_results *results, const char *kind)
 {
 	*results = (struct bench_results){ json_object_new_object() };
-	if (!results->root)
-		return -ENOMEM;
 	json_add_text(results->root, "format", BENCH_FORMAT);
 	json_add_text(results->root, "kind", kind);
 	json_add_bool(results->root, "is_complete", false);
 	json_object_object_add(results->root, "points", json_object_new_array());
-	return 0;
 }
 
 void bench_results_deinit(struct bench_results *results)
@@ -54,29 +51,16 @@ const char *bench_results_name(const char *kind)
 	return NULL;
 }
 
-int bench_results_append(struct bench_results *results, const char *key, struct json_object *object)
+void bench_results_append(struct bench_results *results, const char *key,
+			  struct json_object *object)
 {
 	struct json_object *array = bench_results_get(results, key);
 
-	if (object && !array) {
+	if (!array) {
 		array = json_object_new_array();
 		bench_results_set(results, key, array);
 	}
-	if (object && array && json_object_array_add(array, object) == 0)
-		return 0;
-	(void)json_object_put(object);
-	return -ENOMEM;
-}
-
-int bench_results_add(struct bench_results *results, const struct bench_row *row)
-{
-	return bench_results_append(results, "points", bench_row_json(row));
-}
-
-static int refuse(char *text, size_t size, const char *name, int r)
-{
-	(void)snprintf(text, size, "%s: cannot be written: %s", name, strerror(-r));
-	return r;
+	(void)json_object_array_add(array, object);
 }
 
 int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_file, char *text,
@@ -89,11 +73,7 @@ int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_
 	json_object_object_del(results->root, ROWS_KEY);
 	if (has_rows_file)
 		bench_results_set(results, ROWS_KEY, json_object_new_string(BENCH_ROWS_NAME));
-	json = json_object_to_json_string_ext(results->root,
-					      JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-						      JSON_C_TO_STRING_NOSLASHESCAPE);
-	if (!json)
-		return refuse(text, size, name, -ENOMEM);
+	json = json_pretty(results->root);
 	r = newfile_open(dir_fd, name, 0666, &file);
 	if (r == 0) {
 		r = write_all(file.fd, json, strlen(json));
@@ -101,7 +81,9 @@ int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_
 			r = newfile_commit(&file);
 		newfile_discard(&file);
 	}
-	return r < 0 ? refuse(text, size, name, r) : 0;
+	if (r < 0)
+		(void)snprintf(text, size, "%s: cannot be written: %s", name, strerror(-r));
+	return r;
 }
 
 int bench_rows_write(int fd, const char *key, struct json_object *object)
@@ -111,12 +93,9 @@ int bench_rows_write(int fd, const char *key, struct json_object *object)
 	size_t len;
 	int r;
 
-	if (!line || json_object_object_add(line, key, json_object_get(object)) < 0)
-		return -ENOMEM;
+	json_object_object_add(line, key, json_object_get(object));
 	json = json_object_to_json_string_length(
 		line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
-	if (!json)
-		return -ENOMEM;
 	r = write_all(fd, json, len);
 	return r == 0 ? write_all(fd, "\n", 1) : r; /* without it, the row counts for nothing */
 }
@@ -158,9 +137,9 @@ static bool read_row(struct bench_results *results, const char *line)
 	{
 		struct json_object *array = bench_results_get(results, i.key);
 
-		if ((array && !json_object_is_type(array, json_type_array)) ||
-		    bench_results_append(results, i.key, json_object_get(i.val)) < 0)
+		if (array && !json_object_is_type(array, json_type_array))
 			return false;
+		bench_results_append(results, i.key, json_object_get(i.val));
 	}
 	return true;
 }
@@ -176,12 +155,7 @@ static int read_rows(struct bench_results *results, int dir_fd, char *text, size
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r; /* a crash before the first row */
-	file = fdopen(fd, "r");
-	if (!file) {
-		(void)close(fd);
-		(void)snprintf(text, size, "%s: out of memory", BENCH_ROWS_NAME);
-		return -ENOMEM;
-	}
+	file = need_memory(fdopen(fd, "r"));
 	while ((len = getline(&line, &room, file)) > 0 && line[len - 1] == '\n')
 		if (!read_row(results, line))
 			break;

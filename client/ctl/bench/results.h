@@ -58,12 +58,10 @@ struct bench_results {
 	struct json_object *root;
 };
 
-/* All fail with -ENOMEM only. */
-int bench_results_init(struct bench_results *results, const char *kind);
-int bench_results_add(struct bench_results *results, const struct bench_row *row);
+void bench_results_init(struct bench_results *results, const char *kind);
 /* Appends to the root's array of that name, which is made if it is not there.  Takes object. */
-int bench_results_append(struct bench_results *results, const char *key,
-			 struct json_object *object);
+void bench_results_append(struct bench_results *results, const char *key,
+			  struct json_object *object);
 void bench_results_deinit(struct bench_results *results);
 
 /*

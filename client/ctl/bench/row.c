@@ -31,7 +31,7 @@ static struct json_object *repetitions_json(const struct bench_row *row)
 {
 	struct json_object *array = json_object_new_array();
 
-	for (size_t i = 0; array && i < row->n_repetitions; i++) {
+	for (size_t i = 0; i < row->n_repetitions; i++) {
 		const struct bench_repetition *repetition = &row->repetitions[i];
 		struct json_object *object = json_object_new_object();
 
@@ -39,8 +39,7 @@ static struct json_object *repetitions_json(const struct bench_row *row)
 		json_add_float(object, "task_sec", repetition->task_sec);
 		json_add_float(object, "e2e_sec", repetition->e2e_sec);
 		json_add_number(object, "bytes", repetition->bytes);
-		if (json_object_array_add(array, object) < 0)
-			(void)json_object_put(object);
+		(void)json_object_array_add(array, object);
 	}
 	return array;
 }
@@ -55,8 +54,6 @@ struct json_object *bench_row_json(const struct bench_row *row)
 	struct json_object *object = json_object_new_object(), *served = NULL;
 	const struct profile *profile = &row->task.profile;
 
-	if (!object)
-		return NULL;
 	json_add_text(object, "op", bench_op_name(row->task.op));
 	json_add_number(object, "block_size", profile->block_size);
 	json_add_number(object, "queue_depth", profile->queue_depth);

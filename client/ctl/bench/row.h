@@ -40,7 +40,7 @@ struct bench_row {
 };
 void bench_row_deinit(struct bench_row *row);
 
-/* The row as JSON; the caller's.  NULL without memory. */
+/* The row as JSON; the caller's. */
 struct json_object *bench_row_json(const struct bench_row *row);
 
 /* All but the repetitions.  Returns 0, or -EINVAL (the object is no row). */

@@ -2,12 +2,12 @@
 
 #include "client/ctl/bench/guest.h"
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 
 int bench_runs_start(struct bench_runs *runs, const char *dir, const uint64_t *file_bytes,
@@ -15,13 +15,13 @@ int bench_runs_start(struct bench_runs *runs, const char *dir, const uint64_t *f
 {
 	struct bench_crew_options options = { .n_processes = n,
 					      .shared_bytes = sizeof(struct bench_totals) };
-	_cleanup_(freep) struct bench_place *places = calloc(n, sizeof(*places));
+	_cleanup_(freep) struct bench_place *places = NEW_ARRAY(struct bench_place, n);
 	struct bench_guest *guest;
 	char text[BENCH_TEXT_BYTES];
 	int r;
 
-	if (!places || stop_catch(SA_RESTART) < 0)
-		return ctl_fail(runs->ctl, "%s", strerror(errno));
+	if (stop_catch(SA_RESTART) < 0)
+		return ctl_fail(runs->ctl, "signals: %s", strerror(errno));
 	for (unsigned i = 0; i < n; i++) {
 		if (bench_place_find(dir, &places[i], text, sizeof(text)) < 0)
 			return ctl_fail(runs->ctl, "%s", text);
@@ -108,21 +108,17 @@ static void add_row(struct table *table, const struct bench_totals *totals)
 int bench_pairs_print(const struct ctl *ctl, const struct bench_pair *pairs, unsigned n,
 		      const char *const names[2])
 {
-	static const struct table_column columns[] = {
-		{ "CLIENT", false }, { "RUN", false }, { "BANDWIDTH", true }, { "IOPS", true },
-		{ "P50", true },     { "P99", true },  { "P99.9", true },     { "TOOK", true },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = "CLIENT|RUN|>BANDWIDTH|>IOPS|>P50|>P99|>P99.9|>TOOK"
 	};
-	_cleanup_(table_deinit) struct table table;
-	int r;
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (unsigned i = 0; i < 2 * n; i++) {
 		table_add(&table, "%s", i % 2 ? "" : pairs[i / 2].name);
 		table_add(&table, "%s", names[i % 2]);
 		add_row(&table, &pairs[i / 2].runs[i % 2]);
 	}
-	r = table_print(&table, stdout);
-	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+	table_print(&table, stdout);
+	return ctl_flush(ctl);
 }
 
 void bench_pair_json(struct json_object *object, const struct bench_pair *pair,

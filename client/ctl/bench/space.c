@@ -227,8 +227,7 @@ struct json_object *bench_space_json(const struct bench_space *space)
 				value = json_object_new_boolean((json_bool)list->values[i]);
 			else
 				value = json_object_new_int64(list->values[i]);
-			(void)json_object_array_add(array,
-						    value); /* out of memory: NULL is there */
+			(void)json_object_array_add(array, value);
 		}
 		json_object_object_add(object, keys[k].name, array);
 	}

@@ -29,7 +29,7 @@ struct stream {
 	uint64_t n_started, n_ended;
 	uint64_t start_nsec;
 	uint64_t *
-		ends; /* when ops ended, in that order; from malloc(3), with room for all; NULL: is not kept */
+		ends; /* owned: when ops ended, in that order, with room for all; NULL: is not kept */
 };
 
 /*

@@ -1,9 +1,9 @@
 #include "client/ctl/bench/tuner.h"
 
 #include "client/ctl/bench/student.h"
+#include "client/ctl/ui/memory.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -329,22 +329,16 @@ static uint64_t first_bytes(uint64_t need_bytes, uint64_t io_size)
 	return aligned < io_size ? aligned : io_size;
 }
 
-int tuner_new(const struct tuner_options *options, struct tuner **ret_tuner)
+struct tuner *tuner_new(const struct tuner_options *options)
 {
 	const size_t n = options->n_points;
-	struct tuner *tuner = calloc(1, sizeof(*tuner));
+	struct tuner *tuner = NEW_ARRAY(struct tuner, 1);
 
-	if (!tuner)
-		return -ENOMEM;
 	tuner->options = *options;
 	tuner->options.points = NULL;
 	tuner->random = 1; /* each run has the same orders: --resume needs them */
-	tuner->points = calloc(n, sizeof(*tuner->points));
-	tuner->steps = calloc(2 * n, sizeof(*tuner->steps));
-	if (!tuner->points || !tuner->steps) {
-		tuner_free(tuner);
-		return -ENOMEM;
-	}
+	tuner->points = NEW_ARRAY(struct point, n);
+	tuner->steps = NEW_ARRAY(struct tuner_step, 2 * n);
 	for (size_t i = 0; i < n; i++) {
 		struct point *point = &tuner->points[i];
 
@@ -356,6 +350,5 @@ int tuner_new(const struct tuner_options *options, struct tuner **ret_tuner)
 			drop(point, NOT_REACHED);
 	}
 	fill_round(tuner);
-	*ret_tuner = tuner;
-	return 0;
+	return tuner;
 }

@@ -75,8 +75,7 @@ struct tuner_verdict {
 	unsigned n_rounds;    /* that ranks rest on */
 };
 
-/* 0 or -ENOMEM. */
-int tuner_new(const struct tuner_options *options, struct tuner **ret_tuner);
+struct tuner *tuner_new(const struct tuner_options *options);
 void tuner_free(struct tuner *tuner);
 
 /* The next measurement.  Returns false if all is done, or no point is left. */

@@ -41,6 +41,5 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon answers\n";
 
-const struct command command_bench = {
-	"bench", NULL, "measure the way to a store: one point or many", help, { NULL, 0 }, parts
-};
+const struct command command_bench = COMMAND(
+	"bench", NULL, "measure the way to a store: one point or many", help, .parts = parts);

@@ -18,6 +18,7 @@
 #include "client/ctl/cmd/bench_io_files.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/progress.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
@@ -230,9 +231,7 @@ static int task_prepare(struct task *task)
 
 	if (r < 0)
 		return r;
-	task->files = calloc(n_files(), sizeof(struct dsaio_file *));
-	if (!task->files)
-		return bench_process_fail(process, "out of memory");
+	task->files = NEW_ARRAY(struct dsaio_file *, n_files());
 	for (unsigned i = 0; i < n_files(); i++) {
 		_cleanup_(closep) int fd = -1;
 		struct bench_io_made *file = &made[process->id * n_files() + i];
@@ -301,11 +300,9 @@ static int task_loop(struct task *task, unsigned loop)
 /* The crew's first call.  The end of the process closes what this opens. */
 static int prepare_task(struct bench_process *process, const void *arg)
 {
-	struct task *task = calloc(1, sizeof(*task));
+	struct task *task = NEW_ARRAY(struct task, 1);
 
 	(void)arg; /* there is none */
-	if (!task)
-		return bench_process_fail(process, "out of memory");
 	task->process = process;
 	process->state = task;
 	return task_prepare(task);
@@ -399,7 +396,7 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 			const struct bench_place *places, unsigned n,
 			const struct bench_traffic *before)
 {
-	_cleanup_(freep) struct measure_part *parts = calloc(n, sizeof(*parts));
+	_cleanup_(freep) struct measure_part *parts = NEW_ARRAY(struct measure_part, n);
 	struct profile profile = make_profile();
 	struct bench_served served = { 0 };
 	_cleanup_(json_putp) struct json_object *gpus = json_object_new_array();
@@ -412,8 +409,6 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 	struct measure m;
 	int r;
 
-	if (!parts)
-		return ctl_fail(ctl, "out of memory");
 	for (unsigned i = 0; i < n; i++)
 		parts[i] = ((const struct result *)bench_crew_shared(crew, i))->part;
 	measure_sum(parts, n, &m);
@@ -598,29 +593,24 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 
 static int io_run(struct ctl *ctl)
 {
-	unsigned n;
+	const unsigned n = options.folder ? options.multi_process
+					  : (unsigned)options.mapping.n_items;
+	_cleanup_(freep) const char **folders = NEW_ARRAY(const char *, n);
+	_cleanup_(freep) struct bench_place *places = NEW_ARRAY(struct bench_place, n);
+	_cleanup_(freep) int *gpus = NEW_ARRAY(int, n);
 	int r = check_usage(ctl);
 
 	if (r != CTL_OK)
 		return r;
-	n = options.folder ? options.multi_process : (unsigned)options.mapping.n_items;
-	{
-		_cleanup_(freep) const char **folders = calloc(n, sizeof(*folders));
-		_cleanup_(freep) struct bench_place *places = calloc(n, sizeof(*places));
-		_cleanup_(freep) int *gpus = calloc(n, sizeof(*gpus));
-
-		made = mmap(NULL, n * n_files() * sizeof(*made), PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		if (!folders || !places || !gpus || made == MAP_FAILED)
-			return ctl_fail(ctl, "out of memory");
-		r = list_folders(ctl, folders, places, gpus, n);
-		if (r == CTL_OK)
-			r = measure_io(ctl, folders, places, gpus, n);
-	}
+	made = mmap(NULL, n * n_files() * sizeof(*made), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	(void)need_memory(made == MAP_FAILED ? NULL : made);
+	r = list_folders(ctl, folders, places, gpus, n);
+	if (r == CTL_OK)
+		r = measure_io(ctl, folders, places, gpus, n);
 	free(options.mapping.items);
 	return r;
 }
 
-const struct command command_bench_io = {
-	"bench io", io_run, "one measurement, as ds_io makes it", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_io = COMMAND(
+	"bench io", io_run, "one measurement, as ds_io makes it", help, .flags = FLAG_TABLE(flags));

@@ -2,6 +2,7 @@
 
 #include "client/ctl/bench/buffer.h"
 #include "client/ctl/bench/files.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/newfile.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/size.h"
@@ -136,10 +137,8 @@ int bench_io_validate(struct bench_process *process, const char *path, uint64_t 
 		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return bench_process_fail(process, "%s: validate: %s", path, strerror(errno));
-	step = aligned_alloc(4096, STEP_BYTES);
-	room = malloc(STEP_BYTES);
-	if (!step || !room)
-		return bench_process_fail(process, "%s: validate: out of memory", path);
+	step = need_memory(aligned_alloc(4096, STEP_BYTES));
+	room = need_memory(malloc(STEP_BYTES));
 	while (done < bytes) {
 		uint64_t left = bytes - done;
 		size_t len = left < STEP_BYTES ? (size_t)left : STEP_BYTES, i = 0;

@@ -27,7 +27,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define SIZES_MAX 64u /* a guess: more are not readable */
@@ -489,7 +488,6 @@ static int latency_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_bench_latency = {
-	"bench latency",   latency_run, "how long single transfers take", help,
-	FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_latency = COMMAND("bench latency", latency_run,
+						     "how long single transfers take", help,
+						     .flags = FLAG_TABLE(flags));

@@ -189,7 +189,6 @@ static int mix_run(struct ctl *ctl)
 			    : bench_pairs_print(ctl, pairs, job.n, names);
 }
 
-const struct command command_bench_mix = {
-	"bench mix", mix_run,		"clients of different kinds, alone and together",
-	help,	     FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_mix = COMMAND("bench mix", mix_run,
+						 "clients of different kinds, alone and together",
+						 help, .flags = FLAG_TABLE(flags));

@@ -13,6 +13,7 @@
 #include "client/ctl/cmd/replay.h"
 #include "client/ctl/cmd/trace_file.h"
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/memory.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -20,7 +21,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A recorded pause has the program's wake-up and its next submission, which a replay has anyway: measured. */
@@ -114,10 +114,8 @@ static int replay_in_process(struct bench_process *process, const void *arg)
 		ops += replay.stream_ops[i];
 	for (uint64_t i = 0; i < n; i++)
 		longest = ops[i].len > longest ? ops[i].len : longest;
-	dues = calloc(n + 1, sizeof(*dues));
-	stream.ends = calloc(n + 1, sizeof(*stream.ends));
-	if (!dues || !stream.ends)
-		return bench_process_fail(process, "out of memory");
+	dues = NEW_ARRAY(struct replay_due, n);
+	stream.ends = NEW_ARRAY(uint64_t, n);
 	replay_dues(ops, n, stream.ends, dues);
 	r = stream_begin(&stream, DSAIO_CLASS_BACKGROUND, longest + REPLAY_PAGE);
 	return r < 0 ? r : do_ops(&stream, ops, n, dues);
@@ -135,8 +133,8 @@ static int read_ops(struct ctl *ctl, const char *path, struct trace_ops *ops)
 	if (fd < 0)
 		return ctl_fail(ctl, "%s: %s", path, strerrordesc_np(errno));
 	r = trace_file_read(ctl, path, fd, TRACE_JOB_EVENTS_MAX + 2 * RECORDING_MARGIN, &file);
-	if (r == CTL_OK && file.recording && trace_ops_add(ops, 0, &file, &all) < 0)
-		r = ctl_fail(ctl, "out of memory");
+	if (r == CTL_OK && file.recording)
+		trace_ops_add(ops, 0, &file, &all);
 	return r == CTL_OK ? replay_init(ctl, path, ops, &replay) : r;
 }
 
@@ -193,6 +191,6 @@ static int replay_run(struct ctl *ctl)
 			    : bench_pairs_print(ctl, &pair, 1, names);
 }
 
-const struct command command_bench_replay = {
-	"bench replay", replay_run, "the ops of a recorded job again", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_replay = COMMAND("bench replay", replay_run,
+						    "the ops of a recorded job again", help,
+						    .flags = FLAG_TABLE(flags));

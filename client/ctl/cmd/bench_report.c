@@ -5,6 +5,7 @@
  * pictures.  It takes the place of this process.
  */
 #include "client/ctl/cmd/command.h"
+#include "client/ctl/ui/memory.h"
 #include "proto/dirs.h"
 #include "proto/util/cleanup.h"
 
@@ -38,7 +39,7 @@ static const char help[] =
 	"\n"
 	"exit status: 0 done, 1 failed, 2 wrong usage\n";
 
-/* The program's path: in the build, in a wheel, in an installation.  NULL: none of them, or no memory. */
+/* The program's path: in the build, in a wheel, in an installation.  NULL: none of them. */
 static char *find_program(void)
 {
 	static const char *const places[] = { "python/dsaio", ".", "../lib/dsaio-python/dsaio",
@@ -54,7 +55,7 @@ static char *find_program(void)
 		(void)snprintf(path, sizeof(path), "%s/%s/" PROGRAM,
 			       places[i][0] == '/' ? "" : self, places[i]);
 		if (access(path, R_OK) == 0)
-			return strdup(path);
+			return text_new("%s", path);
 	}
 	return NULL;
 }
@@ -73,15 +74,14 @@ static int run(struct ctl *ctl)
 		return ctl_fail(ctl, "the Python program of the page, " PROGRAM
 				     ", is not beside dsaioctl: install both by make install, "
 				     "or by the wheel");
-	argv = calloc((size_t)ctl->n_args + 8, sizeof(*argv));
-	if (!argv || (output && asprintf(&page, "--output=%s", output) < 0))
-		return ctl_fail(ctl, "out of memory");
+	argv = NEW_ARRAY(char *, (size_t)ctl->n_args + 7);
 	argv[n++] = (char *)(uintptr_t) "python3"; /* execvp(3) changes none of them */
 	argv[n++] = program;
 	if (ctl->is_json)
 		argv[n++] = (char *)(uintptr_t) "--json";
-	if (page)
-		argv[n++] = page; /* one argument: its value may begin with a dash */
+	if (output)
+		argv[n++] = page = text_new(
+			"--output=%s", output); /* one argument: its value may begin with a dash */
 	argv[n++] = (char *)(uintptr_t) "--";
 	memcpy(&argv[n], ctl->args, (size_t)ctl->n_args * sizeof(*argv));
 	(void)execvp(argv[0], argv);
@@ -89,6 +89,6 @@ static int run(struct ctl *ctl)
 			strerror(errno));
 }
 
-const struct command command_bench_report = {
-	"bench report", run, "results as one HTML page with pictures", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_report = COMMAND("bench report", run,
+						    "results as one HTML page with pictures", help,
+						    .flags = FLAG_TABLE(flags));

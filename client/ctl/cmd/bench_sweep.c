@@ -11,6 +11,7 @@
 #include "client/ctl/bench/text_logs.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 
@@ -102,16 +103,11 @@ static bool add_point(struct table *table, struct bench_results *results, enum b
 static int print_table(struct ctl *ctl, const struct bench_space *space,
 		       struct bench_results *results, size_t *ret_n_good)
 {
-	static const struct table_column columns[] = {
-		{ "OP", false },     { "BLOCK", true }, { "DEPTH", true }, { "EVENTS", false },
-		{ "SUBMIT", false }, { "PARTS", true }, { "GB/S", true },  { "GRANTED", false },
-		{ "SERVED", false }, { "FROM", false }, { "NOTE", false },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = "OP|>BLOCK|>DEPTH|EVENTS|SUBMIT|>PARTS|>GB/S|GRANTED|SERVED|FROM|NOTE"
 	};
-	_cleanup_(table_deinit) struct table table;
 	size_t n_good = 0;
-	int r;
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < bench_space_points(space); i++) {
 		const struct profile profile = bench_space_point(space, i);
 
@@ -121,9 +117,8 @@ static int print_table(struct ctl *ctl, const struct bench_space *space,
 	*ret_n_good = n_good;
 	if (ctl->is_json)
 		return CTL_OK;
-	r = table_print(&table, stdout);
-	/* Any other failure is standard output's, which ctl_flush() reports. */
-	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+	table_print(&table, stdout);
+	return ctl_flush(ctl);
 }
 
 static int sweep_point(struct bench *bench, enum bench_op op, const struct profile *profile)
@@ -153,12 +148,10 @@ static int sweep_point(struct bench *bench, enum bench_op op, const struct profi
 
 static int sweep_points(struct bench *bench, const struct bench_space *space)
 {
-	_cleanup_(freep) size_t *order = calloc(bench_space_points(space), sizeof(*order));
+	_cleanup_(freep) size_t *order = NEW_ARRAY(size_t, bench_space_points(space));
 	size_t n_left = 0;
 	int r = CTL_OK;
 
-	if (!order)
-		return ctl_fail(bench->ctl, "out of memory");
 	bench_space_shuffle(space, order);
 	for (size_t i = 0; i < bench_space_points(space); i++) {
 		struct profile profile = bench_space_point(space, i);
@@ -242,7 +235,6 @@ static int sweep_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_bench_sweep = {
-	"bench sweep", sweep_run,	  "every point of a space of profiles",
-	help,	       FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_sweep = COMMAND("bench sweep", sweep_run,
+						   "every point of a space of profiles", help,
+						   .flags = FLAG_TABLE(flags));

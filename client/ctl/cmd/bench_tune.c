@@ -17,6 +17,7 @@
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/ask.h"
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -117,10 +118,10 @@ static bool is_reached(const struct tune *tune, const struct bench_row *row)
 	       row->served.mean_depth >= share * profile->queue_depth * tune->bench->n_places;
 }
 
-static int start_tuner(struct tune *tune)
+static void start_tuner(struct tune *tune)
 {
 	const size_t n = bench_space_points(&tune->space);
-	_cleanup_(freep) struct tuner_point *points = calloc(n, sizeof(*points));
+	_cleanup_(freep) struct tuner_point *points = NEW_ARRAY(struct tuner_point, n);
 	const struct tuner_options tuner = { .n_points = n,
 					     .points = points,
 					     .reads = !options.no_read,
@@ -128,15 +129,13 @@ static int start_tuner(struct tune *tune)
 					     .io_size = options.io_size };
 
 	tune->n_old = bench_results_n_rows(&tune->bench->results);
-	tune->is_added = calloc(tune->n_old + 1, sizeof(*tune->is_added));
-	if (!points || !tune->is_added)
-		return ctl_fail(tune->ctl, "out of memory");
+	tune->is_added = NEW_ARRAY(bool, tune->n_old);
 	for (size_t i = 0; i < n; i++) {
 		const struct profile profile = bench_space_point(&tune->space, i);
 
 		points[i] = (struct tuner_point){ cost_of(&profile), need_of(&profile) };
 	}
-	return tuner_new(&tuner, &tune->tuner) < 0 ? ctl_fail(tune->ctl, "out of memory") : CTL_OK;
+	tune->tuner = tuner_new(&tuner);
 }
 
 static void add_to_tuner(struct tune *tune, const struct bench_row *row)
@@ -321,7 +320,6 @@ static int print_best(const struct tune *tune, enum tuner_goal goal, size_t fast
 
 static int apply_profile(struct tune *tune, const struct profile *profile)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	Wire__Profile wire = WIRE__PROFILE__INIT;
 
 	profile_to_wire(profile, &wire);
@@ -335,7 +333,7 @@ static int apply_profile(struct tune *tune, const struct profile *profile)
 			is_done |= tune->bench->places[k].store == place->store;
 		if (is_done)
 			continue;
-		r = ask_profile_set(tune->ctl, &client, place->folder, &wire, &reply);
+		r = ask_profile_set(tune->ctl, place->folder, &wire, &reply);
 		if (r != CTL_OK)
 			return r;
 		ctl_note(tune->ctl, "store %s has the recommended profile now%s%s",
@@ -360,12 +358,9 @@ static void note_served(const struct tune *tune, const struct profile *profile)
 /* The goals' tables, and the recommendation: of the sum, or of the only goal. */
 static int print_verdict(struct tune *tune)
 {
-	static const struct table_column columns[] = {
-		{ "FOR", false },    { "BLOCK", true }, { "DEPTH", true }, { "EVENTS", false },
-		{ "SUBMIT", false }, { "PARTS", true }, { "GB/S", true },  { "95%", true },
-		{ "LOSS", true },    { "", false },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = "FOR|>BLOCK|>DEPTH|EVENTS|SUBMIT|>PARTS|>GB/S|>95%|>LOSS|"
 	};
-	_cleanup_(table_deinit) struct table table;
 	struct json_object *all = json_object_new_object(), *best = json_object_new_object();
 	struct tuner_verdict last = { .n_ranks = 0 }; /* of the goals with ranks */
 	enum tuner_goal goal = TUNER_READ;	      /* of that verdict */
@@ -373,7 +368,6 @@ static int print_verdict(struct tune *tune)
 	bool has_missed = false;
 	int r = CTL_OK;
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	bench_results_set(&tune->bench->results, "tune", all);
 	bench_results_set(&tune->bench->results, "best", best);
 	for (unsigned g = 0; g < N_TUNER_GOALS; g++) {
@@ -410,10 +404,7 @@ static int print_verdict(struct tune *tune)
 	profile = bench_space_point(&tune->space, last.ranks[last.recommended].point);
 	json_object_object_add(best, "aio", json_profile(&profile));
 	if (!tune->ctl->is_json) {
-		r = table_print(&table, stdout);
-		if (r == -ENOMEM)
-			return ctl_fail(tune->ctl, "out of memory");
-		/* also reports a failure of the table */
+		table_print(&table, stdout);
 		r = print_best(tune, goal, last.ranks[0].point, last.ranks[last.recommended].point,
 			       best);
 	}
@@ -425,10 +416,10 @@ static int run_tune(struct tune *tune, const struct bench_needs *needs)
 {
 	int r = bench_open(tune->ctl, needs, &tune->bench);
 
-	if (r == CTL_OK)
-		r = start_tuner(tune);
-	if (r == CTL_OK)
+	if (r == CTL_OK) {
+		start_tuner(tune);
 		r = measure_all(tune);
+	}
 	if (tune->bench)
 		progress_points_stop(&tune->bench->progress);
 	if (r == CTL_OK)
@@ -464,7 +455,6 @@ static int tune_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_bench_tune = {
-	"bench tune", tune_run,		 "the best profile, in a fifth of a sweep's time",
-	help,	      FLAG_TABLE(flags), NULL
-};
+const struct command command_bench_tune = COMMAND("bench tune", tune_run,
+						  "the best profile, in a fifth of a sweep's time",
+						  help, .flags = FLAG_TABLE(flags));

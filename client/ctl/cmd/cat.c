@@ -10,11 +10,10 @@
  */
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"
+#include "client/lib/base/uri.h"
 #include "proto/util/cleanup.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,22 +62,14 @@ static int check_not_output(const struct file_copy *copy, const struct stat *st)
 	return CTL_OK;
 }
 
-static int attach(struct file_copy *copy)
-{
-	int r = dsaio_file_from_fd(copy->clients[0], copy->from.fd, &copy->from.file);
-
-	if (r == -ENXIO || r == -EOPNOTSUPP)
-		return ctl_fail(copy->ctl, "%s: use cat(1)%s", dsaio_error(),
-				ctl_or_private(copy->ctl, r));
-	return r < 0 ? ctl_fail(copy->ctl, "%s", dsaio_error()) : CTL_OK;
-}
-
 static int cat_opened(struct file_copy *copy)
 {
 	uint64_t wanted;
 	int64_t size;
-	int r = copy->from.is_rados ? CTL_OK : attach(copy);
+	int r;
 
+	copy->done_bytes = 0;
+	r = file_copy_attach(copy, &copy->from, "cat(1)");
 	if (r != CTL_OK)
 		return r;
 	size = dsaio_file_size(copy->from.file);
@@ -88,7 +79,6 @@ static int cat_opened(struct file_copy *copy)
 	if (__builtin_add_overflow(first, length, &copy->end) || copy->end > INT64_MAX)
 		copy->end = UINT64_MAX;
 	copy->end_min = copy->end < (uint64_t)size ? copy->end : (uint64_t)size;
-	copy->done_bytes = 0;
 	wanted = copy->end_min > first ? copy->end_min - first : 0;
 	if (copy->chunk_bytes == 0) /* later files may be larger */
 		r = file_copy_make_chunks(copy, copy->ctl->n_args == 1 ? wanted : UINT64_MAX);
@@ -103,7 +93,7 @@ static int cat_file(struct file_copy *copy, const char *path)
 	struct stat st;
 	int r;
 
-	copy->from = (struct side){ .path = path, .fd = -1, .is_rados = ctl_is_rados(path) };
+	copy->from = (struct side){ .path = path, .fd = -1, .is_rados = uri_is_rados(path) };
 	r = file_copy_open_from(copy, true, &st);
 	if (r == CTL_OK && !copy->from.is_rados)
 		r = check_not_output(copy, &st);
@@ -128,8 +118,6 @@ static int cat_run(struct ctl *ctl)
 	for (int i = 0; i < ctl->n_args; i++)
 		if (!ctl->args[i][0])
 			return ctl_usage(ctl, "a file's name is empty");
-	if (ctl->is_json)
-		return ctl_usage(ctl, "--json: standard output is for the files' bytes");
 	r = file_copy_connect(&copy, (const char *const *)ctl->args, (size_t)ctl->n_args);
 	if (r != CTL_OK)
 		return r;
@@ -139,5 +127,6 @@ static int cat_run(struct ctl *ctl)
 	return r;
 }
 
-const struct command command_cat = { "cat", cat_run,	       "files through the daemon to stdout",
-				     help,  FLAG_TABLE(flags), NULL };
+const struct command command_cat = COMMAND("cat", cat_run, "files through the daemon to stdout",
+					   help, .flags = FLAG_TABLE(flags),
+					   .no_json = "standard output is for the files' bytes");

@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/uio.h>
 
 #define PAGE 4096u
 #define LOOK_USEC 200000 /* interval at which a wait looks for a signal */
@@ -22,20 +22,30 @@ void chunk_place(struct chunk *chunk, size_t memory_bytes, uint64_t off, uint64_
 }
 
 /*
- * A read may end early, at the end of the file.  It asks for whole pages, as O_DIRECT requires; the
- * buffer has room for them.
+ * Without the daemon.  A read ends early at the end of the file or stream.  That of a file asks for whole pages, as
+ * O_DIRECT requires; the buffer has room for them.
  */
-static int64_t move_at_offset(const struct side *side, const struct chunk *chunk, bool is_write)
+static int64_t move(const struct side *side, const struct chunk *chunk, bool is_write)
 {
-	size_t len = is_write ? chunk->len : (chunk->len + PAGE - 1) & ~(size_t)(PAGE - 1);
+	struct pollfd p = { .fd = side->fd, .events = is_write ? POLLOUT : POLLIN };
+	const bool is_whole = is_write || side->is_stream;
+	size_t len = is_whole ? chunk->len : (chunk->len + PAGE - 1) & ~(size_t)(PAGE - 1);
 	size_t done = 0;
 
 	while (done < chunk->len) {
-		off_t off = (off_t)(chunk->off + done);
-		ssize_t n = is_write ? pwrite(side->fd, chunk->data + done, len - done, off)
-				     : pread(side->fd, chunk->data + done, len - done, off);
+		const struct iovec rest = { chunk->data + done, len - done };
+		const off_t off = side->is_stream ? -1 : (off_t)(chunk->off + done);
+		ssize_t n;
 
-		if (n < 0 && errno == EINTR && !stop_signal())
+		/* The process at the other end may never read or write. */
+		if (side->is_stream && poll(&p, 1, LOOK_USEC / 1000) <= 0) {
+			if (stop_signal())
+				return -EINTR;
+			continue;
+		}
+		n = is_write ? pwritev2(side->fd, &rest, 1, off, 0)
+			     : preadv2(side->fd, &rest, 1, off, 0);
+		if (n < 0 && (errno == EAGAIN || (errno == EINTR && !stop_signal())))
 			continue;
 		if (n < 0)
 			return -errno;
@@ -46,40 +56,11 @@ static int64_t move_at_offset(const struct side *side, const struct chunk *chunk
 	return (int64_t)(done < chunk->len ? done : chunk->len);
 }
 
-/* A read ends early only at the end of the stream. */
-static int64_t move_stream(const struct side *side, const struct chunk *chunk, bool is_write)
-{
-	struct pollfd p = { .fd = side->fd, .events = is_write ? POLLOUT : POLLIN };
-	size_t done = 0;
-
-	while (done < chunk->len) {
-		ssize_t n;
-
-		/* The process at the other end may never read or write. */
-		if (poll(&p, 1, LOOK_USEC / 1000) <= 0) {
-			if (stop_signal())
-				return -EINTR;
-			continue;
-		}
-		n = is_write ? write(side->fd, chunk->data + done, chunk->len - done)
-			     : read(side->fd, chunk->data + done, chunk->len - done);
-		if (n < 0 && (errno == EAGAIN || (errno == EINTR && !stop_signal())))
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		done += (size_t)n;
-	}
-	return (int64_t)done;
-}
-
 int chunk_start(struct chunk *chunk, struct dsaio_handle *handle, const struct side *side,
 		bool is_write)
 {
 	if (!side->file) {
-		chunk->done = side->is_stream ? move_stream(side, chunk, is_write)
-					      : move_at_offset(side, chunk, is_write);
+		chunk->done = move(side, chunk, is_write);
 		return 0;
 	}
 	return is_write ? dsaio_pwrite_async(handle, side->file, chunk->data, chunk->len,

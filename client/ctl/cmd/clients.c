@@ -58,21 +58,14 @@ static void add_handle(struct table *table, const Wire__StatusReply *status,
 
 static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 {
-	static const struct table_column client_columns[] = {
-		{ "CLIENT", true }, { "NAME", false },	 { "PID", true },
-		{ "UID", true },    { "POOL", true },	 { "SLABS", true },
-		{ "FILES", true },  { "HANDLES", true }, { "GPU", true },
+	_cleanup_(table_deinit) struct table clients = {
+		.columns = ">CLIENT|NAME|>PID|>UID|>POOL|>SLABS|>FILES|>HANDLES|>GPU"
 	};
-	static const struct table_column handle_columns[] = {
-		{ "HANDLE", true },  { "NAME", false },	 { "STORE", false },
-		{ "CLASS", false },  { "WEIGHT", true }, { "PROFILE", false },
-		{ "ENTRIES", true }, { "RINGS", false }, SHOW_COUNTER_COLUMNS
+	_cleanup_(table_deinit) struct table handles = {
+		.columns =
+			">HANDLE|NAME|STORE|CLASS|>WEIGHT|PROFILE|>ENTRIES|RINGS|" SHOW_COUNTER_COLUMNS
 	};
-	_cleanup_(table_deinit) struct table clients, handles;
-	int r;
 
-	table_init(&clients, client_columns, sizeof(client_columns) / sizeof(client_columns[0]));
-	table_init(&handles, handle_columns, sizeof(handle_columns) / sizeof(handle_columns[0]));
 	for (size_t i = 0; i < status->n_clients; i++) {
 		const Wire__Client *client = status->clients[i];
 
@@ -86,13 +79,14 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *status)
 				add_handle(&handles, status, client, handle, NULL);
 		}
 	}
-	r = status->n_clients ? table_print(&clients, stdout) : 0;
+	if (status->n_clients)
+		table_print(&clients, stdout);
 	show_others(status);
-	if (r == 0 && handles.n_cells) {
+	if (handles.n_cells) {
 		(void)putchar('\n');
-		r = table_print(&handles, stdout);
+		table_print(&handles, stdout);
 	}
-	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+	return ctl_flush(ctl);
 }
 
 static int clients_run(struct ctl *ctl)
@@ -100,6 +94,5 @@ static int clients_run(struct ctl *ctl)
 	return show_status(ctl, print_tables);
 }
 
-const struct command command_clients = {
-	"clients", clients_run, "who uses the daemon, and for what", help, { NULL, 0 }, NULL
-};
+const struct command command_clients = COMMAND(
+	"clients", clients_run, "who uses the daemon, and for what", help, .no_arguments = true);

@@ -22,7 +22,17 @@ struct command {
 	/* The commands whose names begin with this one ("bench io"), up to NULL; where it is none by
 	   itself, run is NULL.  NULL: this is a command of one word. */
 	const struct command *const *parts;
+	/* main() refuses these before run. */
+	bool no_arguments;
+	bool of_all;	     /* it is about other clients, so --private is refused */
+	const char *no_json; /* why; NULL: it has --json */
 };
+
+/* COMMAND(name, run, line, help, .flags = FLAG_TABLE(flags)) */
+#define COMMAND(its_name, its_run, its_line, ...)                                             \
+	{                                                                                     \
+		.name = (its_name), .run = (its_run), .line = (its_line), .help = __VA_ARGS__ \
+	}
 
 /* Those of one word, in the order of dsaioctl --help, and the parts of these.  NAME is command_NAME. */
 #define COMMANDS(x)                                                                             \

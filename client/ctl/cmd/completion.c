@@ -90,8 +90,6 @@ static void print_words(const struct ctl *ctl, char *const *words, int n)
 
 static int completion_run(struct ctl *ctl)
 {
-	if (ctl->is_json)
-		return ctl_usage(ctl, "--json: a script is for a shell: leave it out");
 	if (ctl->n_args > 1 && strcmp(ctl->args[0], "words") == 0) {
 		print_words(ctl, ctl->args + 1, ctl->n_args - 1);
 		return ctl_flush(ctl);
@@ -104,6 +102,6 @@ static int completion_run(struct ctl *ctl)
 	return ctl_usage(ctl, "name one shell: dsaioctl completion bash|zsh|fish");
 }
 
-const struct command command_completion = {
-	"completion", completion_run, "a script for bash, zsh or fish", help, { NULL, 0 }, NULL
-};
+const struct command command_completion = COMMAND(
+	"completion", completion_run, "a script for bash, zsh or fish", help,
+	.no_json = "a script is for a shell: leave it out");

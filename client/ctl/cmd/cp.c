@@ -8,8 +8,10 @@
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/cmd/file_copy.h"
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
+#include "client/lib/base/uri.h"
 #include "client/lib/io/file.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -19,7 +21,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -140,24 +141,23 @@ static int attach_sides(struct file_copy *copy)
 /*
  * For the comparison: reads a side without the daemon past the page cache, where that is possible.
  */
-static int reopen_direct(const struct file_copy *copy, struct side *side)
+static void reopen_direct(const struct file_copy *copy, struct side *side)
 {
 	char path[64];
 	int fd;
 
 	if (side->file)
-		return CTL_OK;
+		return;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", side->fd);
 	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
 	if (fd < 0) {
 		(void)posix_fadvise(side->fd, 0, 0, POSIX_FADV_DONTNEED); /* no better way there */
 		ctl_note(copy->ctl, "%s: compared as the page cache has it: no direct I/O there",
 			 side->path);
-		return CTL_OK;
+		return;
 	}
 	(void)close(side->fd);
 	side->fd = fd;
-	return CTL_OK;
 }
 
 /* Sets size and mode, and syncs.  A file of a RADOS store has its size, never changes, and its writes are stable. */
@@ -236,32 +236,26 @@ static int copy_files(struct file_copy *copy)
 	if (r != CTL_OK)
 		return r;
 	if (is_verify) {
-		r = reopen_direct(copy, &copy->from);
-		if (r == CTL_OK)
-			r = reopen_direct(copy, &copy->to);
-		if (r == CTL_OK)
-			r = compare_files(copy);
+		reopen_direct(copy, &copy->from);
+		reopen_direct(copy, &copy->to);
+		r = compare_files(copy);
 	}
 	if (r == CTL_OK)
 		r = file_copy_place(copy, true);
 	return r == CTL_OK ? print_result(copy, nsec) : r;
 }
 
-/* In a directory, or behind a RADOS store's name that ends with a '/', the source's name.  Returns the path to be
-   freed, or NULL. */
+/* In a directory, or behind a RADOS store's name that ends with a '/', the source's name.  To be freed. */
 static char *make_to_path(const char *from, const char *to)
 {
 	const char *slash = strrchr(from, '/');
-	const bool is_rados = ctl_is_rados(to);
+	const bool is_rados = uri_is_rados(to);
 	struct stat st;
-	char *path;
 
 	if (is_rados ? to[strlen(to) - 1] != '/' : stat(to, &st) < 0 || !S_ISDIR(st.st_mode))
-		return strdup(to);
-	return asprintf(&path, "%s%s%s", to, to[strlen(to) - 1] == '/' ? "" : "/",
-			slash ? slash + 1 : from) < 0
-		       ? NULL
-		       : path;
+		return text_new("%s", to);
+	return text_new("%s%s%s", to, to[strlen(to) - 1] == '/' ? "" : "/",
+			slash ? slash + 1 : from);
 }
 
 static int cp_run(struct ctl *ctl)
@@ -276,9 +270,7 @@ static int cp_run(struct ctl *ctl)
 		return ctl_usage(ctl,
 				 "name two files: dsaioctl cp SRC DST: see dsaioctl cp --help");
 	to_path = make_to_path(ctl->args[0], ctl->args[1]);
-	if (!to_path)
-		return ctl_fail(ctl, "out of memory");
-	if (ctl_is_rados(ctl->args[0]) != ctl_is_rados(to_path) &&
+	if (uri_is_rados(ctl->args[0]) != uri_is_rados(to_path) &&
 	    strlen(to_path) > strlen(ctl->args[1]) && strchr(to_path + strlen(ctl->args[1]), '%'))
 		return ctl_usage(ctl,
 				 "%s: a '%%' has a meaning in rados:// names alone: name the "
@@ -287,8 +279,8 @@ static int cp_run(struct ctl *ctl)
 	paths[0] = copy.from.path = ctl->args[0];
 	paths[1] = copy.to.path = to_path;
 
-	copy.from.is_rados = ctl_is_rados(paths[0]);
-	copy.to.is_rados = ctl_is_rados(paths[1]);
+	copy.from.is_rados = uri_is_rados(paths[0]);
+	copy.to.is_rados = uri_is_rados(paths[1]);
 
 	if (!copy.from.is_rados)
 		r = file_copy_open_from(&copy, false, &st);
@@ -308,6 +300,5 @@ static int cp_run(struct ctl *ctl)
 	return copy_files(&copy);
 }
 
-const struct command command_cp = {
-	"cp", cp_run, "a file through the daemon, synced", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_cp = COMMAND("cp", cp_run, "a file through the daemon, synced", help,
+					  .flags = FLAG_TABLE(flags));

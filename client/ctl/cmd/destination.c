@@ -1,5 +1,6 @@
 #include "client/ctl/cmd/destination.h"
 
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -96,10 +97,10 @@ static int open_temporary(struct destination *d, mode_t mode, char *text)
 			      "%s: has %ju names (hard links), and a copy would replace this one "
 			      "alone: remove it first, or write to all with cp(1) or dd(1)",
 			      path, (uintmax_t)d->old.st_nlink);
-	d->place = d->was_there ? realpath(path, NULL) : strdup(path);
-	dir_path = d->place ? strdup(d->place) : NULL;
-	if (!dir_path)
+	d->place = d->was_there ? realpath(path, NULL) : text_new("%s", path);
+	if (!d->place)
 		return refuse(text, -errno, "%s: %s", path, strerror(errno));
+	dir_path = text_new("%s", d->place);
 	r = open_directory(d, dirname(dir_path));
 	if (r < 0)
 		return refuse(text, r, "%s: %s", path,

@@ -48,7 +48,6 @@ static int print_findings(const struct ctl *ctl, const struct doctor *doctor)
 
 static int doctor_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	_cleanup_(json_putp) struct json_object *object = json_object_new_object();
 	char message[CTL_MESSAGE_BYTES] = "";
@@ -56,16 +55,12 @@ static int doctor_run(struct ctl *ctl)
 				 .build = ctl->build,
 				 .message = message,
 				 .findings = json_object_new_array() };
-	int r = show_no_arguments(ctl);
+	int r;
 
 	json_object_object_add(object, "findings", doctor.findings);
-	if (r == CTL_OK)
-		r = show_for_daemon(ctl);
-	if (r != CTL_OK)
-		return r;
 	ctl->message = message;
 	ctl->timeout_nsec = TIMEOUT_NSEC;
-	if (ask_status(ctl, &client, &reply) == CTL_OK)
+	if (ask_status(ctl, &reply) == CTL_OK)
 		doctor.status = reply->status;
 	ctl->message = NULL;
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
@@ -75,6 +70,6 @@ static int doctor_run(struct ctl *ctl)
 	return r == CTL_OK && doctor.n_findings[DOCTOR_FAIL] ? CTL_FAILED : r;
 }
 
-const struct command command_doctor = {
-	"doctor", doctor_run, "what is wrong with the host, and mends it", help, { NULL, 0 }, NULL
-};
+const struct command command_doctor = COMMAND("doctor", doctor_run,
+					      "what is wrong with the host, and mends it", help,
+					      .no_arguments = true, .of_all = true);

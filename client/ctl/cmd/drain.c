@@ -40,14 +40,10 @@ static const struct flag flags[] = { { "once", FLAG_BOOL, &is_once, 0, 0 } };
 
 static int print_drained(const struct ctl *ctl, const Wire__StoreDrainReply *drained)
 {
-	static const struct table_column columns[] = {
-		{ "CLIENT", true }, { "NAME", false }, { "PID", true },
-		{ "UID", true },    { "FILES", true }, { "CHANNELS", true },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = ">CLIENT|NAME|>PID|>UID|>FILES|>CHANNELS"
 	};
-	_cleanup_(table_deinit) struct table table;
-	int r = 0;
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < drained->n_clients; i++) {
 		const Wire__Holder *holder = drained->clients[i];
 
@@ -63,31 +59,28 @@ static int print_drained(const struct ctl *ctl, const Wire__StoreDrainReply *dra
 			   plural(drained->closed)) != CTL_OK)
 		return CTL_FAILED;
 	if (table.n_cells)
-		r = table_print(&table, stdout);
+		table_print(&table, stdout);
 	if (drained->n_clients < drained->n_all_clients)
 		(void)printf("showing %zu of %" PRIu32 " clients\n", drained->n_clients,
 			     drained->n_all_clients);
-	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+	return ctl_flush(ctl);
 }
 
 static int run(struct ctl *ctl, Wire__DrainMode mode)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__StoreDrain drain = WIRE__STORE_DRAIN__INIT;
 	const Wire__StoreDrainReply *drained;
-	int r = show_for_daemon(ctl);
+	int r;
 
-	if (r != CTL_OK)
-		return r;
 	if (ctl->n_args != 1)
 		return ctl_usage(ctl,
 				 "name one store or path: dsaioctl %s STORE: see dsaioctl %s "
 				 "--help",
 				 ctl->command, ctl->command);
 	drain.mode = mode;
-	r = ask_on_store(ctl, &client, ctl->args[0], WIRE__REQUEST__BODY_STORE_DRAIN, &drain,
-			 &drain.name, &reply);
+	r = ask_on_store(ctl, ctl->args[0], WIRE__REQUEST__BODY_STORE_DRAIN, &drain, &drain.name,
+			 &reply);
 	if (r != CTL_OK)
 		return r;
 	if (reply->text[0]) /* the change is not saved */
@@ -121,8 +114,7 @@ static int undrain_run(struct ctl *ctl)
 	return run(ctl, WIRE__DRAIN_MODE__DRAIN_END);
 }
 
-const struct command command_drain = { "drain", drain_run,	   "take a store out of service",
-				       help,	FLAG_TABLE(flags), NULL };
-const struct command command_undrain = {
-	"undrain", undrain_run, "serve a store again that was drained", help, { NULL, 0 }, NULL
-};
+const struct command command_drain = COMMAND("drain", drain_run, "take a store out of service",
+					     help, .flags = FLAG_TABLE(flags), .of_all = true);
+const struct command command_undrain = COMMAND(
+	"undrain", undrain_run, "serve a store again that was drained", help, .of_all = true);

@@ -6,9 +6,12 @@
  */
 #include "client/ctl/cmd/file_copy.h"
 
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "client/ctl/ui/units.h"
 #include "client/lib/api/client.h"
+#include "client/lib/base/uri.h"
+#include "client/lib/io/file.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -17,7 +20,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -45,16 +47,13 @@ static void await_writes(struct file_copy *copy)
 int file_copy_fail(struct file_copy *copy, const char *format, ...)
 {
 	char done[UNITS_TEXT_BYTES];
-	_cleanup_(freep) char *text = NULL;
-	const char *why;
+	_cleanup_(freep) char *why = NULL;
 	va_list args;
 
 	progress_stop(&copy->progress); /* erases the bar */
 	va_start(args, format);
-	if (vasprintf(&text, format, args) < 0)
-		text = NULL;
+	why = text_vnew(format, args);
 	va_end(args);
-	why = text ? text : "out of memory";
 	await_writes(copy); /* changes dsaio_error() */
 	(void)units_format_size(done, copy->done_bytes);
 	if (copy->to.is_stream)
@@ -378,14 +377,12 @@ static int connect_for(struct file_copy *copy, bool is_rados, const char *const 
 		       size_t n_paths)
 {
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
-	_cleanup_(freep) const char **chosen = calloc(n_paths, sizeof(*chosen));
+	_cleanup_(freep) const char **chosen = NEW_ARRAY(const char *, n_paths);
 	size_t n = 0;
 	int r;
 
-	if (!chosen)
-		return ctl_fail(copy->ctl, "out of memory");
 	for (size_t i = 0; i < n_paths; i++)
-		if (ctl_is_rados(paths[i]) == is_rados)
+		if (uri_is_rados(paths[i]) == is_rados)
 			chosen[n++] = paths[i];
 	if (n == 0)
 		return CTL_OK;
@@ -412,6 +409,20 @@ int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n
 	r = copy->to.is_stream ? 0 : stop_catch((int)SA_RESETHAND);
 	if (r < 0)
 		return ctl_fail(copy->ctl, "signals: %s", strerror(-r));
+	return CTL_OK;
+}
+
+int file_copy_attach(struct file_copy *copy, struct side *side, const char *other)
+{
+	int r = side->is_rados ? 0 : dsaio_file_from_fd(copy->clients[0], side->fd, &side->file);
+
+	if (r == -ENXIO || r == -EOPNOTSUPP)
+		return file_copy_fail(copy, "%s: use %s%s", dsaio_error(), other,
+				      ctl_or_private(copy->ctl, r));
+	if (r < 0)
+		return file_copy_fail(copy, "%s", dsaio_error());
+	if (side == &copy->to && !side->is_rados)
+		file_set_temporary(side->file, side->path);
 	return CTL_OK;
 }
 

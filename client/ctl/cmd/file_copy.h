@@ -80,6 +80,9 @@ int file_copy_open_to(struct file_copy *copy, mode_t mode, uint64_t n_bytes);
  */
 int file_copy_connect(struct file_copy *copy, const char *const *paths, size_t n_paths);
 
+/* Hands a side to the daemon.  other: programs that can do without it, for the message. */
+int file_copy_attach(struct file_copy *copy, struct side *side, const char *other);
+
 /*
  * Allocates the chunks' buffers.  They are smaller for few bytes, and if the client's share of the
  * pool is small.

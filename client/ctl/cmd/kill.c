@@ -27,22 +27,19 @@ static const char help[] =
 
 static int kill_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__ClientKill kill = WIRE__CLIENT_KILL__INIT;
 	struct json_object *object;
 	uint64_t number = 0;
-	int r = show_for_daemon(ctl);
+	int r;
 
-	if (r != CTL_OK)
-		return r;
 	if (ctl->n_args != 1 || size_parse(ctl->args[0], &number) < 0 || !number ||
 	    number > UINT32_MAX)
 		return ctl_usage(ctl, "name a client by its number in dsaioctl clients: dsaioctl "
 				      "kill CLIENT: see dsaioctl kill --help");
 	kill.client = (uint32_t)number;
 	kill.reason = (char *)(uintptr_t)reason; /* only read */
-	r = ask(ctl, &client, "kill", WIRE__REQUEST__BODY_CLIENT_KILL, &kill, &reply);
+	r = ask(ctl, "kill", WIRE__REQUEST__BODY_CLIENT_KILL, &kill, &reply);
 	if (r != CTL_OK)
 		return r;
 	if (!ctl->is_json)
@@ -52,5 +49,5 @@ static int kill_run(struct ctl *ctl)
 	return ctl_print_json(ctl, object);
 }
 
-const struct command command_kill = { "kill", kill_run,		 "end a client's use of the daemon",
-				      help,   FLAG_TABLE(flags), NULL };
+const struct command command_kill = COMMAND("kill", kill_run, "end a client's use of the daemon",
+					    help, .flags = FLAG_TABLE(flags), .of_all = true);

@@ -53,7 +53,6 @@ static int print_limits(const struct ctl *ctl, const Wire__StatusReply *status)
 
 static int set_limit(struct ctl *ctl, Wire__LimitSet *set)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *store = NULL, *reply = NULL;
 	int r = CTL_OK;
 
@@ -63,11 +62,11 @@ static int set_limit(struct ctl *ctl, Wire__LimitSet *set)
 	if (user_arg && !show_find_uid(user_arg, &set->uid))
 		return ctl_fail(ctl, "user %s: this host has none of that name", user_arg);
 	if (store_arg) {
-		r = ask_store(ctl, &client, store_arg, &store);
+		r = ask_store(ctl, store_arg, &store);
 		set->store = r == CTL_OK ? store->store_get->name : NULL;
 	}
 	if (r == CTL_OK)
-		r = ask(ctl, &client, "limit", WIRE__REQUEST__BODY_LIMIT_SET, set, &reply);
+		r = ask(ctl, "limit", WIRE__REQUEST__BODY_LIMIT_SET, set, &reply);
 	if (r == CTL_OK && reply->text[0])
 		ctl_note(ctl, "%s", reply->text);
 	return r;
@@ -79,23 +78,22 @@ static int limit_run(struct ctl *ctl)
 	const int n_names = !!store_arg + !!user_arg + !!client_arg;
 	Wire__LimitSet set = WIRE__LIMIT_SET__INIT;
 	Wire__Limit limit = WIRE__LIMIT__INIT;
-	int r = ctl->n_args ? show_no_arguments(ctl) : show_for_daemon(ctl);
+	int r = CTL_OK;
 
 	limit.bytes_per_sec = has_bandwidth ? bandwidth_arg : 0;
 	limit.ops_per_sec = has_iops ? iops_arg : 0;
 	if (has_bandwidth || has_iops)
 		set.limit = &limit;
-	if (r == CTL_OK && (n_names > 1 || (set.limit || weight_arg) != n_names))
+	if (n_names > 1 || (set.limit || weight_arg) != n_names)
 		return ctl_usage(ctl, "name one of --store, --user and --client, and --bandwidth, "
 				      "--iops or --weight: see dsaioctl limit --help");
-	if (r == CTL_OK && weight_arg && !client_arg)
+	if (weight_arg && !client_arg)
 		return ctl_usage(ctl, "--weight: only a client has one: --client N");
-	if (r == CTL_OK && n_names)
+	if (n_names)
 		r = set_limit(ctl, &set);
 	return r == CTL_OK ? show_status(ctl, print_limits) : r;
 }
 
-const struct command command_limit = {
-	"limit", limit_run,	    "bandwidth and IOPS of stores, users and clients",
-	help,	 FLAG_TABLE(flags), NULL
-};
+const struct command command_limit = COMMAND(
+	"limit", limit_run, "bandwidth and IOPS of stores, users and clients", help,
+	.flags = FLAG_TABLE(flags), .no_arguments = true, .of_all = true);

@@ -8,6 +8,7 @@
 #include "client/ctl/cmd/openmetrics.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/memory.h"
 #include "proto/util/cleanup.h"
 
 #include <event2/buffer.h>
@@ -54,25 +55,20 @@ static const char help[] =
 /* *ret_text: freed by the caller. */
 static int metrics_text(struct ctl *ctl, char **ret_text)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	_cleanup_(freep) char *text = NULL;
 	size_t size;
 	FILE *out;
 	int r;
 
 	ctl->wants_histograms = true;
-	r = ask_status(ctl, &client, &reply);
+	r = ask_status(ctl, &reply);
 	if (r != CTL_OK)
 		return r;
 	if (reply->status->others)
 		reply->status->n_all_clients += reply->status->others->clients;
-	out = open_memstream(&text, &size);
-	if (out)
-		r = openmetrics_print(reply->status, out);
-	if (!out || (fclose(out) | r))
-		return ctl_fail(ctl, "out of memory");
-	*ret_text = TAKE_PTR(text);
+	out = need_memory(open_memstream(ret_text, &size));
+	openmetrics_print(reply->status, out);
+	(void)need_memory(fclose(out) ? NULL : *ret_text);
 	return CTL_OK;
 }
 
@@ -80,7 +76,7 @@ static int metrics_text(struct ctl *ctl, char **ret_text)
 
 static void on_metrics(struct evhttp_request *request, void *arg)
 {
-	struct ctl ctl = *(const struct ctl *)arg; /* each asks anew */
+	struct ctl ctl = *(const struct ctl *)arg; /* each connects anew */
 	char message[CTL_MESSAGE_BYTES] = "";
 	struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
 	struct evbuffer *body = evhttp_request_get_output_buffer(request);
@@ -90,6 +86,7 @@ static void on_metrics(struct evhttp_request *request, void *arg)
 	ctl.timeout_nsec = DAEMON_TIMEOUT_NSEC;
 	ctl.is_of_all = true;		 /* --private is no advice for a scraper */
 	(void)metrics_text(&ctl, &text); /* else its message is there */
+	ctl_disconnect(&ctl);
 	/* Without memory for these, the answer lacks them. */
 	(void)evhttp_add_header(headers, "Connection", "close");
 	(void)evhttp_add_header(headers, "Content-Type",
@@ -136,8 +133,7 @@ static int serve(struct ctl *ctl, struct evhttp *http, struct event_base *base)
 				 "--listen %s: must be ADDRESS:PORT, as in 127.0.0.1:9469 or "
 				 "[::1]:9469",
 				 listen_text);
-	if (!http || evhttp_set_cb(http, "/metrics", on_metrics, ctl) < 0)
-		return ctl_fail(ctl, "out of memory");
+	(void)need_memory(evhttp_set_cb(http, "/metrics", on_metrics, ctl) < 0 ? NULL : http);
 	(void)signal(SIGPIPE, SIG_IGN); /* of a scraper that hangs up; it cannot fail */
 	evhttp_set_allowed_methods(http, EVHTTP_REQ_GET);
 	evhttp_set_max_headers_size(http, HEADERS_BYTES_MAX);
@@ -159,28 +155,20 @@ static int serve(struct ctl *ctl, struct evhttp *http, struct event_base *base)
 
 static int listen_run(struct ctl *ctl)
 {
-	struct event_base *base = event_base_new();
-	struct evhttp *http = base ? evhttp_new(base) : NULL;
+	struct event_base *base = need_memory(event_base_new());
+	struct evhttp *http = need_memory(evhttp_new(base));
 	int r = serve(ctl, http, base);
 
-	if (http)
-		evhttp_free(http);
-	if (base)
-		event_base_free(base);
+	evhttp_free(http);
+	event_base_free(base);
 	return r;
 }
 
 static int metrics_run(struct ctl *ctl)
 {
 	_cleanup_(freep) char *text = NULL;
-	int r = show_no_arguments(ctl);
+	int r;
 
-	if (r != CTL_OK)
-		return r;
-	if (ctl->is_json)
-		return ctl_usage(
-			ctl,
-			"--json: OpenMetrics has a text of its own: dsaioctl status --json has the same");
 	if (listen_text && ctl->is_private)
 		return ctl_usage(ctl, "--listen and --private: only one of them makes sense");
 	if (listen_text)
@@ -192,7 +180,7 @@ static int metrics_run(struct ctl *ctl)
 	return ctl_flush(ctl);
 }
 
-const struct command command_metrics = {
-	"metrics", metrics_run,	      "its counters for Prometheus, once or by HTTP",
-	help,	   FLAG_TABLE(flags), NULL
-};
+const struct command command_metrics = COMMAND(
+	"metrics", metrics_run, "its counters for Prometheus, once or by HTTP", help,
+	.flags = FLAG_TABLE(flags), .no_arguments = true,
+	.no_json = "OpenMetrics has a text of its own: dsaioctl status --json has the same");

@@ -5,13 +5,12 @@
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/table.h"
 #include "client/ctl/ui/units.h"
+#include "client/lib/base/uri.h"
 #include "proto/util/cleanup.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -94,16 +93,10 @@ static int stat_ask(struct dsaio_client *client, const char *name, struct json_o
 
 static int ls_print(const struct ctl *ctl, struct json_object *files)
 {
-	static const struct table_column columns[] = {
-		{ "SIZE", true },
-		{ "AGE", true },
-		{ "NAME", false },
-	};
-	_cleanup_(table_deinit) struct table table;
+	_cleanup_(table_deinit) struct table table = { .columns = ">SIZE|>AGE|NAME" };
 	const time_t now = time(NULL);
 	char text[UNITS_TEXT_BYTES];
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < json_object_array_length(files); i++) {
 		struct json_object *file = json_object_array_get_idx(files, i);
 		const int64_t age = now - json_object_get_int64(field(file, "mtime_sec"));
@@ -116,8 +109,8 @@ static int ls_print(const struct ctl *ctl, struct json_object *files)
 				  : "0 s");
 		table_add(&table, "%s", json_text(file, "name"));
 	}
-	return table_print(&table, stdout) == -ENOMEM ? ctl_fail(ctl, "out of memory")
-						      : ctl_flush(ctl);
+	table_print(&table, stdout);
+	return ctl_flush(ctl);
 }
 
 static int stat_print(const struct ctl *ctl, struct json_object *files)
@@ -144,29 +137,24 @@ static int names_run(struct ctl *ctl, const char *key,
 				struct json_object *array),
 		     int (*print)(const struct ctl *ctl, struct json_object *array))
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	struct json_object *object, *array;
 	int r;
 
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone has no RADOS "
-				      "store: leave it out");
 	if (ask == rm_ask ? !ctl->n_args : ctl->n_args != 1)
 		return ctl_usage(ctl,
 				 "name one: rados://POOL/NAMESPACE/FILE: see dsaioctl %s --help",
 				 ctl->command);
 	for (int i = 0; i < ctl->n_args; i++)
-		if (!ctl_is_rados(ctl->args[i]))
+		if (!uri_is_rados(ctl->args[i]))
 			return ctl_usage(ctl, "%s: is no rados://POOL/NAMESPACE/FILE: use %s(1)",
 					 ctl->args[i], ctl->command);
 	ctl->only_looks = true;
-	ctl->is_of_all = true;
-	r = ctl_connect(ctl, (const char *const *)ctl->args, (size_t)ctl->n_args, &client);
+	r = ctl_connect(ctl, (const char *const *)ctl->args, (size_t)ctl->n_args, &ctl->client);
 	if (r != CTL_OK)
 		return r;
 	array = json_object_new_array();
 	for (int i = 0; i < ctl->n_args && r == CTL_OK; i++)
-		if (ask(client, ctl->args[i], array) < 0)
+		if (ask(ctl->client, ctl->args[i], array) < 0)
 			r = ctl_fail(ctl, "%s", dsaio_error());
 	if (r == CTL_OK && !ctl->is_json && print)
 		r = print(ctl, array);
@@ -194,9 +182,9 @@ static int stat_run(struct ctl *ctl)
 	return names_run(ctl, "files", stat_ask, stat_print);
 }
 
-const struct command command_ls = { "ls",    ls_run,	  "the files of a RADOS store",
-				    ls_help, { NULL, 0 }, NULL };
-const struct command command_rm = { "rm",    rm_run,	  "removes files of RADOS stores",
-				    rm_help, { NULL, 0 }, NULL };
-const struct command command_stat = { "stat",	 stat_run,    "what a name of a RADOS store means",
-				      stat_help, { NULL, 0 }, NULL };
+const struct command command_ls = COMMAND("ls", ls_run, "the files of a RADOS store", ls_help,
+					  .of_all = true);
+const struct command command_rm = COMMAND("rm", rm_run, "removes files of RADOS stores", rm_help,
+					  .of_all = true);
+const struct command command_stat = COMMAND("stat", stat_run, "what a name of a RADOS store means",
+					    stat_help, .of_all = true);

@@ -1,12 +1,11 @@
 #include "client/ctl/cmd/openmetrics.h"
 
 #include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/memory.h"
 #include "proto/util/cleanup.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Room for a value in a label, quoted: longer ones are cut. */
@@ -228,7 +227,7 @@ static void add_user(struct row **end, const Wire__User *one)
 	add_label(row, "user", show_user(user, one));
 }
 
-int openmetrics_print(const Wire__StatusReply *status, FILE *out)
+void openmetrics_print(const Wire__StatusReply *status, FILE *out)
 {
 	struct row program = { .labels = "" };
 	size_t n_max = 2 + status->n_stores + status->n_users;
@@ -237,9 +236,7 @@ int openmetrics_print(const Wire__StatusReply *status, FILE *out)
 
 	for (size_t i = 0; i < status->n_stores; i++)
 		n_max += status->stores[i]->n_classes;
-	end = rows = calloc(n_max, sizeof(*rows));
-	if (!rows)
-		return -ENOMEM;
+	end = rows = NEW_ARRAY(struct row, n_max);
 	(void)add_row(&end, DAEMON, &status->base, NULL); /* these two have no labels */
 	(void)add_row(&end, POOL, status->pool ? &status->pool->base : NULL, NULL);
 	for (size_t i = 0; i < status->n_stores; i++)
@@ -253,5 +250,4 @@ int openmetrics_print(const Wire__StatusReply *status, FILE *out)
 	for (enum kind kind = 0; kind < N_KINDS; kind++)
 		print_kind(out, kind, rows, (size_t)(end - rows));
 	(void)fputs("# EOF\n", out);
-	return 0;
 }

@@ -11,8 +11,7 @@
 
 #include <stdio.h>
 
-/* status: of ask_status(), with histograms; n_all_clients of all users.  Returns 0 or -ENOMEM; other errors are those
-   of the stream. */
-int openmetrics_print(const Wire__StatusReply *status, FILE *out);
+/* status: of ask_status(), with histograms; n_all_clients of all users.  Errors are those of the stream. */
+void openmetrics_print(const Wire__StatusReply *status, FILE *out);
 
 #endif

@@ -74,7 +74,6 @@ static int apply_settings(const struct ctl *ctl, struct partial_profile *profile
 
 static int set_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *after = NULL;
 	Wire__Profile wire = WIRE__PROFILE__INIT;
 	struct partial_profile profile = PARTIAL_PROFILE_NONE;
@@ -90,7 +89,7 @@ static int set_run(struct ctl *ctl)
 	if (r != CTL_OK)
 		return r;
 	partial_to_wire(&profile, &wire);
-	r = ask_profile_set(ctl, &client, ctl->args[1], &wire, &after);
+	r = ask_profile_set(ctl, ctl->args[1], &wire, &after);
 	if (r != CTL_OK)
 		return r;
 	return print_changed(
@@ -101,7 +100,6 @@ static int set_run(struct ctl *ctl)
 
 static int reset_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	int r;
 
@@ -109,7 +107,7 @@ static int reset_run(struct ctl *ctl)
 		return ctl_usage(ctl,
 				 "reset: name one store or path: dsaioctl profile reset STORE: "
 				 "see dsaioctl profile --help");
-	r = ask_profile_set(ctl, &client, ctl->args[1], NULL, &reply);
+	r = ask_profile_set(ctl, ctl->args[1], NULL, &reply);
 	if (r != CTL_OK)
 		return r;
 	return print_changed(
@@ -135,5 +133,5 @@ static int profile_run(struct ctl *ctl)
 			 what[0] ? ": " : "");
 }
 
-const struct command command_profile = { "profile", profile_run, "the tuning numbers of stores",
-					 help,	    { NULL, 0 }, NULL };
+const struct command command_profile = COMMAND("profile", profile_run,
+					       "the tuning numbers of stores", help);

@@ -8,12 +8,11 @@
 #include "client/ctl/cmd/file_copy.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
-#include "client/lib/io/file.h"
+#include "client/lib/base/uri.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -46,22 +45,6 @@ static const char help[] =
 	"                       or more are an error\n"
 	"    --sync             be on the device, with its name, when the command ends\n" HELP_JSON
 		HELP_SOCKET HELP_PRIVATE HELP_EXIT;
-
-static int attach(struct file_copy *copy)
-{
-	int r;
-
-	if (copy->to.is_rados)
-		return CTL_OK;
-	r = dsaio_file_from_fd(copy->clients[0], copy->to.fd, &copy->to.file);
-	if (r == -ENXIO || r == -EOPNOTSUPP)
-		return file_copy_fail(copy, "%s: use cp(1) or dd(1)%s", dsaio_error(),
-				      ctl_or_private(copy->ctl, r));
-	if (r < 0)
-		return file_copy_fail(copy, "%s", dsaio_error());
-	file_set_temporary(copy->to.file, copy->to.path);
-	return CTL_OK;
-}
 
 static int check_size(struct file_copy *copy)
 {
@@ -124,7 +107,7 @@ static int sync_bytes(struct file_copy *copy)
 static int put_opened(struct file_copy *copy)
 {
 	uint64_t start, nsec;
-	int r = attach(copy);
+	int r = file_copy_attach(copy, &copy->to, "cp(1) or dd(1)");
 
 	if (r == CTL_OK && size_bytes != UINT64_MAX)
 		r = file_copy_reserve(copy);
@@ -157,7 +140,7 @@ static int put_run(struct ctl *ctl)
 	if (ctl->n_args != 1 || !ctl->args[0][0])
 		return ctl_usage(ctl, "name one file: dsaioctl put FILE: see dsaioctl put --help");
 	copy.to.path = ctl->args[0];
-	copy.to.is_rados = ctl_is_rados(copy.to.path);
+	copy.to.is_rados = uri_is_rados(copy.to.path);
 	if (fstat(STDIN_FILENO, &st) < 0)
 		return ctl_fail(ctl, "standard input: %s", strerror(errno));
 
@@ -169,6 +152,5 @@ static int put_run(struct ctl *ctl)
 	return r == CTL_OK ? put_opened(&copy) : r;
 }
 
-const struct command command_put = {
-	"put", put_run, "stdin through the daemon into a file", help, FLAG_TABLE(flags), NULL
-};
+const struct command command_put = COMMAND("put", put_run, "stdin through the daemon into a file",
+					   help, .flags = FLAG_TABLE(flags));

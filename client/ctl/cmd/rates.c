@@ -2,7 +2,6 @@
 
 #include "client/ctl/ui/json.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #define P99 0.99

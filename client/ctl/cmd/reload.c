@@ -33,22 +33,16 @@ static int print_reloaded(const struct ctl *ctl, const Wire__ReloadReply *reload
 
 static int reload_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__Reload reload = WIRE__RELOAD__INIT;
-	int r = show_no_arguments(ctl);
+	int r = ask(ctl, "reload", WIRE__REQUEST__BODY_RELOAD, &reload, &reply);
 
-	if (r == CTL_OK)
-		r = show_for_daemon(ctl);
-	if (r == CTL_OK)
-		r = ask(ctl, &client, "reload", WIRE__REQUEST__BODY_RELOAD, &reload, &reply);
 	if (r != CTL_OK)
 		return r;
 	return ctl->is_json ? ctl_print_json(ctl, show_json(&reply->reload->base))
 			    : print_reloaded(ctl, reply->reload);
 }
 
-const struct command command_reload = {
-	"reload", reload_run,  "have the daemon read its configuration again",
-	help,	  { NULL, 0 }, NULL
-};
+const struct command command_reload = COMMAND("reload", reload_run,
+					      "have the daemon read its configuration again", help,
+					      .no_arguments = true, .of_all = true);

@@ -52,19 +52,15 @@ void show_others(const Wire__StatusReply *status)
 		     plural(others->handles));
 }
 
-int show_hung(const Wire__StatusReply *status, FILE *out)
+void show_hung(const Wire__StatusReply *status, FILE *out)
 {
-	static const struct table_column columns[] = {
-		{ "UID", true },   { "FOR", true },    { "WHAT", false },
-		{ "FILE", false }, { "MOUNT", false }, { "WHAT FREES IT", false },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = ">UID|>FOR|WHAT|FILE|MOUNT|WHAT FREES IT"
 	};
-	_cleanup_(table_deinit) struct table table = { .n_cells = 0 };
 	char text[UNITS_TEXT_BYTES];
-	int r;
 
 	if (status->n_hung == 0)
-		return 0;
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
+		return;
 	for (size_t i = 0; i < status->n_hung; i++) {
 		const Wire__Hung *hung = status->hung[i];
 
@@ -76,9 +72,8 @@ int show_hung(const Wire__StatusReply *status, FILE *out)
 		table_add(&table, "%s", hung->text);
 	}
 	(void)fputs("HUNG: calls that have not returned:\n", out);
-	r = table_print(&table, out);
+	table_print(&table, out);
 	(void)fputc('\n', out);
-	return r;
 }
 
 /* ---- cells ---- */
@@ -301,31 +296,11 @@ struct json_object *show_json(const ProtobufCMessage *message)
 
 /* ---- commands ---- */
 
-int show_for_daemon(struct ctl *ctl)
-{
-	ctl->is_of_all = true;
-	if (ctl->is_private)
-		return ctl_usage(ctl, "--private: a daemon for this command alone serves no "
-				      "others: leave it out");
-	return CTL_OK;
-}
-
-int show_no_arguments(const struct ctl *ctl)
-{
-	if (!ctl->n_args)
-		return CTL_OK;
-	return ctl_usage(ctl, "%s: takes no arguments: see dsaioctl %s --help", ctl->args[0],
-			 ctl->command);
-}
-
 int show_status(struct ctl *ctl, show_status_fn *print_tables)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r = show_no_arguments(ctl);
+	int r = ask_status(ctl, &reply);
 
-	if (r == CTL_OK)
-		r = ask_status(ctl, &client, &reply);
 	if (r != CTL_OK)
 		return r;
 	return ctl->is_json ? ctl_print_json(ctl, show_json(&reply->status->base))
@@ -336,23 +311,15 @@ int show_status(struct ctl *ctl, show_status_fn *print_tables)
 
 static int print_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
 {
-	static const struct table_column about_columns[] = {
-		{ "STORE", false },   { "PATH", false },      { "TYPE", false },
-		{ "ENGINE", false },  { "LANE DEPTH", true }, { "BLOCK SIZE", true },
-		{ "PROFILE", false }, { "FROM", false },      { "AUTO", false },
-		{ "DRAINED", false }, { "CLIENTS", true },    { "USERS", false },
+	_cleanup_(table_deinit) struct table about = {
+		.columns = "STORE|PATH|TYPE|ENGINE|>LANE DEPTH|>BLOCK SIZE|PROFILE|FROM|"
+			   "AUTO|DRAINED|>CLIENTS|USERS"
 	};
-	static const struct table_column counter_columns[] = { { "STORE", false },
-							       { "IN FLIGHT", true },
-							       { "BLOCKS", true },
-							       { "WINDOW", true },
-							       SHOW_COUNTER_COLUMNS };
-	_cleanup_(table_deinit) struct table about, counters;
+	_cleanup_(table_deinit) struct table counters = {
+		.columns = "STORE|>IN FLIGHT|>BLOCKS|>WINDOW|" SHOW_COUNTER_COLUMNS
+	};
 	char text[UNITS_TEXT_BYTES];
-	int r;
 
-	table_init(&about, about_columns, sizeof(about_columns) / sizeof(about_columns[0]));
-	table_init(&counters, counter_columns, 4 + SHOW_N_COUNTER_COLUMNS);
 	for (size_t i = 0; i < n; i++) {
 		const Wire__Store *store = stores[i];
 		const Wire__Counters *c = store->counters;
@@ -376,11 +343,10 @@ static int print_stores(const struct ctl *ctl, Wire__Store *const *stores, size_
 		table_add(&counters, "%s", units_format_size(text, store->window_bytes));
 		show_counters(&counters, c);
 	}
-	r = table_print(&about, stdout);
+	table_print(&about, stdout);
 	(void)putchar('\n');
-	if (r == 0)
-		r = table_print(&counters, stdout);
-	return r == -ENOMEM ? ctl_fail(ctl, "out of memory") : ctl_flush(ctl);
+	table_print(&counters, stdout);
+	return ctl_flush(ctl);
 }
 
 int show_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n)
@@ -427,13 +393,11 @@ static void add_limit(struct table *table, const char *kind, const char *name,
 
 int show_limits(const struct ctl *ctl, const Wire__StatusReply *status, bool only_limited)
 {
-	static const struct table_column columns[] = { { "KIND", false },     { "NAME", false },
-						       { "BANDWIDTH", true }, { "IOPS", true },
-						       { "WEIGHT", true },    { "WRITTEN", true } };
-	_cleanup_(table_deinit) struct table table;
+	_cleanup_(table_deinit) struct table table = {
+		.columns = "KIND|NAME|>BANDWIDTH|>IOPS|>WEIGHT|>WRITTEN"
+	};
 	char name[256];
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = 0; i < status->n_stores; i++) {
 		const Wire__Store *store = status->stores[i];
 
@@ -458,6 +422,6 @@ int show_limits(const struct ctl *ctl, const Wire__StatusReply *status, bool onl
 	}
 	if (!table.n_cells && only_limited)
 		return ctl_print_line(ctl, "nothing is limited");
-	return table_print(&table, stdout) == -ENOMEM ? ctl_fail(ctl, "out of memory")
-						      : ctl_flush(ctl);
+	table_print(&table, stdout);
+	return ctl_flush(ctl);
 }

@@ -40,33 +40,19 @@ int show_stores(const struct ctl *ctl, Wire__Store *const *stores, size_t n);
 /* Prints what stores, users and clients have written, and their limits.  Returns CTL_OK or CTL_FAILED (reported). */
 int show_limits(const struct ctl *ctl, const Wire__StatusReply *status, bool only_limited);
 
-/* For commands about other clients: refuses --private.  Returns CTL_OK or CTL_USAGE (reported). */
-int show_for_daemon(struct ctl *ctl);
-
-/* The same of commands that take none. */
-int show_no_arguments(const struct ctl *ctl);
-
 /* The store of that id, or NULL. */
 const Wire__Store *show_find_store(const Wire__StatusReply *status, uint32_t id);
 
 /* Prints a line about clients of other users, if any; or that there are none at all. */
 void show_others(const Wire__StatusReply *status);
 
-/*
- * Prints the hung calls under a title, with an empty line after them; nothing if there are none.
- * Returns 0, -ENOMEM or -EIO.
- */
-int show_hung(const Wire__StatusReply *status, FILE *out);
+/* Prints the hung calls under a title, with an empty line after them; nothing if there are none. */
+void show_hung(const Wire__StatusReply *status, FILE *out);
 
 /* ---- cells ---- */
 
-#define SHOW_COUNTER_COLUMNS                                                                 \
-	{ "OPEN", true }, { "READS", true }, { "READ", true }, { "WRITES", true },           \
-		{ "WRITTEN", true }, { "SYNCS", true }, { "ERRORS", true }, { "P50", true }, \
-		{ "P99", true }, { "QUEUE", true }, { "DEVICE", true },                      \
-	{                                                                                    \
-		"DELIVERY", true                                                             \
-	}
+#define SHOW_COUNTER_COLUMNS \
+	">OPEN|>READS|>READ|>WRITES|>WRITTEN|>SYNCS|>ERRORS|>P50|>P99|>QUEUE|>DEVICE|>DELIVERY"
 #define SHOW_N_COUNTER_COLUMNS 12
 
 /* For these columns; NULL: a '-' in each.  The last three are shares of all the time that ops took. */

@@ -7,6 +7,7 @@
 #include "client/ctl/cmd/overview.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/plural.h"
@@ -14,7 +15,6 @@
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -92,8 +92,8 @@ static void print_row(const char *text)
 static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 			const Wire__StatusReply *now)
 {
-	_cleanup_(freep) struct overview_client *clients = calloc(now->n_clients + 1,
-								  sizeof(*clients));
+	_cleanup_(freep) struct overview_client *clients = NEW_ARRAY(struct overview_client,
+								     now->n_clients);
 	char line[OVERVIEW_LINE_BYTES];
 
 	(void)overview_verdict(line, now);
@@ -101,8 +101,7 @@ static int print_tables(const struct ctl *ctl, const Wire__StatusReply *before,
 	print_program(ctl, now);
 	print_pool(now->pool);
 	(void)putchar('\n');
-	if (!clients || show_hung(now, stdout) == -ENOMEM)
-		return ctl_fail(ctl, "out of memory");
+	show_hung(now, stdout);
 	print_row(OVERVIEW_STORE_TITLES);
 	for (size_t i = 0; i < now->n_stores; i++) {
 		const struct rates rates = rates_of_store(before, now, now->stores[i]);
@@ -143,18 +142,16 @@ static int status_run(struct ctl *ctl)
 {
 	const struct timespec interval = { .tv_sec = interval_msec / 1000,
 					   .tv_nsec = interval_msec % 1000 * 1000000L };
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *first = NULL, *second = NULL;
 	const Wire__StatusReply *before = NULL, *now;
-	int r = show_no_arguments(ctl);
+	int r;
 
 	ctl->wants_histograms = true;
-	if (r == CTL_OK)
-		r = ask_status(ctl, &client, &first);
+	r = ask_status(ctl, &first);
 	if (r == CTL_OK && interval_msec) {
 		(void)nanosleep(&interval, NULL); /* the replies say how long it was */
 		before = first->status;
-		r = ask_status(ctl, &client, &second);
+		r = ask_status(ctl, &second);
 	}
 	if (r != CTL_OK)
 		return r;
@@ -163,7 +160,6 @@ static int status_run(struct ctl *ctl)
 			    : print_tables(ctl, before, now);
 }
 
-const struct command command_status = {
-	"status", status_run,	     "who uses the disks, and are they healthy",
-	help,	  FLAG_TABLE(flags), NULL
-};
+const struct command command_status = COMMAND("status", status_run,
+					      "who uses the disks, and are they healthy", help,
+					      .flags = FLAG_TABLE(flags), .no_arguments = true);

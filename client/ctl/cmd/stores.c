@@ -19,7 +19,6 @@ static const char help[] =
 
 static int stores_run(struct ctl *ctl)
 {
-	_cleanup_(client_disconnectp) struct dsaio_client *client = NULL;
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	int r;
 
@@ -27,13 +26,12 @@ static int stores_run(struct ctl *ctl)
 		return ctl_usage(ctl,
 				 "name one store or path, or none for all: see dsaioctl %s --help",
 				 ctl->command);
-	r = ctl->n_args ? ask_store(ctl, &client, ctl->args[0], &reply)
-			: ask_status(ctl, &client, &reply);
+	r = ctl->n_args ? ask_store(ctl, ctl->args[0], &reply) : ask_status(ctl, &reply);
 	if (r != CTL_OK)
 		return r;
 	return ctl->n_args ? show_stores(ctl, &reply->store_get, 1)
 			   : show_stores(ctl, reply->status->stores, reply->status->n_stores);
 }
 
-const struct command command_stores = { "stores", stores_run,  "what is served, and how",
-					help,	  { NULL, 0 }, NULL };
+const struct command command_stores = COMMAND("stores", stores_run, "what is served, and how",
+					      help);

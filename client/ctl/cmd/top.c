@@ -11,6 +11,7 @@
 #include "client/ctl/cmd/overview.h"
 #include "client/ctl/cmd/show.h"
 #include "client/ctl/ui/ask.h"
+#include "client/ctl/ui/memory.h"
 #include "client/lib/api/client.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -60,7 +61,6 @@ static const struct flag flags[] = {
 
 struct top {
 	struct ctl *ctl;
-	struct dsaio_client *client;	 /* NULL: not connected */
 	Wire__Reply *before, *now;	 /* the last two looks; NULL: none of this daemon */
 	struct overview_client *clients; /* of now: those that the filter leaves, sorted */
 	size_t n_clients;
@@ -93,15 +93,15 @@ static size_t selected_place(const struct top *top)
 static void arrange(struct top *top)
 {
 	const Wire__StatusReply *now = status_of(top->now);
-	struct overview_client *clients = now ? calloc(now->n_clients + 1, sizeof(*clients)) : NULL;
 
 	free(top->clients);
-	top->clients = clients;
+	top->clients = NULL;
 	top->n_clients = 0;
-	if (!clients)
+	if (!now)
 		return;
+	top->clients = NEW_ARRAY(struct overview_client, now->n_clients);
 	top->n_clients = overview_clients(status_of(top->before), now, top->key, top->filter,
-					  clients);
+					  top->clients);
 }
 
 static void forget(struct top *top)
@@ -115,16 +115,15 @@ static void forget(struct top *top)
 static int look(struct top *top)
 {
 	Wire__Reply *reply = NULL;
-	int r = ask_status(top->ctl, &top->client, &reply);
+	int r = ask_status(top->ctl, &reply);
 
 	if (r == CTL_OK) {
 		wire_replyp(&top->before);
 		top->before = top->now;
 		top->now = reply;
 		top->message[0] = '\0';
-	} else if (!top->client || conn_is_gone(client_conn(top->client))) {
-		client_disconnectp(&top->client);
-		top->client = NULL;
+	} else if (!top->ctl->client || conn_is_gone(client_conn(top->ctl->client))) {
+		ctl_disconnect(top->ctl);
 		forget(top);
 	}
 	arrange(top);
@@ -138,7 +137,7 @@ static void act(struct top *top, Wire__Request__BodyCase kind, void *body, const
 	char what[ANSWER_BYTES];
 
 	(void)snprintf(what, sizeof(what), "client %" PRIu32, top->selected);
-	if (ask(top->ctl, &top->client, what, kind, body, &reply) != CTL_OK)
+	if (ask(top->ctl, what, kind, body, &reply) != CTL_OK)
 		(void)snprintf(top->note, sizeof(top->note), "%.500s", top->message);
 	else
 		(void)snprintf(top->note, sizeof(top->note), "%s: %s %s%s%s", what, done,
@@ -406,16 +405,8 @@ static int run_on_screen(struct top *top)
 static int top_run(struct ctl *ctl)
 {
 	struct top top = { .ctl = ctl };
-	int r = show_no_arguments(ctl);
+	int r;
 
-	if (r == CTL_OK)
-		r = show_for_daemon(ctl);
-	if (r != CTL_OK)
-		return r;
-	if (ctl->is_json)
-		return ctl_usage(ctl,
-				 "--json: top is for a terminal: dsaioctl status --json has the "
-				 "same numbers");
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
 		return ctl_fail(ctl, "standard input and output must be a terminal (ssh -t makes "
 				     "one): dsaioctl status prints the same once");
@@ -427,9 +418,10 @@ static int top_run(struct ctl *ctl)
 	}
 	forget(&top);
 	free(top.clients);
-	client_disconnectp(&top.client);
 	return r == CTL_OK && stop_signal() ? stop_status() : r;
 }
 
-const struct command command_top = { "top", top_run,	       "who uses the disks, live",
-				     help,  FLAG_TABLE(flags), NULL };
+const struct command command_top = COMMAND(
+	"top", top_run, "who uses the disks, live", help, .flags = FLAG_TABLE(flags),
+	.no_arguments = true, .of_all = true,
+	.no_json = "top is for a terminal: dsaioctl status --json has the same numbers");

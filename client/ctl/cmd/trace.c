@@ -122,21 +122,19 @@ static int compare_starts(const void *a, const void *b)
 			     &((const struct trace_op *)b)->taken_nsec, 1);
 }
 
-static int collect(const struct ctl *ctl, struct trace *trace)
+static void collect(struct trace *trace)
 {
 	struct trace_ops *ops = &trace->ops;
 	size_t n = 0;
 
 	for (unsigned i = 0; i < RECORDING_FILES_MAX; i++)
-		if (trace->files.files[i].recording &&
-		    trace_ops_add(ops, i, &trace->files.files[i], &filter) < 0)
-			return ctl_fail(ctl, "out of memory");
+		if (trace->files.files[i].recording)
+			trace_ops_add(ops, i, &trace->files.files[i], &filter);
 	for (size_t i = 0; i < ops->n; i++)
 		if (trace_filter_has(&filter, &ops->ops[i], trace->end_nsec))
 			ops->ops[n++] = ops->ops[i];
 	ops->n = n;
 	qsort(ops->ops, n, sizeof(*ops->ops), compare_starts);
-	return CTL_OK;
 }
 
 /* ---- output ---- */
@@ -213,22 +211,18 @@ static void add_row(struct table *table, const struct trace *trace, const struct
 
 static int print_table(const struct ctl *ctl, const struct trace *trace, size_t first)
 {
-	static const struct table_column columns[] = {
-		{ "TIME", true },    { "PID", true },	 { "USER", false },    { "STORE", false },
-		{ "FILE", true },    { "OP", false },	 { "OFFSET", true },   { "LENGTH", true },
-		{ "QUEUE", true },   { "DEVICE", true }, { "DELIVERY", true }, { "TOTAL", true },
-		{ "RESULT", false },
+	_cleanup_(table_deinit) struct table table = {
+		.columns = ">TIME|>PID|USER|STORE|>FILE|OP|>OFFSET|>LENGTH|"
+			   ">QUEUE|>DEVICE|>DELIVERY|>TOTAL|RESULT"
 	};
-	_cleanup_(table_deinit) struct table table;
 	int r = print_headline(ctl, trace);
 
-	table_init(&table, columns, sizeof(columns) / sizeof(columns[0]));
 	for (size_t i = first; i < trace->ops.n; i++)
 		add_row(&table, trace, &trace->ops.ops[i]);
 	if (r == CTL_OK && !trace->ops.n)
 		(void)printf("no ops\n");
-	else if (r == CTL_OK && table_print(&table, stdout) == -ENOMEM)
-		r = ctl_fail(ctl, "out of memory");
+	else if (r == CTL_OK)
+		table_print(&table, stdout);
 	if (first)
 		(void)printf("showing the last %zu of %zu ops; -n N shows more\n",
 			     trace->ops.n - first, trace->ops.n);
@@ -283,16 +277,12 @@ static int trace_run(struct ctl *ctl)
 	size_t n;
 	int r;
 
-	if (ctl->n_args)
-		return ctl_usage(ctl, "%s: it takes no argument; a store is chosen by --store NAME",
-				 ctl->args[0]);
 	r = trace_filter_check(ctl, &filter);
 	if (r == CTL_OK)
 		r = read_trace(ctl, &trace);
-	if (r == CTL_OK)
-		r = collect(ctl, &trace);
 	if (r != CTL_OK)
 		return r;
+	collect(&trace);
 	n = n_wanted ? n_wanted : ctl->is_json ? trace.ops.n : ROWS_SHOWN;
 	n = n < trace.ops.n ? trace.ops.n - n : 0;
 	return (ctl->is_json ? print_json : print_table)(ctl, &trace, n);
@@ -300,7 +290,6 @@ static int trace_run(struct ctl *ctl)
 
 static const struct command *const parts[] = { &command_trace_record, NULL };
 
-const struct command command_trace = {
-	"trace", trace_run,	    "the last ops and their times, also of a crash",
-	help,	 FLAG_TABLE(flags), parts
-};
+const struct command command_trace = COMMAND(
+	"trace", trace_run, "the last ops and their times, also of a crash", help,
+	.flags = FLAG_TABLE(flags), .parts = parts, .no_arguments = true, .of_all = true);

@@ -1,6 +1,7 @@
 #include "client/ctl/cmd/trace_file.h"
 
 #include "client/ctl/cmd/show.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "proto/ring.h"
 #include "proto/util/cleanup.h"
@@ -72,9 +73,7 @@ int trace_file_read(const struct ctl *ctl, const char *path, int fd, uint32_t n_
 	trace_file_deinit(file);
 	if (!header.magic[0]) /* it is being made */
 		return CTL_OK;
-	file->recording = aligned_alloc(alignof(struct recording), (size_t)st.st_size);
-	if (!file->recording)
-		return ctl_fail(ctl, "out of memory");
+	file->recording = need_memory(aligned_alloc(alignof(struct recording), (size_t)st.st_size));
 	if (pread(fd, file->recording, (size_t)st.st_size, 0) != st.st_size ||
 	    pread(fd, &later, sizeof(later), 0) != sizeof(later))
 		return ctl_fail(ctl, "%s: became shorter while it was read", path);
@@ -179,12 +178,8 @@ int trace_files_read(const struct ctl *ctl, struct trace_files *files, const cha
 
 /* ---- the choice of ops ---- */
 
-int trace_filter_check(struct ctl *ctl, struct trace_filter *filter)
+int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter)
 {
-	const int r = show_for_daemon(ctl);
-
-	if (r != CTL_OK)
-		return r;
 	if (filter->slower && units_parse_nsec(filter->slower, &filter->slower_nsec) < 0)
 		return ctl_usage(ctl, "--slower %s: is no time: write for example 10ms, 500us, 2s",
 				 filter->slower);
@@ -274,17 +269,14 @@ static void add_event(struct trace_ops *ops, uint32_t lane, const struct recordi
 	}
 }
 
-int trace_ops_add(struct trace_ops *ops, uint32_t lane, const struct trace_file *file,
-		  const struct trace_filter *filter)
+void trace_ops_add(struct trace_ops *ops, uint32_t lane, const struct trace_file *file,
+		   const struct trace_filter *filter)
 {
 	const uint64_t n_all = file->n_written - file->first;
-	_cleanup_(freep) uint64_t *numbers = calloc(n_all + 1, sizeof(*numbers));
-	struct trace_op *room = reallocarray(ops->ops, ops->n + n_all + 1, sizeof(*room));
+	_cleanup_(freep) uint64_t *numbers = NEW_ARRAY(uint64_t, n_all);
 	size_t n = 0;
 
-	ops->ops = room ? room : ops->ops;
-	if (!numbers || !room)
-		return -ENOMEM;
+	ops->ops = need_memory(reallocarray(ops->ops, ops->n + n_all + 1, sizeof(*ops->ops)));
 	for (uint64_t i = file->first; i < file->n_written; i++)
 		if (trace_filter_has_event(filter, file->recording->store,
 					   trace_file_event(file, i)))
@@ -292,7 +284,6 @@ int trace_ops_add(struct trace_ops *ops, uint32_t lane, const struct trace_file 
 	qsort_r(numbers, n, sizeof(*numbers), compare_events, (void *)(uintptr_t)file);
 	for (size_t i = 0; i < n; i++)
 		add_event(ops, lane, trace_file_event(file, numbers[i]));
-	return 0;
 }
 
 void trace_ops_deinit(struct trace_ops *ops)

@@ -71,8 +71,8 @@ struct trace_filter {
 		"user", FLAG_STRING, &(f).user, 0, 0                                               \
 	}
 
-/* Looks up user and slower, and refuses --private.  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported). */
-int trace_filter_check(struct ctl *ctl, struct trace_filter *filter);
+/* Looks up user and slower.  Returns CTL_OK, CTL_USAGE or CTL_FAILED (reported). */
+int trace_filter_check(const struct ctl *ctl, struct trace_filter *filter);
 
 /* By store, pid and user; all events of an op have the same. */
 bool trace_filter_has_event(const struct trace_filter *filter, const char *store,
@@ -96,14 +96,14 @@ struct trace_op {
 };
 
 struct trace_ops {
-	struct trace_op *ops; /* in no order; from malloc(3) */
+	struct trace_op *ops; /* in no order; owned */
 	size_t n;
 	uint64_t n_lost;
 };
 
-/* Adds those of the file that the filter has by their events.  Returns 0 or -ENOMEM. */
-int trace_ops_add(struct trace_ops *ops, uint32_t lane, const struct trace_file *file,
-		  const struct trace_filter *filter);
+/* Adds those of the file that the filter has by their events. */
+void trace_ops_add(struct trace_ops *ops, uint32_t lane, const struct trace_file *file,
+		   const struct trace_filter *filter);
 void trace_ops_deinit(struct trace_ops *ops);
 
 /* Has the filter it by the rest?  now_nsec: an open op takes until then. */

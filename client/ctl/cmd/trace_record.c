@@ -16,7 +16,6 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -200,7 +199,6 @@ static int record_run(struct ctl *ctl)
 	return r == CTL_OK ? status : r;
 }
 
-const struct command command_trace_record = {
-	"trace record", record_run,	   "the ops of a job, into a file for bench replay",
-	help,		FLAG_TABLE(flags), NULL
-};
+const struct command command_trace_record = COMMAND(
+	"trace record", record_run, "the ops of a job, into a file for bench replay", help,
+	.flags = FLAG_TABLE(flags), .of_all = true);

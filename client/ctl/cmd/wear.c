@@ -38,6 +38,5 @@ static int wear_run(struct ctl *ctl)
 	return show_status(ctl, print_table);
 }
 
-const struct command command_wear = {
-	"wear", wear_run, "bytes written by stores, users and clients", help, { NULL, 0 }, NULL
-};
+const struct command command_wear = COMMAND(
+	"wear", wear_run, "bytes written by stores, users and clients", help, .no_arguments = true);

@@ -1,4 +1,5 @@
 #include "client/ctl/doctor/doctor.h"
+#include "client/lib/base/uri.h"
 
 #include "client/ctl/bench/place.h"
 #include "client/ctl/ui/ctl.h"
@@ -149,7 +150,7 @@ void doctor_stores(struct doctor *doctor)
 			   store->is_blocking ? "worker threads" : store->engine,
 			   store->engine_text);
 		check_ops(doctor, store);
-		if (ctl_is_rados(store->path))
+		if (uri_is_rados(store->path))
 			check_cluster(doctor, store);
 		else if (!store->hung) /* looking at its path might hang, too */
 			check_place(doctor, store->path);

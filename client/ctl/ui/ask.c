@@ -1,5 +1,6 @@
 #include "client/ctl/ui/ask.h"
 
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "client/lib/api/client.h"
 #include "proto/util/cleanup.h"
@@ -18,17 +19,17 @@ static bool is_path(const char *store)
 }
 
 /* A private daemon gets a store for this path. */
-static int connect_once(struct ctl *ctl, const char *path, struct dsaio_client **client)
+static int connect_once(struct ctl *ctl, const char *path)
 {
 	ctl->only_looks = true;
-	return *client ? CTL_OK : ctl_connect(ctl, &path, 1, client);
+	return ctl->client ? CTL_OK : ctl_connect(ctl, &path, 1, &ctl->client);
 }
 
 /* Takes the descriptor (-1: none). */
-static int call(const struct ctl *ctl, struct dsaio_client *client, const char *what,
-		Wire__Request *request, int fd, Wire__Reply **ret_reply)
+static int call(const struct ctl *ctl, const char *what, Wire__Request *request, int fd,
+		Wire__Reply **ret_reply)
 {
-	struct dsaio_conn *conn = client_conn(client);
+	struct dsaio_conn *conn = client_conn(ctl->client);
 	int r;
 
 	if (ctl->timeout_nsec && fd < 0)
@@ -42,72 +43,46 @@ static int call(const struct ctl *ctl, struct dsaio_client *client, const char *
 	return CTL_OK;
 }
 
-int ask(struct ctl *ctl, struct dsaio_client **client, const char *what,
-	Wire__Request__BodyCase kind, void *body, Wire__Reply **ret_reply)
+int ask(struct ctl *ctl, const char *what, Wire__Request__BodyCase kind, void *body,
+	Wire__Reply **ret_reply)
 {
 	Wire__Request request = WIRE__REQUEST__INIT;
-	int r = connect_once(ctl, ".", client);
+	int r = connect_once(ctl, ".");
 
 	request.body_case = kind;
 	request.status = body; /* each member of the union is a pointer */
-	return r == CTL_OK ? call(ctl, *client, what, &request, -1, ret_reply) : r;
+	return r == CTL_OK ? call(ctl, what, &request, -1, ret_reply) : r;
 }
 
-/*
- * Returns the pointers of the first array, which is freed, and those of the second.  NULL: out of
- * memory.
- */
-static void *joined(void *first, size_t n_first, const void *second, size_t n_second)
+/* Moves the pointers of the second array behind those of the first, which grows and is returned. */
+static void *joined(void *first, size_t *n_first, const void *second, size_t *n_second)
 {
 	/* One more, so that there is an array also if both are empty. */
-	void **all = reallocarray(first, n_first + n_second + 1, sizeof(*all));
+	void **all = need_memory(reallocarray(first, *n_first + *n_second + 1, sizeof(*all)));
 
-	if (all && n_second)
-		memcpy(all + n_first, second, n_second * sizeof(*all));
+	if (*n_second)
+		memcpy(all + *n_first, second, *n_second * sizeof(*all));
+	*n_first += *n_second;
+	*n_second = 0;
 	return all;
 }
 
-/* Appends the handles of a page to those of the same client on earlier pages. */
-static int client_add_page(Wire__Client *all, Wire__Client *page)
-{
-	void *handles = joined(all->handles, all->n_handles, page->handles, page->n_handles);
-
-	if (!handles)
-		return -ENOMEM;
-	all->handles = handles;
-	all->n_handles += page->n_handles;
-	page->n_handles = 0;
-	return 0;
-}
-
 /* Appends the stores and clients of a page to those of earlier pages. */
-static int status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
+static void status_add_page(Wire__StatusReply *all, Wire__StatusReply *page)
 {
 	Wire__Client *last = all->n_clients ? all->clients[all->n_clients - 1] : NULL;
 	Wire__Client *first = page->n_clients ? page->clients[0] : NULL;
-	void *grown;
 
 	all->n_all_clients = page->n_all_clients;
 	if (last && first && last->client == first->client) { /* its handles are on both pages */
-		if (client_add_page(last, first) < 0)
-			return -ENOMEM;
+		last->handles = joined(last->handles, &last->n_handles, first->handles,
+				       &first->n_handles);
 		wire__client__free_unpacked(first, NULL);
 		page->n_clients--;
 		memmove(page->clients, page->clients + 1, page->n_clients * sizeof(first));
 	}
-	grown = joined(all->stores, all->n_stores, page->stores, page->n_stores);
-	if (!grown)
-		return -ENOMEM;
-	all->stores = grown;
-	all->n_stores += page->n_stores;
-	page->n_stores = 0;
-	grown = joined(all->clients, all->n_clients, page->clients, page->n_clients);
-	if (!grown)
-		return -ENOMEM;
-	all->clients = grown;
-	all->n_clients += page->n_clients;
-	page->n_clients = 0;
-	return 0;
+	all->stores = joined(all->stores, &all->n_stores, page->stores, &page->n_stores);
+	all->clients = joined(all->clients, &all->n_clients, page->clients, &page->n_clients);
 }
 
 /* Takes out the connection that asks: a reader means the others.  It has no handles. */
@@ -138,7 +113,7 @@ static bool page_is_later(const Wire__StatusPage *page, const Wire__StatusPage *
 	return page->client ? page->handle > asked->handle : page->store > asked->store;
 }
 
-int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_reply)
+int ask_status(struct ctl *ctl, Wire__Reply **ret_reply)
 {
 	Wire__Status status = WIRE__STATUS__INIT;
 	Wire__StatusPage asked = WIRE__STATUS_PAGE__INIT;
@@ -146,7 +121,7 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 	int r;
 
 	status.with_histograms = ctl->wants_histograms;
-	r = ask(ctl, client, "status", WIRE__REQUEST__BODY_STATUS, &status, &all);
+	r = ask(ctl, "status", WIRE__REQUEST__BODY_STATUS, &status, &all);
 	if (r != CTL_OK)
 		return r;
 	while (all->status->next) {
@@ -160,11 +135,10 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
 		asked.client = next->client;
 		asked.handle = next->handle;
 		status.page = &asked;
-		r = ask(ctl, client, "status", WIRE__REQUEST__BODY_STATUS, &status, &reply);
+		r = ask(ctl, "status", WIRE__REQUEST__BODY_STATUS, &status, &reply);
 		if (r != CTL_OK)
 			return r;
-		if (status_add_page(all->status, reply->status) < 0)
-			return ctl_fail(ctl, "out of memory");
+		status_add_page(all->status, reply->status);
 		wire__status_page__free_unpacked(next, NULL);
 		all->status->next = reply->status->next;
 		reply->status->next = NULL;
@@ -178,8 +152,7 @@ int ask_status(struct ctl *ctl, struct dsaio_client **client, Wire__Reply **ret_
  * A path is sent as a descriptor.  O_RDONLY of a directory lets the daemon ask for its file system.
  * O_PATH of a file needs no right to read it and wakes no device.
  */
-static int find_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
-		      char **ret_name, int *ret_fd)
+static int find_store(struct ctl *ctl, const char *store, char **ret_name, int *ret_fd)
 {
 	int r;
 
@@ -187,9 +160,9 @@ static int find_store(struct ctl *ctl, struct dsaio_client **client, const char 
 		return ctl_usage(ctl, "the store's name is empty");
 	if (!is_path(store)) {
 		*ret_name = (char *)store;
-		return connect_once(ctl, ".", client);
+		return connect_once(ctl, ".");
 	}
-	r = connect_once(ctl, store, client);
+	r = connect_once(ctl, store);
 	if (r != CTL_OK)
 		return r;
 	*ret_fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -200,33 +173,31 @@ static int find_store(struct ctl *ctl, struct dsaio_client **client, const char 
 	return CTL_OK;
 }
 
-int ask_on_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
-		 Wire__Request__BodyCase kind, void *body, char **name, Wire__Reply **ret_reply)
+int ask_on_store(struct ctl *ctl, const char *store, Wire__Request__BodyCase kind, void *body,
+		 char **name, Wire__Reply **ret_reply)
 {
 	_cleanup_(closep) int fd = -1;
 	Wire__Request request = WIRE__REQUEST__INIT;
-	int r = find_store(ctl, client, store, name, &fd);
+	int r = find_store(ctl, store, name, &fd);
 
 	request.body_case = kind;
 	request.status = body;
-	return r == CTL_OK ? call(ctl, *client, store, &request, TAKE_FD(fd), ret_reply) : r;
+	return r == CTL_OK ? call(ctl, store, &request, TAKE_FD(fd), ret_reply) : r;
 }
 
-int ask_store(struct ctl *ctl, struct dsaio_client **client, const char *store,
-	      Wire__Reply **ret_reply)
+int ask_store(struct ctl *ctl, const char *store, Wire__Reply **ret_reply)
 {
 	Wire__StoreGet get = WIRE__STORE_GET__INIT;
 
-	return ask_on_store(ctl, client, store, WIRE__REQUEST__BODY_STORE_GET, &get, &get.name,
-			    ret_reply);
+	return ask_on_store(ctl, store, WIRE__REQUEST__BODY_STORE_GET, &get, &get.name, ret_reply);
 }
 
-int ask_profile_set(struct ctl *ctl, struct dsaio_client **client, const char *store,
-		    Wire__Profile *profile, Wire__Reply **ret_reply)
+int ask_profile_set(struct ctl *ctl, const char *store, Wire__Profile *profile,
+		    Wire__Reply **ret_reply)
 {
 	Wire__ProfileSet set = WIRE__PROFILE_SET__INIT;
 
 	set.profile = profile;
-	return ask_on_store(ctl, client, store, WIRE__REQUEST__BODY_PROFILE_SET, &set, &set.name,
+	return ask_on_store(ctl, store, WIRE__REQUEST__BODY_PROFILE_SET, &set, &set.name,
 			    ret_reply);
 }

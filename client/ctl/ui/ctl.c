@@ -1,15 +1,17 @@
 #include "client/ctl/ui/ctl.h"
 
+#include "client/ctl/ui/json.h"
+#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "client/lib/api/client.h"
 #include "client/lib/base/debug.h"
+#include "client/lib/base/uri.h"
 #include "client/lib/link/conn.h"
 #include "client/lib/link/discover.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/escape.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +21,7 @@
 /* Names in a message may have control characters, which must not reach the terminal. */
 static void say(const struct ctl *ctl, const char *raw)
 {
-	_cleanup_(freep) char *escaped = escape_new(raw);
-	const char *message = escaped ? escaped : "out of memory";
+	_cleanup_(freep) char *message = need_memory(escape_new(raw));
 
 	/* A failure of standard error cannot be reported. */
 	if (ctl->message)
@@ -31,18 +32,15 @@ static void say(const struct ctl *ctl, const char *raw)
 		(void)fprintf(stderr, "dsaioctl: %s\n", message);
 }
 
-static void say_error(const struct ctl *ctl, const char *message, const char *format, va_list args)
+static void say_error(const struct ctl *ctl, const char *format, va_list args)
 {
-	_cleanup_(freep) char *text = NULL;
+	_cleanup_(freep) char *text = text_vnew(format, args);
 
-	if (vasprintf(&text, format, args) < 0)
-		text = NULL;
-	say(ctl, text ? text : message);
+	say(ctl, text);
 	if (ctl->is_json && !ctl->message) {
 		struct json_object *object = json_object_new_object();
 
-		json_object_object_add(object, "error",
-				       json_object_new_string(text ? text : message));
+		json_object_object_add(object, "error", json_object_new_string(text));
 		(void)ctl_print_json(ctl, object); /* an error is being reported already */
 	}
 }
@@ -52,7 +50,7 @@ int ctl_fail(const struct ctl *ctl, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say_error(ctl, "failed, and out of memory", format, args);
+	say_error(ctl, format, args);
 	va_end(args);
 	return CTL_FAILED;
 }
@@ -62,7 +60,7 @@ int ctl_usage(const struct ctl *ctl, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say_error(ctl, "wrong usage, and out of memory", format, args);
+	say_error(ctl, format, args);
 	va_end(args);
 	return CTL_USAGE;
 }
@@ -73,11 +71,9 @@ void ctl_note(const struct ctl *ctl, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	if (vasprintf(&text, format, args) < 0)
-		text = NULL;
+	text = text_vnew(format, args);
 	va_end(args);
-	if (text)
-		say(ctl, text);
+	say(ctl, text);
 }
 
 static int start_private(struct ctl *ctl, const char *const *paths, size_t n_paths)
@@ -119,7 +115,7 @@ int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client)
 {
 	struct dsaio_connect_options options = DSAIO_CONNECT_OPTIONS_INIT;
-	bool is_rados = n_paths && ctl_is_rados(paths[0]);
+	bool is_rados = n_paths && uri_is_rados(paths[0]);
 	int r = is_rados ? CTL_OK : start_private(ctl, paths, n_paths);
 	const char *named;
 	bool is_absent;
@@ -174,28 +170,16 @@ int ctl_print_line(const struct ctl *ctl, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	if (vasprintf(&raw, format, args) < 0)
-		raw = NULL;
+	raw = text_vnew(format, args);
 	va_end(args);
-	if (raw)
-		escaped = escape_new(raw);
-	if (!escaped)
-		return ctl_fail(ctl, "out of memory");
+	escaped = need_memory(escape_new(raw));
 	(void)puts(escaped); /* ctl_flush() looks */
 	return ctl_flush(ctl);
 }
 
 int ctl_print_json(const struct ctl *ctl, struct json_object *object)
 {
-	const char *text = json_object_to_json_string_ext(
-		object,
-		JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE);
-	int r = CTL_FAILED;
-
-	if (text) {
-		(void)puts(text); /* ctl_flush() looks */
-		r = ctl_flush(ctl);
-	}
+	(void)puts(json_pretty(object)); /* ctl_flush() looks */
 	(void)json_object_put(object);
-	return r;
+	return ctl_flush(ctl);
 }

@@ -44,6 +44,7 @@ struct ctl {
 		timeout_nsec; /* for a connection, and for the answer to a request: whole seconds; 0: the library's */
 	char **args; /* after the command's name, without options */
 	int n_args;
+	struct dsaio_client *client; /* of ask.h; NULL: not connected */
 	struct private_daemon private_daemon;
 };
 
@@ -60,18 +61,11 @@ int ctl_print_line(const struct ctl *ctl, const char *format, ...)
 
 /*
  * With --private: starts the private daemon, with stores for these files and directories (once).  Then
- * connects to it, or to the chosen one.  Returns CTL_OK, CTL_FAILED, or CTL_NO_DAEMON if none answers, or
- * there is no program to start (printed).
+ * connects to it, or to the chosen one; for a name of a RADOS store to the daemon that has such stores, also with
+ * --private.  Returns CTL_OK, CTL_FAILED, or CTL_NO_DAEMON if none answers, or there is no program to start (printed).
  */
 int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 		struct dsaio_client **ret_client);
-
-/* Is it a name of a RADOS store?  ctl_connect() of one connects to the daemon that has such stores, also with
-   --private. */
-static inline bool ctl_is_rados(const char *name)
-{
-	return strncmp(name, "rados://", 8) == 0;
-}
 
 /* The advice behind "use cat(1)" where a file could not go through the daemon because of error. */
 static inline const char *ctl_or_private(const struct ctl *ctl, int error)
@@ -90,6 +84,13 @@ static inline void client_disconnectp(struct dsaio_client **client)
 	stop_hangs_up(NULL);
 	/* Commands await their ops themselves, and take their errors. */
 	(void)dsaio_disconnect(*client);
+}
+
+/* Disconnects ctl->client. */
+static inline void ctl_disconnect(struct ctl *ctl)
+{
+	client_disconnectp(&ctl->client);
+	ctl->client = NULL;
 }
 
 static inline void handle_closep(struct dsaio_handle **handle)

@@ -1,5 +1,6 @@
 #include "client/ctl/ui/flags.h"
 
+#include "client/ctl/ui/memory.h"
 #include "proto/util/size.h"
 
 #include <errno.h>
@@ -86,15 +87,11 @@ static int parse_number(const struct flag *flag, const char *arg, char *text, si
 	return 0;
 }
 
-static int list_add(struct flag_list *list, char *item)
+static void list_add(struct flag_list *list, char *item)
 {
-	char **items = reallocarray(list->items, list->n_items + 1, sizeof(*items));
-
-	if (!items)
-		return -ENOMEM;
-	items[list->n_items++] = item;
-	list->items = items;
-	return 0;
+	list->items = need_memory(
+		reallocarray(list->items, list->n_items + 1, sizeof(*list->items)));
+	list->items[list->n_items++] = item;
 }
 
 /* Stores an option's argument, or all arguments of a list, and moves *i to the last one taken. */
@@ -114,11 +111,9 @@ static int take_value(const struct flag *flag, char *value, int argc, char **arg
 		*(const char **)flag->value = value;
 		return 0;
 	case FLAG_LIST:
-		if (list_add(flag->value, value) < 0)
-			return -ENOMEM;
+		list_add(flag->value, value);
 		while (*i + 1 < argc && !flags_is_option(argv[*i + 1]))
-			if (list_add(flag->value, argv[++*i]) < 0)
-				return -ENOMEM;
+			list_add(flag->value, argv[++*i]);
 		return 0;
 	default:
 		return parse_number(flag, value, text, size);
@@ -162,8 +157,6 @@ int flags_parse(const struct flag_table *tables, size_t n_tables, int argc, char
 			continue;
 		}
 		r = take_value(flag, equals ? equals + 1 : NULL, argc, argv, &i, text, size);
-		if (r == -ENOMEM)
-			(void)refuse(flag, text, size, ": out of memory");
 		if (r < 0)
 			return r;
 	}

@@ -74,7 +74,7 @@ const char *flags_gpu_number(const char *arg);
 /*
  * Reads argv[1..argc-1] into the flags' values; what is no option is moved to the front of argv,
  * from argv[0] on, and *ret_n_args says how many these are.
- * Returns 0, or -EINVAL (-ENOMEM) and in text (of size bytes) what is wrong with which option.
+ * Returns 0, or -EINVAL and in text (of size bytes) what is wrong with which option.
  */
 int flags_parse(const struct flag_table *tables, size_t n_tables, int argc, char **argv,
 		int *ret_n_args, char *text, size_t size);

@@ -23,6 +23,13 @@ double json_finite(struct json_object *value)
 	return isfinite(number) ? number : 0;
 }
 
+const char *json_pretty(struct json_object *object)
+{
+	return json_object_to_json_string_ext(object, JSON_C_TO_STRING_PRETTY |
+							      JSON_C_TO_STRING_SPACED |
+							      JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
 struct json_object *json_float(double value)
 {
 	char text[UNITS_TEXT_BYTES];

@@ -13,6 +13,9 @@ static inline void json_putp(struct json_object **object)
 	(void)json_object_put(*object);
 }
 
+/* The object as indented text, which is valid as long as it. */
+const char *json_pretty(struct json_object *object);
+
 /* Adds the text; "" becomes null. */
 void json_add_text(struct json_object *object, const char *key, const char *text);
 

@@ -1,5 +1,6 @@
 #include "client/ctl/ui/private.h"
 
+#include "client/ctl/ui/memory.h"
 #include "client/lib/dsaio.h"
 #include "client/lib/link/spawn.h"
 #include "proto/recording.h"
@@ -42,12 +43,10 @@ struct keeper {
 static const char *directory_of(const char *path)
 {
 	struct stat st;
-	char *copy;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 		return path;
-	copy = strdup(path);
-	return copy ? dirname(copy) : path;
+	return dirname(text_new("%s", path));
 }
 
 /*
@@ -60,20 +59,16 @@ static const char **make_arguments(const char *daemon_path, const char *socket_p
 	/* The configuration of the system's daemon is not for this one. */
 	const char *const first[] = { daemon_path, "--socket", socket_path, "--config",
 				      "/dev/null" };
-	const char **argv = calloc(2 * n_paths + 6, sizeof(*argv));
-	_cleanup_(freep) dev_t *devices = calloc(n_paths + 1, sizeof(*devices));
+	const char **argv = NEW_ARRAY(const char *, 2 * n_paths + 5);
+	_cleanup_(freep) dev_t *devices = NEW_ARRAY(dev_t, n_paths);
 	size_t n = sizeof(first) / sizeof(first[0]), n_devices = 0;
 
-	(void)snprintf(text, LINE_BYTES, "out of memory");
-	if (!argv || !devices)
-		return NULL;
 	memcpy(argv, first, sizeof(first));
 	for (size_t i = 0; i < n_paths; i++) {
 		const char *dir = directory_of(paths[i]);
 		_cleanup_(freep) char *real = realpath(dir, NULL);
 		struct stat st;
 		size_t known = 0;
-		char *store;
 
 		if (!real || stat(real, &st) < 0) {
 			(void)snprintf(text, LINE_BYTES, "%s: %s", dir, strerror(errno));
@@ -84,10 +79,8 @@ static const char **make_arguments(const char *daemon_path, const char *socket_p
 		if (known < n_devices)
 			continue;
 		devices[n_devices++] = st.st_dev;
-		if (asprintf(&store, "private%zu=%s", n_devices, real) < 0)
-			return NULL;
 		argv[n++] = "--store";
-		argv[n++] = store;
+		argv[n++] = text_new("private%zu=%s", n_devices, real);
 	}
 	return argv;
 }

@@ -1,19 +1,20 @@
 #include "client/ctl/ui/table.h"
 
+#include "client/ctl/ui/memory.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/escape.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GAP "  "
 
-void table_init(struct table *table, const struct table_column *columns, size_t n_columns)
-{
-	*table = (struct table){ .columns = columns, .n_columns = n_columns };
-}
+struct column {
+	const char *title;
+	size_t width;
+	bool is_right;
+};
 
 void table_deinit(struct table *table)
 {
@@ -37,69 +38,47 @@ static size_t text_width(const char *text)
 void table_add(struct table *table, const char *format, ...)
 {
 	_cleanup_(freep) char *raw = NULL;
-	char *cell;
 	va_list args;
-	int r;
 
-	if (table->is_out_of_memory)
-		return;
-	if (table->n_cells == table->size) {
-		size_t size = table->size ? 2 * table->size : 64;
-		char **cells = reallocarray(table->cells, size, sizeof(*cells));
-
-		if (!cells) {
-			table->is_out_of_memory = true;
-			return;
-		}
-		table->cells = cells;
-		table->size = size;
-	}
+	table->cells = need_memory(
+		reallocarray(table->cells, table->n_cells + 1, sizeof(*table->cells)));
 	va_start(args, format);
-	r = vasprintf(&raw, format, args);
+	raw = text_vnew(format, args);
 	va_end(args);
-	if (r < 0)
-		raw = NULL;
-	cell = raw ? escape_new(raw) : NULL;
-	if (!cell) {
-		table->is_out_of_memory = true;
-		return;
-	}
-	table->cells[table->n_cells++] = cell;
+	table->cells[table->n_cells++] = need_memory(escape_new(raw));
 }
 
-static void print_cell(FILE *out, const char *text, size_t width, bool is_right, bool is_last)
+static void print_cell(FILE *out, const char *text, const struct column *column, bool is_last)
 {
-	int pad = (int)(width - text_width(text));
+	int pad = (int)(column->width - text_width(text));
 
-	if (is_right)
+	if (column->is_right)
 		(void)fprintf(out, "%*s%s", pad, "", text); /* ferror() is asked at the end */
 	else
 		(void)fprintf(out, "%s%*s", text, is_last ? 0 : pad, "");
 	(void)fputs(is_last ? "\n" : GAP, out);
 }
 
-int table_print(const struct table *table, FILE *out)
+void table_print(const struct table *table, FILE *out)
 {
-	size_t n = table->n_columns;
-	size_t *widths;
+	_cleanup_(freep) char *titles = text_new("%s", table->columns);
+	_cleanup_(freep) struct column *columns = NEW_ARRAY(struct column, strlen(titles) + 1);
+	char *rest = titles, *title;
+	size_t n = 0;
 
-	if (table->is_out_of_memory)
-		return -ENOMEM;
-	widths = calloc(n, sizeof(*widths));
-	if (!widths)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		widths[i] = text_width(table->columns[i].title);
+	while ((title = strsep(&rest, "|"))) {
+		const bool is_right = *title == '>';
+
+		title += is_right;
+		columns[n++] = (struct column){ title, text_width(title), is_right };
+	}
 	for (size_t i = 0; i < table->n_cells; i++)
-		if (text_width(table->cells[i]) > widths[i % n])
-			widths[i % n] = text_width(table->cells[i]);
+		if (text_width(table->cells[i]) > columns[i % n].width)
+			columns[i % n].width = text_width(table->cells[i]);
 
 	for (size_t i = 0; i < n; i++)
-		print_cell(out, table->columns[i].title, widths[i], table->columns[i].is_right,
-			   i == n - 1);
+		print_cell(out, columns[i].title, &columns[i], i == n - 1);
 	for (size_t i = 0; i < table->n_cells; i++)
-		print_cell(out, table->cells[i], widths[i % n], table->columns[i % n].is_right,
+		print_cell(out, table->cells[i], &columns[i % n],
 			   i % n == n - 1 || i == table->n_cells - 1);
-	free(widths);
-	return ferror(out) ? -EIO : 0;
 }

@@ -4,7 +4,6 @@
  *
  * Cells may come from other programs (a client chooses its name): control characters are
  * printed as '?', so that no other user draws on the reader's terminal.
- * Out of memory is kept until table_print(), which then returns -ENOMEM.
  */
 #ifndef DSAIO_CLIENT_CTL_UI_TABLE_H
 #define DSAIO_CLIENT_CTL_UI_TABLE_H
@@ -13,26 +12,18 @@
 #include <stddef.h>
 #include <stdio.h>
 
-struct table_column {
-	const char *title;
-	bool is_right; /* aligned to the right: numbers */
-};
-
 struct table {
-	const struct table_column *columns; /* borrowed */
-	size_t n_columns;
+	/* Borrowed: the titles, with a '|' between them.  A '>' before one aligns its column to the right: numbers. */
+	const char *columns;
 	char **cells; /* row after row */
-	size_t n_cells, size;
-	bool is_out_of_memory;
+	size_t n_cells;
 };
-
-void table_init(struct table *table, const struct table_column *columns, size_t n_columns);
 void table_deinit(struct table *table);
 
 /* Adds the next cell of the row, or the first of the next one. */
 void table_add(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints titles and rows; an unfinished last row too.  Returns 0, -ENOMEM or -EIO. */
-int table_print(const struct table *table, FILE *out);
+/* Prints titles and rows; an unfinished last row too.  The caller asks ferror(3). */
+void table_print(const struct table *table, FILE *out);
 
 #endif
