@@ -98,30 +98,15 @@ static void call_init(struct hung_call *call, const struct hung_about *about)
 	call->about.file = call->file;
 }
 
+static void on_begun(struct message *message);
+
 /* Under the lock: has the main thread look at the records. */
 static void watch(void)
 {
 	if (!hung.mailbox || atomic_load(&hung.is_watching))
 		return;
 	atomic_store(&hung.is_watching, true);
-	mailbox_post(hung.mailbox, &hung.message);
-}
-
-/* Under the lock. */
-static void call_begin(struct hung_call *call)
-{
-	atomic_store(&call->since_nsec, clock_nsec());
-	hung.n_begun++;
-	list_push(&hung.calls, &call->node);
-	watch();
-}
-
-/* Under the lock. */
-static void call_end(struct hung_call *call)
-{
-	list_remove(&hung.calls, &call->node);
-	if (call->reported_nsec)
-		log_return(call);
+	mailbox_post(hung.mailbox, &hung.message, on_begun);
 }
 
 void hung_begin(struct hung_call *call, const struct hung_about *about)
@@ -129,16 +114,19 @@ void hung_begin(struct hung_call *call, const struct hung_about *about)
 	call_init(call, about);
 	if (!about->mount_id && !about->is_gpu && !about->is_memory)
 		call->about.mount_id = fd_mount_id(about->fd);
-	(void)pthread_mutex_lock(&hung.lock); /* of the default kind: cannot fail */
-	call_begin(call);
-	(void)pthread_mutex_unlock(&hung.lock);
+	LOCKED(&hung.lock);
+	atomic_store(&call->since_nsec, clock_nsec());
+	hung.n_begun++;
+	list_push(&hung.calls, &call->node);
+	watch();
 }
 
 void hung_end(struct hung_call *call)
 {
-	(void)pthread_mutex_lock(&hung.lock);
-	call_end(call);
-	(void)pthread_mutex_unlock(&hung.lock);
+	LOCKED(&hung.lock);
+	list_remove(&hung.calls, &call->node);
+	if (call->reported_nsec)
+		log_return(call);
 }
 
 /* ---- lanes ---- */
@@ -147,16 +135,8 @@ void hung_add_lane(struct hung_call *call, const struct hung_about *about)
 {
 	call_init(call, about);
 	call->is_lane = true;
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	list_push_front(&hung.calls, &call->node);
-	(void)pthread_mutex_unlock(&hung.lock);
-}
-
-void hung_remove_lane(struct hung_call *call)
-{
-	(void)pthread_mutex_lock(&hung.lock);
-	call_end(call);
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 void hung_enter(struct hung_call *call, const struct hung_who *who, uint64_t now_nsec)
@@ -169,9 +149,8 @@ void hung_enter(struct hung_call *call, const struct hung_who *who, uint64_t now
 	atomic_store(&call->since_nsec, now_nsec);
 	if (atomic_load(&hung.is_watching))
 		return;
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	watch();
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 void hung_leave(struct hung_call *call)
@@ -349,7 +328,7 @@ static void report(const struct due *due)
 	struct hung_place place;
 
 	place_find(&due->about, &place);
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	LIST_EACH(struct hung_call, call, &hung.calls, node) {
 		if (call != due->call || atomic_load(&call->since_nsec) != due->since_nsec)
 			continue;
@@ -358,7 +337,6 @@ static void report(const struct due *due)
 		if (!has_line(call))
 			log_hung(call);
 	}
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 static void look_in(time_t sec)
@@ -369,13 +347,11 @@ static void look_in(time_t sec)
 		atomic_store(&hung.is_watching, false); /* no memory: the next call tries again */
 }
 
-static void on_due(evutil_socket_t fd, short what, void *arg)
+static void on_due(EVENT_ARG(arg))
 {
 	struct due due;
 	bool is_any;
 
-	(void)fd;
-	(void)what;
 	(void)arg;
 	(void)pthread_mutex_lock(&hung.lock);
 	is_any = look(&due);
@@ -399,37 +375,31 @@ static void on_begun(struct message *message)
 
 void hung_stopping(void)
 {
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	hung.is_stopping = true;
 	LIST_EACH(const struct hung_call, call, &hung.calls, node)
 		if (call->reported_nsec)
 			log_hung(call);
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 void hung_count(struct hung_counts *ret_counts)
 {
-	struct hung_counts counts = { 0 };
-
-	(void)pthread_mutex_lock(&hung.lock);
-	counts.n_begun = hung.n_begun;
+	LOCKED(&hung.lock);
+	*ret_counts = (struct hung_counts){ .n_begun = hung.n_begun };
 	LIST_EACH(const struct hung_call, call, &hung.calls, node) {
 		if (!atomic_load(&call->since_nsec))
 			continue;
-		counts.n_with_bytes += call->about.is_block;
-		counts.n_without_bytes += !call->about.is_block;
+		ret_counts->n_with_bytes += call->about.is_block;
+		ret_counts->n_without_bytes += !call->about.is_block;
 	}
-	(void)pthread_mutex_unlock(&hung.lock);
-	*ret_counts = counts;
 }
 
 void hung_each(bool (*each)(const struct hung_call *call, void *arg), void *arg)
 {
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	LIST_EACH(const struct hung_call, call, &hung.calls, node)
 		if (call->reported_nsec && !each(call, arg))
 			break;
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 int hung_init(struct event_base *base, struct mailbox *main_mailbox)
@@ -437,19 +407,16 @@ int hung_init(struct event_base *base, struct mailbox *main_mailbox)
 	hung.event = evtimer_new(base, on_due, NULL);
 	if (!hung.event)
 		return -ENOMEM;
-	(void)pthread_mutex_lock(&hung.lock);
-	hung.message.run = on_begun;
+	LOCKED(&hung.lock);
 	hung.mailbox = main_mailbox;
 	hung.is_stopping = false;
 	atomic_store(&hung.is_watching, false);
-	(void)pthread_mutex_unlock(&hung.lock);
 	return 0;
 }
 
 void hung_deinit(void)
 {
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	hung.mailbox = NULL;
-	(void)pthread_mutex_unlock(&hung.lock);
 	event_freep(&hung.event);
 }

@@ -25,13 +25,15 @@ void mailbox_deinit(struct mailbox *mailbox)
 	(void)pthread_mutex_destroy(&mailbox->lock); /* nobody has it */
 }
 
-void mailbox_post(struct mailbox *mailbox, struct message *message)
+void mailbox_post(struct mailbox *mailbox, struct message *message,
+		  void (*run)(struct message *message))
 {
 	static const uint64_t one = 1;
 	bool was_empty;
 
 	message->next = NULL;
-	(void)pthread_mutex_lock(&mailbox->lock); /* of the default kind: cannot fail */
+	message->run = run;
+	LOCKED(&mailbox->lock);
 	was_empty = !mailbox->first;
 	*mailbox->last_next = message;
 	mailbox->last_next = &message->next;
@@ -43,20 +45,18 @@ void mailbox_post(struct mailbox *mailbox, struct message *message)
  */
 	if (was_empty && write(mailbox->event_fd, &one, sizeof(one)) < 0)
 		assert(errno == EAGAIN); /* full: readable all the same */
-	(void)pthread_mutex_unlock(&mailbox->lock);
 }
 
 static struct message *mailbox_take(struct mailbox *mailbox)
 {
 	struct message *first;
 
-	(void)pthread_mutex_lock(&mailbox->lock);
+	LOCKED(&mailbox->lock);
 	first = mailbox->first;
 	mailbox->first = NULL;
 	mailbox->last_next = &mailbox->first;
 	atomic_store_explicit(&mailbox->has_any, false,
 			      memory_order_relaxed); /* ours, under lock */
-	(void)pthread_mutex_unlock(&mailbox->lock);
 	return first;
 }
 

@@ -269,8 +269,7 @@ void session_touch(struct session *session)
 	if (!session_is_ending(session) || session->is_advancing)
 		return;
 	session->is_advancing = true;
-	session->advance.run = session_advance;
-	mailbox_post(session->service->mailbox, &session->advance);
+	mailbox_post(session->service->mailbox, &session->advance, session_advance);
 }
 
 void session_end(struct session *session, bool drain)
@@ -349,10 +348,7 @@ int session_end_error(const struct session *session, const char *kind, const cha
 			       kind, name);
 }
 
-static void session_freep(struct session **session)
-{
-	session_free(*session);
-}
+CLEANUP_FUNCTION(struct session, session_free)
 
 int session_new(struct service *service, int fd, struct error *error)
 {

@@ -163,7 +163,6 @@ void threads_do(struct block *block)
 struct engine_threads {
 	struct engine engine;
 	struct mailbox mailbox; /* workers post their blocks, and work queues report room */
-	struct block *done, **done_next;
 };
 
 static struct engine_threads *threads(const struct engine *engine)
@@ -196,7 +195,7 @@ static int threads_open(const struct engine_config *config, struct engine **ret_
 	}
 	e->engine.ops = &engine_threads;
 	e->engine.depth = config->depth;
-	e->done_next = &e->done;
+	e->engine.event_fd = e->mailbox.event_fd;
 	*ret_engine = &e->engine;
 	return 0;
 }
@@ -205,11 +204,8 @@ static int threads_open(const struct engine_config *config, struct engine **ret_
 static void on_done(struct message *message)
 {
 	struct worker_block *block = container_of(message, struct worker_block, message);
-	struct engine_threads *e = threads(block->workers->engine);
 
-	block->block.next = NULL;
-	*e->done_next = &block->block;
-	e->done_next = &block->block.next;
+	engine_end(block->workers->engine, &block->block);
 }
 
 static void on_room_message(struct message *message)
@@ -225,7 +221,7 @@ static void on_room(struct work_room *room)
 {
 	struct workers *workers = container_of(room, struct workers, room);
 
-	mailbox_post(&threads(workers->engine)->mailbox, &workers->message);
+	mailbox_post(&threads(workers->engine)->mailbox, &workers->message, on_room_message);
 }
 
 static void run(struct work *work)
@@ -233,7 +229,7 @@ static void run(struct work *work)
 	struct worker_block *block = container_of(work, struct worker_block, work);
 
 	threads_do(&block->block);
-	mailbox_post(&threads(block->workers->engine)->mailbox, &block->message);
+	mailbox_post(&threads(block->workers->engine)->mailbox, &block->message, on_done);
 }
 
 /* The block's call, for reports of a hang. */
@@ -262,9 +258,7 @@ static int threads_submit(struct engine *engine, struct block **blocks, int n)
 
 		block->work.run = run;
 		block->work.about = call_of(&block->block);
-		block->message.run = on_done;
 		workers->room.on_room = on_room;
-		workers->message.run = on_room_message;
 		if (!work_queue_try_submit(workers->user->queue, &block->work, &workers->room)) {
 			workers->waits_for_room = true;
 			return i;
@@ -285,30 +279,18 @@ bool workers_stop_waiting(struct workers *workers)
 static int threads_reap(struct engine *engine, struct block **blocks, int n)
 {
 	struct engine_threads *e = threads(engine);
-	int done = 0;
+	int done;
 
 	if (mailbox_has_any(&e->mailbox))
 		(void)mailbox_run(&e->mailbox);
-	while (done < n && e->done) {
-		blocks[done++] = e->done;
-		e->done = e->done->next;
-	}
-	if (!e->done)
-		e->done_next = &e->done;
+	done = engine_take_ended(engine, blocks, n);
 	engine->n_in_flight -= (uint32_t)done;
 	return done;
 }
 
 static bool threads_is_ready(const struct engine *engine)
 {
-	const struct engine_threads *e = threads(engine);
-
-	return e->done || mailbox_has_any(&e->mailbox);
-}
-
-static int threads_event_fd(const struct engine *engine)
-{
-	return threads(engine)->mailbox.event_fd;
+	return engine->ended || mailbox_has_any(&threads(engine)->mailbox);
 }
 
 const struct engine_ops engine_threads = {
@@ -326,5 +308,4 @@ const struct engine_ops engine_threads = {
 	.submit = threads_submit,
 	.reap = threads_reap,
 	.is_ready = threads_is_ready,
-	.event_fd = threads_event_fd,
 };

@@ -70,10 +70,7 @@ void channel_free(struct channel *channel)
 	free(channel);
 }
 
-static void channel_freep(struct channel **channel)
-{
-	channel_free(*channel);
-}
+CLEANUP_FUNCTION(struct channel, channel_free)
 
 static uint32_t block_depth(const struct lane_store *store, const struct profile *profile)
 {
@@ -177,11 +174,14 @@ void channel_count_time(struct channel *channel, uint64_t now_nsec)
 
 uint32_t channel_block_size(const struct channel *channel, const struct op *op)
 {
-	const uint32_t align = target_align(&op->file->target);
+	const struct target *target = &op->file->target;
+	const uint32_t align = target_align(target);
 	const uint32_t block_size = channel->profile.block_size;
 
 	if (op->is_misaligned)
 		return WORKERS_UNALIGNED_BYTES;
+	if (target->kind == TARGET_RADOS && block_size > target->rados.object_bytes)
+		return target->rados.object_bytes;
 	if (block_size & (align - 1)) /* the file's alignment exceeds the block size asked for */
 		return (block_size / align + 1) * align;
 	return block_size;
@@ -217,6 +217,5 @@ void channel_break(struct channel *channel, const char *why)
 		return;
 	channel->is_broken = true;
 	channel->broken_why = why;
-	channel->broken_message.run = report_broken;
-	mailbox_post(channel->lane_store->main_mailbox, &channel->broken_message);
+	mailbox_post(channel->lane_store->main_mailbox, &channel->broken_message, report_broken);
 }

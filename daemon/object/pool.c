@@ -576,7 +576,7 @@ static const struct slab_kind kind_new = {
 	.unmake = slab_unmake,
 };
 
-static const struct slab_kind kind_imported = {
+const struct slab_kind slab_kind_imported = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
 	.making = "slab import",
@@ -599,6 +599,7 @@ int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *q
 	if (!slab)
 		return error_set(error, -ENOMEM, "slab");
 	slab->kind = kind;
+	slab->keeps_bytes = kind->keeps_bytes;
 	slab->fd = -1;
 	slab->size_bytes = size_bytes;
 	slab->map_bytes = map_bytes;
@@ -626,10 +627,8 @@ void slab_start(struct slab *slab,
 	slab->on_made = on_made;
 	slab->made_arg = arg;
 	slab->job.work.about.what = slab->kind->making;
-	slab->job.run = slab_make_run;
-	slab->job.done = slab_made_main;
-	slab->job.mailbox = slab->pool->main_mailbox;
-	job_submit(slab->work_queue, &slab->job);
+	job_submit(slab->work_queue, &slab->job, slab->pool->main_mailbox, slab_make_run,
+		   slab_made_main);
 }
 
 int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
@@ -659,8 +658,9 @@ int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_qu
 	return 0;
 }
 
-int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-		const struct hung_who *who, int fd, uint64_t off, uint64_t size_bytes,
+int slab_import(const struct slab_kind *kind, struct pool *pool, struct quota *quota,
+		struct work_queue *work_queue, const struct hung_who *who, int fd, uint64_t off,
+		uint64_t size_bytes,
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
 		void *arg, struct error *error)
@@ -674,8 +674,8 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 				       "shared memory: %" PRIu64 " bytes from %" PRIu64
 				       " on: their end passes 2^63",
 				       size_bytes, off);
-	r = slab_new_of(&kind_imported, pool, quota, work_queue, size_bytes,
-			whole_pages(size_bytes, page), &slab, error);
+	r = slab_new_of(kind, pool, quota, work_queue, size_bytes, whole_pages(size_bytes, page),
+			&slab, error);
 	if (r < 0)
 		return r;
 	slab->import_off = off;
@@ -713,8 +713,6 @@ void slab_unref(struct slab *slab)
 		return;
 	slab->job.work.about.what = slab->kind->freeing;
 	slab->job.work.about.is_memory = true;
-	slab->job.run = slab_free_run;
-	slab->job.done = slab_freed_main;
-	slab->job.mailbox = slab->pool->main_mailbox;
-	job_submit(slab->work_queue, &slab->job);
+	job_submit(slab->work_queue, &slab->job, slab->pool->main_mailbox, slab_free_run,
+		   slab_freed_main);
 }
