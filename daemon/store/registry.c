@@ -152,8 +152,8 @@ static int store_make_configured(struct registry *registry, const struct store_c
 		return r;
 	before = registry_on_device(registry, store->dev);
 	if (before)
-		log_warning("store %s: is on the same device as store %s, which serves all its "
-			    "files",
+		log_warning("store %s: is on the same device or namespace as store %s, which "
+			    "serves all its files",
 			    config->name, before->name);
 	registry_add_prepared(registry, store);
 	return 0;

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/sysmacros.h>
 
 /* ---- a new configuration ---- */
 
@@ -53,11 +52,9 @@ int registry_prepare_all(struct config *config, struct mailbox *main_mailbox,
 		for (unsigned j = 0; r == 0 && j < i; j++)
 			if (ret_stores[j] && ret_stores[j]->dev == ret_stores[i]->dev)
 				r = error_set_plain(&why, -EINVAL,
-						    "is on the same device, %u:%u, as store %s, "
-						    "which serves all its files: remove one of the "
-						    "two stores",
-						    major(ret_stores[i]->dev),
-						    minor(ret_stores[i]->dev),
+						    "is on the same device or namespace as store "
+						    "%s, which serves all its files: remove one of "
+						    "the two stores",
 						    config->stores[j].name);
 		if (r == 0)
 			continue;
