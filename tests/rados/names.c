@@ -306,7 +306,7 @@ static struct seen list(struct rados_store *store, const char *prefix)
 	return seen;
 }
 
-#define N_MANY 1300u
+#define N_MANY 800u
 
 static void a_list_has_each_file_once(struct rados_store *store)
 {
