@@ -200,6 +200,7 @@ file_drop = _function(blocking, "file_drop", c_int, c_void_p, c_char_p)
 file_size = _function(blocking, "file_size", c_int64, c_void_p)
 file_alignment = _function(quick, "file_alignment", c_size_t, c_void_p)
 file_truncate = _function(blocking, "file_truncate", c_int, c_void_p, c_uint64)
+file_allocate = _function(blocking, "file_allocate", c_int, c_void_p, c_uint64, c_uint64, c_uint)
 
 create = _function(blocking, "create", c_int, c_void_p, c_char_p, _out, _out)
 file_token = _function(quick, "file_token", c_uint64, c_void_p)
