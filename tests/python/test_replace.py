@@ -269,7 +269,7 @@ def fails_with(code):
     return function
 
 
-@pytest.mark.parametrize("where", ["os.rename", "os.fchmod", "dsaio._replace._fallocate", "dsaio.File._of_descriptor"])
+@pytest.mark.parametrize("where", ["os.rename", "os.fchmod", "dsaio._library.file_allocate", "dsaio.File._of_descriptor"])
 def test_a_failure_of_any_step_removes_the_temporary_file(handle, old, folder, monkeypatch, where):
     monkeypatch.setattr(where, fails_with(errno.ENOSPC))
     with pytest.raises(OSError) as e:
@@ -298,7 +298,7 @@ def test_no_room_is_an_error_before_the_first_write(python, folder):
 
 
 def test_a_file_system_that_cannot_reserve_blocks(handle, path, monkeypatch):
-    monkeypatch.setattr(_replace, "_fallocate", fails_with(errno.EOPNOTSUPP))
+    monkeypatch.setattr("dsaio._library.file_allocate", lambda *_: -errno.EOPNOTSUPP)
     with _replace.new_file(path, handle) as new:
         new.reserve(2 * MIB)
         assert new.file.size() == 2 * MIB

@@ -362,7 +362,7 @@ static void *ask_main(void *arg)
 
 static const int answers[] = { 0, -EOPNOTSUPP };
 
-TEST_TABLE(threads_share_one_answer_where_nothing_is_copied, answers)
+TEST_TABLE(threads_that_ask_at_once_get_the_answer, answers)
 {
 	struct dsaio_file *file;
 	pthread_t threads[8];
@@ -381,31 +381,6 @@ TEST_TABLE(threads_share_one_answer_where_nothing_is_copied, answers)
 		ck_assert_int_eq(pthread_join(threads[i], &result), 0);
 		ck_assert_int_eq((int)(intptr_t)result, answers[_i]);
 	}
-	ck_assert_uint_eq(d.n_asked, 1);
-}
-
-TEST_TABLE(threads_copy_until_another_one_has_the_answer, answers)
-{
-	struct dsaio_file *file;
-	pthread_t thread;
-	void *result;
-	char *why;
-
-	d.gpu_error = answers[_i];
-	ck_assert_int_eq(dsaio_open(&client, path, O_RDWR | O_CREAT, NULL, &file), 0);
-	(void)pthread_mutex_lock(&d.answer);
-	ck_assert_int_eq(pthread_create(&thread, NULL, ask_main, file), 0);
-	while (!d.n_asked)
-		(void)usleep(1000);
-	ck_assert_int_eq(ask(file, &why), -EAGAIN);
-	ck_assert_msg(strstr(why, "not yet answered"), "%s", why);
-	free(why);
-	(void)pthread_mutex_unlock(&d.answer);
-	ck_assert_int_eq(pthread_join(thread, &result), 0);
-	ck_assert_int_eq((int)(intptr_t)result, answers[_i]);
-	ck_assert_int_eq(ask(file, &why), answers[_i]);
-	free(why);
-	ck_assert_uint_eq(d.n_asked, 1);
 }
 
 static void *make_room(void *arg)

@@ -105,6 +105,8 @@ static void limit(unsigned n_most)
 {
 	(void)pthread_mutex_lock(&peer.lock);
 	peer.n_most = n_most;
+	if (!n_most && peer.free_seq)
+		peer_free_done();
 	(void)pthread_mutex_unlock(&peer.lock);
 }
 
@@ -132,11 +134,17 @@ static void *unregister_main(void *arg)
 	return NULL;
 }
 
+static void *use_main(void *arg)
+{
+	return (void *)(intptr_t)use(arg);
+}
+
 TEST(memory_that_another_thread_releases_is_no_reason_to_refuse_other_memory)
 {
 	char *first = gpu_alloc(0), *memory = gpu_alloc(0);
 	struct buffer_place place;
-	pthread_t thread;
+	pthread_t thread, user;
+	void *result;
 
 	limit(2);
 	ck_assert_int_eq(gpu_memory_register(&regions, first, BYTES), 0);
@@ -144,10 +152,13 @@ TEST(memory_that_another_thread_releases_is_no_reason_to_refuse_other_memory)
 	ck_assert_int_eq(pthread_create(&thread, NULL, unregister_main, first), 0);
 	while (!seen().n_freed)
 		(void)usleep(1000);
-	ck_assert_int_eq(use(gpu_alloc(0)), 3);
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
-	buffer_unref(place.piece);
+	ck_assert_int_eq(pthread_create(&user, NULL, use_main, gpu_alloc(0)), 0);
 	limit(0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_int_eq(pthread_join(user, &result), 0);
+	ck_assert_int_eq((intptr_t)result, 3);
+	ck_assert_uint_eq(seen().n_imports, 3); /* none was refused */
+	buffer_unref(place.piece);
 }
 
 /* The region was released with the first range, though the second one was registered still. */

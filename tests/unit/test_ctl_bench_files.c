@@ -39,7 +39,7 @@ TEST(they_are_whole_and_have_no_name)
 	make_place();
 	files = make(false);
 	for (unsigned op = BENCH_READ; op <= BENCH_WRITE; op++) {
-		const int fd = bench_files_fd(files, 0, op);
+		const int fd = files->fds[0][op];
 
 		ck_assert_int_eq(fstat(fd, &st), 0);
 		ck_assert_uint_eq((uint64_t)st.st_size, IO_SIZE);

@@ -1,6 +1,5 @@
 #include "client/ctl/bench/bench.h"
 
-#include "client/ctl/bench/huge_pages.h"
 #include "client/ctl/bench/logs.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/memory.h"
@@ -153,7 +152,7 @@ static void describe(struct bench *bench, struct json_object *parameters)
 
 	if (!bench->results.root)
 		bench_results_init(&bench->results, bench->needs.kind);
-	json_add_text(daemon, "version", bench_guest_daemon_version(bench->guest));
+	json_add_text(daemon, "version", bench->guest.daemon_version);
 	json_add_bool(daemon, "is_private", bench->ctl->is_private);
 	for (unsigned i = 0; i < bench->n_places; i++)
 		(void)json_object_array_add(folders, bench_place_json(&bench->places[i]));
@@ -177,13 +176,13 @@ static int start_guest(struct bench *bench)
 	/* Nothing has to be removed yet, so until here a signal may end the process at once. */
 	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)
 		r = ctl_fail(ctl, "signals: %s", strerror(errno));
-	if (r == CTL_OK && bench->needs.sets_profiles && !bench_guest_is_admin(bench->guest))
+	if (r == CTL_OK && bench->needs.sets_profiles && !bench->guest.is_admin)
 		r = ctl_fail(ctl,
 			     "--apply: only administrators may set a store's profile: without "
 			     "it the profile is found and printed, and an administrator can set "
 			     "it with: dsaioctl profile set");
 	if (r == CTL_OK && bench->options->exclusive)
-		r = bench_guest_check_alone(bench->guest, bench->places, bench->n_places);
+		r = bench_guest_check_alone(&bench->guest);
 	return r;
 }
 
@@ -217,13 +216,6 @@ static void tick(void *data)
 	progress_points_tick(&bench->progress);
 }
 
-/* The buffer of a process: whose memory it is, and the share of huge pages. */
-struct memory {
-	uint64_t huge_bytes;		/* UINT64_MAX: not known */
-	char gpu[BENCH_GPU_NAME_BYTES]; /* "": none */
-	struct bench_gpu_paths gpu_paths;
-};
-
 static size_t larger(size_t a, size_t b)
 {
 	return a > b ? a : b;
@@ -239,7 +231,7 @@ static int start_crew(struct bench *bench)
 		.is_gpu_direct_only = bench->options->gpu.gds,
 		.n_processes = bench->n_places,
 		.buffer_bytes = bench->options->io_size,
-		.shared_bytes = larger(larger(bench->needs.shared_bytes, sizeof(struct memory)),
+		.shared_bytes = larger(bench->needs.shared_bytes,
 				       bench_point_shared_bytes(bench->needs.loops)),
 		.tick = tick,
 		.tick_data = bench,
@@ -249,36 +241,14 @@ static int start_crew(struct bench *bench)
 	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
 }
 
-static int look_at_buffer(struct bench_process *process, const void *arg)
-{
-	struct memory *memory = process->shared;
-
-	(void)arg; /* there is none */
-	memory->huge_bytes = UINT64_MAX;
-	if (process->gpu) {
-		(void)snprintf(memory->gpu, sizeof(memory->gpu), "%s",
-			       bench_gpu_name(process->gpu));
-		memory->gpu_paths = *bench_gpu_paths(process->gpu);
-	} else {
-		memory->huge_bytes = huge_pages_bytes(process->buffer, process->buffer_bytes);
-	}
-	return 0;
-}
-
 /* Where the buffers lie, and the share of huge pages, decide the speed, so the results have it. */
 static int look_at_memory(struct bench *bench)
 {
-	struct json_object *object, *gpus;
-	char text[BENCH_TEXT_BYTES];
-	int r = bench_crew_status(
-		bench->ctl, bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text), text);
+	struct json_object *object = json_object_new_object(), *gpus = json_object_new_array();
 
-	if (r != CTL_OK)
-		return r;
-	gpus = json_object_new_array();
 	bench->buffer_bytes = bench->n_places * bench->options->io_size;
 	for (unsigned i = 0; i < bench->n_places; i++) {
-		const struct memory *memory = bench_crew_shared(bench->crew, i);
+		const struct bench_memory *memory = bench_crew_memory(bench->crew, i);
 
 		bench_gpu_add(gpus, memory->gpu);
 		if (memory->huge_bytes == UINT64_MAX || bench->huge_bytes == UINT64_MAX)
@@ -286,7 +256,6 @@ static int look_at_memory(struct bench *bench)
 		else
 			bench->huge_bytes += memory->huge_bytes;
 	}
-	object = json_object_new_object();
 	json_add_number(object, "bytes", bench->buffer_bytes);
 	json_object_object_add(object, "huge_page_bytes", bench_bytes_json(bench->huge_bytes));
 	json_object_object_add(object, "gpus", gpus);
@@ -295,7 +264,6 @@ static int look_at_memory(struct bench *bench)
 
 int bench_prepare(struct bench *bench)
 {
-	struct bench_work work;
 	int r = CTL_OK;
 
 	/* Fails now, and not after the measurements, if results cannot be written. */
@@ -312,7 +280,7 @@ int bench_prepare(struct bench *bench)
 	if (r == CTL_OK)
 		r = look_at_memory(bench);
 	if (r == CTL_OK)
-		r = bench_guest_look(bench->guest, &work);
+		r = bench_guest_look(&bench->guest);
 	bench->began_nsec = clock_nsec();
 	return r;
 }
@@ -337,15 +305,6 @@ static void flush_page_cache(struct bench *bench)
 		 strerror(errno));
 }
 
-struct bench_served bench_served(struct bench *bench, const struct profile *profile)
-{
-	struct bench_served served = { 0 };
-	char text[BENCH_TEXT_BYTES];
-
-	(void)bench_guest_ask_served(bench->guest, profile, &served, text, sizeof(text));
-	return served;
-}
-
 int bench_begin(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row)
 {
 	*ret_row = (struct bench_row){ .task = *task,
@@ -355,8 +314,9 @@ int bench_begin(struct bench *bench, const struct bench_task *task, struct bench
 	if (stop_signal())
 		return stop_status();
 	flush_page_cache(bench);
-	ret_row->served = bench_served(bench, &task->profile);
+	ret_row->served = bench_guest_served(&bench->guest, &task->profile);
 	bench->traffic = bench_place_traffic(bench->places, bench->n_places);
+	bench->paths = bench_crew_paths(bench->crew);
 	return CTL_OK;
 }
 
@@ -401,12 +361,14 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 	const bool is_read = row->task.op == BENCH_READ;
 	const struct bench_traffic own = { .read_bytes = is_read ? moved->bytes : 0,
 					   .write_bytes = is_read ? 0 : moved->bytes };
-	struct bench_work work;
+	const struct bench_work *work = &bench->guest.work;
+	struct bench_gpu_paths paths;
+	bool is_direct, is_copied;
 	int status;
 
 	if (r == -EINTR)
 		return stop_status();
-	status = bench_guest_look(bench->guest, &work);
+	status = bench_guest_look(&bench->guest);
 	if (status != CTL_OK)
 		return stop_signal() ? stop_status() : status;
 	if (r < 0) {
@@ -419,16 +381,19 @@ int bench_end(struct bench *bench, struct bench_row *row, const struct bench_mov
 			row->others_bytes = bench_place_others(bench->places, bench->n_places,
 							       &bench->traffic, &own);
 		row->is_disturbed = bench_is_disturbed(row->others_bytes, moved->bytes);
-		if (work.blocks && moved->nsec) {
-			row->served.mean_block = (double)work.bytes / (double)work.blocks;
-			row->served.mean_depth = (double)work.blocks_nsec / (double)moved->nsec;
+		if (work->blocks && moved->nsec) {
+			row->served.mean_block = (double)work->bytes / (double)work->blocks;
+			row->served.mean_depth = (double)work->blocks_nsec / (double)moved->nsec;
 		}
+		paths = bench_crew_paths(bench->crew);
+		is_direct = paths.n_direct > bench->paths.n_direct;
+		is_copied = paths.n_copied > bench->paths.n_copied;
+		(void)snprintf(row->gpu_path, sizeof(row->gpu_path), "%s",
+			       is_direct && is_copied ? "both"
+			       : is_direct	      ? "direct"
+			       : is_copied	      ? "copied"
+						      : "");
 	}
-	(void)snprintf(row->gpu_path, sizeof(row->gpu_path), "%s",
-		       moved->n_direct && moved->n_copied ? "both"
-		       : moved->n_direct		  ? "direct"
-		       : moved->n_copied		  ? "copied"
-							  : "");
 	count(bench, row, moved);
 	return CTL_OK;
 }
@@ -528,28 +493,15 @@ static void note_all(struct bench *bench)
 static void add_gpu_paths(struct bench *bench)
 {
 	struct json_object *array = bench_results_get(&bench->results, "gpu_paths");
-	struct json_object *buffers = bench_results_get(&bench->results, "buffers");
-	char text[BENCH_TEXT_BYTES], paths_text[BENCH_GPU_PATHS_BYTES];
-	struct bench_gpu_paths paths = { 0 };
+	_cleanup_(json_putp) struct json_object *gpus = json_object_new_array();
 
-	if (!bench->options->gpu.gpu.is_given || !bench->crew || stop_signal() ||
-	    bench_crew_call(bench->crew, look_at_buffer, NULL, 0, text) < 0)
+	if (!bench->options->gpu.gpu.is_given || !bench->crew || stop_signal())
 		return;
-	for (unsigned i = 0; i < bench->n_places; i++)
-		bench_gpu_sum_paths(
-			&paths,
-			&((const struct memory *)bench_crew_shared(bench->crew, i))->gpu_paths);
-	(void)bench_gpu_paths_text(&paths, bench_guest_cufile(bench->guest), paths_text);
 	if (!array) {
 		array = json_object_new_array();
 		bench_results_set(&bench->results, "gpu_paths", array);
 	}
-	bench_gpu_add(array, paths_text);
-	ctl_note(bench->ctl, "buffers: in the memory of %s: %s",
-		 bench_gpu_list(
-			 json_object_object_get(json_object_array_get_idx(buffers, 0), "gpus"),
-			 text),
-		 paths_text);
+	bench_crew_note_gpus(bench->ctl, bench->crew, bench->guest.cufile, gpus, array);
 }
 
 static void add_overhead(struct bench *bench)
@@ -581,10 +533,10 @@ int bench_close(struct bench *bench, int status)
 	if (!bench)
 		return status;
 	progress_points_stop(&bench->progress);
-	if (bench->results.root && bench->n_measured)
+	if (bench->results.root && bench->n_measured) {
 		add_overhead(bench);
-	if (bench->results.root && bench->n_measured)
 		add_gpu_paths(bench);
+	}
 	bench_crew_free(bench->crew);
 	bench->crew = NULL;
 	bench_files_free(bench->files);
@@ -593,8 +545,6 @@ int bench_close(struct bench *bench, int status)
 		status = end_results(bench, status);
 		note_all(bench);
 	}
-	bench_guest_free(bench->guest);
-	bench->guest = NULL;
 	return status;
 }
 

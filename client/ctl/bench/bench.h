@@ -51,7 +51,7 @@ struct bench {
 	const struct bench_options *options;
 	struct bench_place *places;
 	unsigned n_places;
-	struct bench_guest *guest;
+	struct bench_guest guest;
 	struct bench_files *files;
 	struct bench_crew *crew; /* a process for each place; NULL: not prepared */
 	const char **folders;	 /* of the crew */
@@ -68,7 +68,8 @@ struct bench {
 	struct bench_logs *logs;	   /* NULL: no log_dir */
 	uint64_t buffer_bytes, huge_bytes; /* of all processes; UINT64_MAX: not known */
 	size_t n_kept;			   /* rows that log_dir has */
-	struct bench_traffic traffic;	   /* before the point that is under way */
+	struct bench_traffic traffic;	   /* these two: before the point that is under way */
+	struct bench_gpu_paths paths;
 };
 
 int bench_open(struct ctl *ctl, const struct bench_needs *needs, struct bench **ret_bench);
@@ -81,12 +82,6 @@ void bench_note_complete(const struct bench *bench);
  * that fails is a row with an error, and CTL_OK.
  */
 int bench_measure(struct bench *bench, const struct bench_task *task, struct bench_row *ret_row);
-
-/*
- * Asks how much of a profile the store serves.  All fields are 0 if the daemon returns an error; the
- * point then fails with the same error.
- */
-struct bench_served bench_served(struct bench *bench, const struct profile *profile);
 
 /*
  * The two halves of bench_measure(), for commands that call a function other than bench_point_run():

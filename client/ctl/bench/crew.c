@@ -2,6 +2,7 @@
 
 #include "client/ctl/bench/buffer.h"
 #include "client/ctl/bench/gpu.h"
+#include "client/ctl/bench/huge_pages.h"
 #include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/stop.h"
 #include "proto/util/cleanup.h"
@@ -36,6 +37,7 @@ struct child {
 	pid_t pid; /* 0: there is none */
 	int fd;	   /* our end of its socket; -1: none */
 	bool is_busy;
+	struct bench_memory memory;
 };
 
 struct bench_crew {
@@ -54,6 +56,7 @@ struct crew_call {
 struct crew_answer {
 	int r;
 	char text[BENCH_TEXT_BYTES];
+	struct bench_memory memory;
 };
 
 /* ---- in a process ---- */
@@ -100,12 +103,16 @@ static int process_prepare(struct bench_process *process, const struct bench_cre
 		r = bench_process_fail(process, "%s", dsaio_error());
 	if (r < 0 || options->leaves_zeros)
 		return r;
-	return bench_process_fill(process, process->buffer_bytes);
+	r = bench_process_fill(process, process->buffer_bytes);
+	if (r == 0 && !process->gpu)
+		process->memory.huge_bytes = huge_pages_bytes(process->buffer,
+							      process->buffer_bytes);
+	return r;
 }
 
 static int process_answer(int fd, const struct bench_process *process, int r)
 {
-	struct crew_answer answer = { .r = r };
+	struct crew_answer answer = { .r = r, .memory = process->memory };
 
 	memcpy(answer.text, process->text, sizeof(answer.text));
 	return send(fd, &answer, sizeof(answer), MSG_NOSIGNAL) == sizeof(answer) ? 0 : -EPIPE;
@@ -140,6 +147,32 @@ void *bench_crew_shared(struct bench_crew *crew, unsigned i)
 	return crew->shared + i * crew->options.shared_bytes;
 }
 
+const struct bench_memory *bench_crew_memory(const struct bench_crew *crew, unsigned i)
+{
+	return &crew->children[i].memory;
+}
+
+struct bench_gpu_paths bench_crew_paths(const struct bench_crew *crew)
+{
+	struct bench_gpu_paths sum = { 0 };
+
+	for (unsigned i = 0; i < crew->options.n_processes; i++)
+		bench_gpu_sum_paths(&sum, &crew->children[i].memory.paths);
+	return sum;
+}
+
+void bench_crew_note_gpus(const struct ctl *ctl, const struct bench_crew *crew, const char *cufile,
+			  struct json_object *gpus, struct json_object *paths)
+{
+	const struct bench_gpu_paths sum = bench_crew_paths(crew);
+	char names[BENCH_TEXT_BYTES], text[BENCH_GPU_PATHS_BYTES];
+
+	for (unsigned i = 0; i < crew->options.n_processes; i++)
+		bench_gpu_add(gpus, crew->children[i].memory.gpu);
+	bench_gpu_add(paths, bench_gpu_paths_text(&sum, cufile, text));
+	ctl_note(ctl, "buffers: in the memory of %s: %s", bench_gpu_list(gpus, names), text);
+}
+
 static int child_start(struct bench_crew *crew, unsigned i, char *text)
 {
 	struct bench_process process = { .id = i,
@@ -150,7 +183,8 @@ static int child_start(struct bench_crew *crew, unsigned i, char *text)
 					 .socket_path = crew->options.socket_path,
 					 .buffer_bytes = crew->options.buffer_bytes,
 					 .shared = bench_crew_shared(crew, i),
-					 .board = crew->board };
+					 .board = crew->board,
+					 .memory.huge_bytes = UINT64_MAX };
 	struct child *child = &crew->children[i];
 	pid_t parent = getpid();
 	int fds[2], r;
@@ -228,6 +262,7 @@ static int child_read(struct bench_crew *crew, unsigned i, char *text)
 		return -EIO;
 	}
 	child->is_busy = false;
+	child->memory = answer.memory;
 	if (answer.r == 0 || answer.r == -ECANCELED)
 		return 0; /* cancelled: another process failed, and reports */
 	memcpy(text, answer.text, sizeof(answer.text));

@@ -65,6 +65,19 @@ int bench_crew_status(const struct ctl *ctl, int r, const char *text);
 /* The shared memory of process i; zero at the start of each call. */
 void *bench_crew_shared(struct bench_crew *crew, unsigned i);
 
+/* The memory of process i, as of its last answer. */
+const struct bench_memory *bench_crew_memory(const struct bench_crew *crew, unsigned i);
+
+/* How the bytes of all processes' ops went. */
+struct bench_gpu_paths bench_crew_paths(const struct bench_crew *crew);
+
+/*
+ * Notes whose memory the buffers are and how the bytes went, and adds both to these arrays of texts.
+ * cufile: as for bench_gpu_paths_text().
+ */
+void bench_crew_note_gpus(const struct ctl *ctl, const struct bench_crew *crew, const char *cufile,
+			  struct json_object *gpus, struct json_object *paths);
+
 /* Ends the processes at once.  Their shared memory stays. */
 void bench_crew_kill(struct bench_crew *crew);
 

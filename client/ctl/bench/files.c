@@ -18,16 +18,6 @@
 #define PIECE_BYTES (8u << 20)	 /* at which files are filled */
 #define SPARE_BYTES (4ull << 20) /* for what a file system needs beside the bytes: a guess */
 
-struct bench_files {
-	unsigned n_places;
-	int fds[][2]; /* of each place, by op; -1: none */
-};
-
-int bench_files_fd(const struct bench_files *files, unsigned i, enum bench_op op)
-{
-	return files->fds[i][op];
-}
-
 static uint64_t bytes_of(const struct bench_place *place, uint64_t io_size)
 {
 	return place->file_bytes ? place->file_bytes : io_size;

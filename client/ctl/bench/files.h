@@ -12,7 +12,10 @@
 #include "client/ctl/ui/ctl.h"
 #include "client/ctl/ui/progress.h"
 
-struct bench_files;
+struct bench_files {
+	unsigned n_places;
+	int fds[][2]; /* of each place, by op: open for reading and writing; -1: none */
+};
 
 /*
  * Looks for free space, and makes the files, of random bytes, with a bar on a terminal: for reads and
@@ -31,9 +34,6 @@ int bench_files_make(struct ctl *ctl, const struct bench_place *places, unsigned
  * Returns 0, -EINTR (a signal came, stop.h), or another negative errno.
  */
 int bench_file_fill(int fd, uint64_t bytes, uint64_t *done_bytes, struct progress *progress);
-
-/* The file of place i for this op: open for reading and writing, borrowed; -1: there is none. */
-int bench_files_fd(const struct bench_files *files, unsigned i, enum bench_op op);
 
 void bench_files_free(struct bench_files *files); /* NULL is fine */
 

@@ -13,8 +13,6 @@
 
 struct bench_gpu {
 	CUDA_MEMORY_FUNCTIONS(FUNCTION_POINTER)
-	char name[BENCH_GPU_NAME_BYTES];
-	struct bench_gpu_paths paths;
 };
 
 #define GPU_FUNCTION(result, name, parameters) { #name, offsetof(struct bench_gpu, name) },
@@ -120,11 +118,6 @@ const char *bench_gpu_list(struct json_object *array, char *text)
 
 /* ---- in a process ---- */
 
-const char *bench_gpu_name(const struct bench_gpu *gpu)
-{
-	return gpu->name;
-}
-
 static int fail(struct bench_process *process, const struct bench_gpu *gpu, const char *call,
 		CUresult result)
 {
@@ -161,7 +154,8 @@ static int take_device(struct bench_process *process, struct bench_gpu *gpu, int
 		result = gpu->cuDeviceGetName(name, sizeof(name), device);
 	if (result != CUDA_SUCCESS)
 		return fail(process, gpu, "cuDeviceGet()", result);
-	(void)snprintf(gpu->name, sizeof(gpu->name), "GPU %d (%s)", number, name);
+	(void)snprintf(process->memory.gpu, sizeof(process->memory.gpu), "GPU %d (%s)", number,
+		       name);
 	result = gpu->cuDevicePrimaryCtxRetain(&context, device);
 	if (result == CUDA_SUCCESS)
 		result = gpu->cuCtxPushCurrent_v2(context);
@@ -213,7 +207,7 @@ int bench_gpu_open(struct bench_process *process, int number, bool is_direct_onl
 		return bench_process_fail(
 			process,
 			"--gpu: %s has no room for %s: use a smaller --io_size, or fewer processes",
-			gpu->name, units_format_size(text, process->buffer_bytes));
+			process->memory.gpu, units_format_size(text, process->buffer_bytes));
 	if (result != CUDA_SUCCESS)
 		return fail(process, gpu, "cuMemAlloc()", result);
 	process->buffer = (void *)(uintptr_t)memory;
@@ -221,21 +215,18 @@ int bench_gpu_open(struct bench_process *process, int number, bool is_direct_onl
 	return is_direct_only ? demand_direct(process) : 0;
 }
 
-const struct bench_gpu_paths *bench_gpu_paths(const struct bench_gpu *gpu)
-{
-	return &gpu->paths;
-}
-
 void bench_gpu_note(struct bench_process *process, const struct dsaio_op *op)
 {
-	struct bench_gpu *gpu = process->gpu;
+	struct bench_gpu_paths *paths = &process->memory.paths;
 
+	if (!process->gpu)
+		return;
 	if (dsaio_op_path(op) != DSAIO_PATH_COPIED) {
-		gpu->paths.n_direct++;
+		paths->n_direct++;
 		return;
 	}
-	gpu->paths.n_copied++;
-	(void)snprintf(gpu->paths.why, sizeof(gpu->paths.why), "%s", dsaio_op_why(op));
+	paths->n_copied++;
+	(void)snprintf(paths->why, sizeof(paths->why), "%s", dsaio_op_why(op));
 }
 
 /* A copy to the GPU may return before its end.  Ops wait for no stream. */

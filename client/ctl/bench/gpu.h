@@ -20,7 +20,7 @@
 #define BENCH_GPU_SPREAD (-1) /* process i takes GPU i, and the first one again behind the last */
 
 struct bench_process;
-struct bench_gpu; /* of a process */
+struct bench_gpu; /* the driver's functions, of a process */
 
 /* How the bytes of ops went. */
 struct bench_gpu_paths {
@@ -66,6 +66,7 @@ struct json_object *bench_gpu_json(const struct bench_gpu_options *options);
 
 /* Adds a text of a process, as the name of its GPU, to an array that has each once; "": it has none. */
 void bench_gpu_add(struct json_object *array, const char *text);
+
 /* Adds the ops of a process to those of all. */
 void bench_gpu_sum_paths(struct bench_gpu_paths *sum, const struct bench_gpu_paths *paths);
 /*
@@ -85,14 +86,8 @@ const char *bench_gpu_list(struct json_object *array, char *text);
  */
 int bench_gpu_open(struct bench_process *process, int number, bool is_direct_only);
 
-/* An op on the buffer has ended well: notes how its bytes went. */
+/* An op on the process's buffer has ended well: notes how its bytes went, if that is of a GPU. */
 void bench_gpu_note(struct bench_process *process, const struct dsaio_op *op);
-
-/* How the bytes of all ops so far went. */
-const struct bench_gpu_paths *bench_gpu_paths(const struct bench_gpu *gpu);
-
-/* The GPU, as in "GPU 0 (NVIDIA H100)". */
-const char *bench_gpu_name(const struct bench_gpu *gpu);
 
 /* Copies len bytes from or to off of the buffer.  Return 0 or bench_process_fail()'s value. */
 int bench_gpu_put(struct bench_process *process, uint64_t off, const void *from, size_t len);

@@ -1,7 +1,6 @@
 #include "client/ctl/bench/guest.h"
 
 #include "client/ctl/ui/ask.h"
-#include "client/ctl/ui/memory.h"
 #include "client/ctl/ui/units.h"
 #include "client/lib/api/client.h"
 #include "client/lib/link/conn.h"
@@ -9,41 +8,14 @@
 #include "proto/wire.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define WATCH_MSEC 250u /* --exclusive, before the start: a guess, short and longer than a pause */
 
-struct bench_guest {
-	uint32_t number; /* of the first store, for channels */
-	struct ctl *ctl;
-	uint32_t *stores; /* ids, each once */
-	size_t n_stores;
-	struct bench_work work; /* of the stores, as of the last look */
-	unsigned n_clients;	/* of the stores, likewise */
-	bool is_admin;
-	char daemon_version[64], cufile[128];
-};
-
-const char *bench_guest_daemon_version(const struct bench_guest *guest)
-{
-	return guest->daemon_version;
-}
-
-const char *bench_guest_cufile(const struct bench_guest *guest)
-{
-	return guest->cufile;
-}
-
-bool bench_guest_is_admin(const struct bench_guest *guest)
-{
-	return guest->is_admin;
-}
-
 static bool is_ours(const struct bench_guest *guest, uint32_t store)
 {
-	for (size_t i = 0; i < guest->n_stores; i++)
-		if (guest->stores[i] == store)
+	for (unsigned i = 0; i < guest->n_places; i++)
+		if (guest->places[i].store == store)
 			return true;
 	return false;
 }
@@ -54,10 +26,9 @@ static uint64_t grown(uint64_t now, uint64_t before)
 	return now > before ? now - before : 0;
 }
 
-int bench_guest_look(struct bench_guest *guest, struct bench_work *ret_work)
+int bench_guest_look(struct bench_guest *guest)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	const struct bench_work before = guest->work;
 	struct bench_work now = { 0 };
 	int r = ask_status(guest->ctl, &reply);
 
@@ -77,24 +48,23 @@ int bench_guest_look(struct bench_guest *guest, struct bench_work *ret_work)
 		now.blocks += counters->blocks;
 		now.blocks_nsec += counters->blocks_nsec;
 	}
-	guest->work = now;
+	guest->work = (struct bench_work){
+		.bytes = grown(now.bytes, guest->all.bytes),
+		.blocks = grown(now.blocks, guest->all.blocks),
+		.blocks_nsec = grown(now.blocks_nsec, guest->all.blocks_nsec),
+	};
+	guest->all = now;
 	guest->is_admin = reply->status->is_admin;
 	(void)snprintf(guest->cufile, sizeof(guest->cufile), "%s",
 		       reply->status->gpus ? reply->status->gpus->cufile : "");
-	*ret_work = (struct bench_work){
-		.bytes = grown(now.bytes, before.bytes),
-		.blocks = grown(now.blocks, before.blocks),
-		.blocks_nsec = grown(now.blocks_nsec, before.blocks_nsec),
-	};
 	return CTL_OK;
 }
 
-int bench_guest_check_alone(struct bench_guest *guest, const struct bench_place *places,
-			    unsigned n_places)
+int bench_guest_check_alone(const struct bench_guest *guest)
 {
 	static const struct bench_traffic none = { 0 };
 	const struct timespec moment = { .tv_nsec = WATCH_MSEC * 1000000L };
-	const struct bench_traffic before = bench_place_traffic(places, n_places);
+	const struct bench_traffic before = bench_place_traffic(guest->places, guest->n_places);
 	char text[UNITS_TEXT_BYTES];
 	uint64_t moved;
 
@@ -107,7 +77,7 @@ int bench_guest_check_alone(struct bench_guest *guest, const struct bench_place 
 			"without --exclusive",
 			guest->n_clients, guest->n_clients == 1 ? "" : "s");
 	(void)nanosleep(&moment, NULL); /* a signal ends it: then less is seen */
-	moved = bench_place_others(places, n_places, &before, &none);
+	moved = bench_place_others(guest->places, guest->n_places, &before, &none);
 	if (!bench_is_disturbed(moved, 0))
 		return CTL_OK;
 	return ctl_fail(guest->ctl,
@@ -116,9 +86,10 @@ int bench_guest_check_alone(struct bench_guest *guest, const struct bench_place 
 			units_format_size(text, moved), WATCH_MSEC);
 }
 
-int bench_guest_ask_served(struct bench_guest *guest, const struct profile *profile,
-			   struct bench_served *ret_served, char *text, size_t size)
+struct bench_served bench_guest_served(const struct bench_guest *guest,
+				       const struct profile *profile)
 {
+	struct bench_served served = { 0 };
 	struct dsaio_conn *conn = client_conn(guest->ctl->client);
 	_cleanup_(wire_replyp) Wire__Reply *opened = NULL, *channel = NULL;
 	Wire__Request request = WIRE__REQUEST__INIT;
@@ -126,84 +97,58 @@ int bench_guest_ask_served(struct bench_guest *guest, const struct profile *prof
 	Wire__HandleClose close_handle = WIRE__HANDLE_CLOSE__INIT;
 	Wire__ChannelOpen open_channel = WIRE__CHANNEL_OPEN__INIT;
 	Wire__Profile wire = WIRE__PROFILE__INIT;
-	int r;
 
 	profile_to_wire(profile, &wire);
 	open_handle.profile = &wire;
 	open_handle.io_class = WIRE__CLASS__BACKGROUND;
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_OPEN;
 	request.handle_open = &open_handle;
-	if (conn_call(conn, "handle", &request, NULL, 0, &opened, NULL) < 0) {
-		(void)snprintf(text, size, "%s", dsaio_error());
-		return CTL_FAILED;
-	}
+	if (conn_call(conn, "handle", &request, NULL, 0, &opened, NULL) < 0)
+		return served;
 	close_handle.handle = open_channel.handle = opened->handle_open->handle;
-	open_channel.store = guest->number;
+	open_channel.store = guest->places[0].number;
 	open_channel.without_rings = true;
 	request.body_case = WIRE__REQUEST__BODY_CHANNEL_OPEN;
 	request.channel_open = &open_channel;
-	r = conn_call(conn, "channel", &request, NULL, 0, &channel, NULL);
-	if (r == 0)
-		*ret_served = (struct bench_served){
+	if (conn_call(conn, "channel", &request, NULL, 0, &channel, NULL) == 0)
+		served = (struct bench_served){
 			.block_size = channel->channel_open->block_size,
 			.queue_depth = channel->channel_open->queue_depth,
 		};
-	else
-		(void)snprintf(text, size, "%s", dsaio_error());
 	request.body_case = WIRE__REQUEST__BODY_HANDLE_CLOSE;
 	request.handle_close = &close_handle;
 	/* If it fails, the end of the session closes the handle. */
 	(void)conn_call(conn, "handle", &request, NULL, 0, NULL, NULL);
-	return r < 0 ? CTL_FAILED : CTL_OK;
+	return served;
 }
 
-static int find_store(struct bench_guest *guest, struct bench_place *place)
+static int find_store(struct ctl *ctl, struct bench_place *place)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	int r = ask_store(guest->ctl, place->folder, &reply);
+	int r = ask_store(ctl, place->folder, &reply);
 
 	if (r != CTL_OK)
 		return r;
 	place->store = reply->store_get->store;
-	if (!guest->number)
-		guest->number = reply->store_get->number;
+	place->number = reply->store_get->number;
 	(void)snprintf(place->store_name, sizeof(place->store_name), "%s", reply->store_get->name);
 	(void)snprintf(place->engine, sizeof(place->engine), "%s", reply->store_get->engine);
 	if (reply->store_get->profile)
 		place->profile = profile_from_wire(reply->store_get->profile);
-	if (!is_ours(guest, place->store))
-		guest->stores[guest->n_stores++] = place->store;
 	return CTL_OK;
 }
 
 int bench_guest_start(struct ctl *ctl, const char *const *folders, struct bench_place *places,
-		      unsigned n_places, struct bench_guest **ret_guest)
+		      unsigned n_places, struct bench_guest *ret_guest)
 {
-	struct bench_guest *guest = NEW_ARRAY(struct bench_guest, 1);
-	struct bench_work work;
-	int r;
+	int r = ctl_connect(ctl, folders, n_places, &ctl->client);
 
-	guest->stores = NEW_ARRAY(uint32_t, n_places);
-	guest->ctl = ctl;
-	r = ctl_connect(ctl, folders, n_places, &ctl->client);
 	for (unsigned i = 0; r == CTL_OK && i < n_places; i++)
-		r = find_store(guest, &places[i]);
-	if (r == CTL_OK)
-		r = bench_guest_look(guest, &work);
-	if (r != CTL_OK) {
-		bench_guest_free(guest);
+		r = find_store(ctl, &places[i]);
+	if (r != CTL_OK)
 		return r;
-	}
-	(void)snprintf(guest->daemon_version, sizeof(guest->daemon_version), "%s",
+	*ret_guest = (struct bench_guest){ .ctl = ctl, .places = places, .n_places = n_places };
+	(void)snprintf(ret_guest->daemon_version, sizeof(ret_guest->daemon_version), "%s",
 		       conn_facts(client_conn(ctl->client)).daemon_version);
-	*ret_guest = guest;
-	return CTL_OK;
-}
-
-void bench_guest_free(struct bench_guest *guest)
-{
-	if (!guest)
-		return;
-	free(guest->stores);
-	free(guest);
+	return bench_guest_look(ret_guest);
 }

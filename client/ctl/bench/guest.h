@@ -9,8 +9,6 @@
 #include "client/ctl/ui/ctl.h"
 #include "proto/profile.h"
 
-struct bench_guest;
-
 /* The work of the stores for all clients: bytes, device requests, and their time in flight. */
 struct bench_work {
 	uint64_t bytes, blocks, blocks_nsec;
@@ -23,35 +21,41 @@ struct bench_served {
 	double mean_block, mean_depth;	  /* of all on the stores meanwhile; 0: not known */
 };
 
+struct bench_guest {
+	struct ctl *ctl;
+	const struct bench_place *places; /* borrowed */
+	unsigned n_places;
+	char daemon_version[64]; /* "0.1.0" */
+	/* As of the last look: */
+	struct bench_work all,
+		work;	    /* of the stores: since the daemon's start, and since the look before */
+	unsigned n_clients; /* other clients of the stores */
+	bool is_admin;	    /* the user may set profiles */
+	char cufile
+		[128]; /* how cuFile moves bytes: "cuFile 1.17 with nvidia-fs 2.24"; "": not known */
+};
+
 /*
- * Connects, and finds the store of each place (filled in), which is that of folder i.
+ * Connects, finds the store of each place (filled in), which is that of folder i, and looks.
  * Returns CTL_OK or CTL_FAILED (reported).
  */
 int bench_guest_start(struct ctl *ctl, const char *const *folders, struct bench_place *places,
-		      unsigned n_places, struct bench_guest **ret_guest);
-void bench_guest_free(struct bench_guest *guest);
+		      unsigned n_places, struct bench_guest *ret_guest);
 
 /*
  * --exclusive: refuses if the stores have clients, or if the places' devices are busy.  Takes a
  * quarter of a second.  CTL_OK or CTL_FAILED (reported).
  */
-int bench_guest_check_alone(struct bench_guest *guest, const struct bench_place *places,
-			    unsigned n_places);
+int bench_guest_check_alone(const struct bench_guest *guest);
 
-/* The work since the last look.  CTL_OK or CTL_FAILED (reported). */
-int bench_guest_look(struct bench_guest *guest, struct bench_work *ret_work);
+/* CTL_OK or CTL_FAILED (reported). */
+int bench_guest_look(struct bench_guest *guest);
 
-/* Asks the first place's store.  CTL_OK or CTL_FAILED, and then the message in text (of size). */
-int bench_guest_ask_served(struct bench_guest *guest, const struct profile *profile,
-			   struct bench_served *ret_served, char *text, size_t size);
-
-/* "0.1.0" */
-const char *bench_guest_daemon_version(const struct bench_guest *guest);
-
-/* How the daemon's cuFile moves bytes: "cuFile 1.17 with nvidia-fs 2.24".  As of the last look; "": not known. */
-const char *bench_guest_cufile(const struct bench_guest *guest);
-
-/* May the user set profiles there?  As of the last look. */
-bool bench_guest_is_admin(const struct bench_guest *guest);
+/*
+ * Asks the first place's store.  All fields are 0 if the daemon returns an error, which dsaio_error() has; a point with
+ * that profile then fails with the same error.
+ */
+struct bench_served bench_guest_served(const struct bench_guest *guest,
+				       const struct profile *profile);
 
 #endif

@@ -16,9 +16,8 @@ struct json_object;
 
 /* Memory of zeros is an empty record.  May be shared: one process writes, another reads later. */
 struct latency_record {
-	uint64_t took_nsec, bytes;   /* until the end of the last one */
-	uint64_t n_direct, n_copied; /* ops on memory of GPUs */
-	uint64_t starting_nsec;	     /* open loop: from the first start to the last one */
+	uint64_t took_nsec, bytes; /* until the end of the last one */
+	uint64_t starting_nsec;	   /* open loop: from the first start to the last one */
 	struct {
 		double sum_nsec;
 		uint64_t n, at_nsec;

@@ -1,6 +1,7 @@
 #include "client/ctl/bench/place.h"
 
 #include "client/ctl/ui/json.h"
+#include "client/ctl/ui/line.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -27,21 +28,6 @@
 #define OTHERS_SHARE 100u /* one part of so many of our own bytes */
 #define OTHERS_BYTES_MIN (UINT64_C(4) << 20)
 
-/* The first line of a file of /sys or /proc, without blanks at its end; "" if there is none. */
-static const char *read_line(const char *path, char *line, size_t size)
-{
-	_cleanup_(fclosep) FILE *file = fopen(path, "re");
-	size_t n;
-
-	line[0] = '\0';
-	if (!file || !fgets(line, (int)size, file))
-		line[0] = '\0';
-	n = strlen(line);
-	while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == ' '))
-		line[--n] = '\0';
-	return line;
-}
-
 static void copy(char *to, size_t size, const char *from)
 {
 	size_t n = strnlen(from, size - 1); /* what is too long is cut */
@@ -50,30 +36,11 @@ static void copy(char *to, size_t size, const char *from)
 	to[n] = '\0';
 }
 
-/* The value of the first line of /proc/cpuinfo that begins with key. */
-static void read_cpuinfo(const char *key, char *value, size_t size)
-{
-	_cleanup_(fclosep) FILE *file = fopen("/proc/cpuinfo", "re");
-	char line[4096];
-
-	value[0] = '\0';
-	while (file && fgets(line, sizeof(line), file)) {
-		char *colon = strchr(line, ':');
-
-		if (!colon || strncmp(line, key, strlen(key)) != 0)
-			continue;
-		line[strcspn(line, "\n")] = '\0';
-		copy(value, size, colon + 1 + strspn(colon + 1, " \t"));
-		return;
-	}
-}
-
 static bool is_virtual_machine(void)
 {
-	char flags[4096];
+	char line[4096];
 
-	read_cpuinfo("flags", flags, sizeof(flags));
-	return strstr(flags, " hypervisor");
+	return strstr(line_read(line, sizeof(line), "flags", "/proc/cpuinfo"), " hypervisor");
 }
 
 static bool is_below(const char *path, const char *dir)
@@ -109,7 +76,7 @@ static void find_mount(struct bench_place *place, char *source, size_t size)
 
 static void find_device(struct bench_place *place, const char *source)
 {
-	char path[PATH_MAX + 64], target[PATH_MAX], *name;
+	char path[64], target[PATH_MAX], *name;
 	ssize_t n;
 	unsigned number[2];
 	struct stat st;
@@ -132,20 +99,13 @@ static void find_device(struct bench_place *place, const char *source)
 	copy(place->device_name, sizeof(place->device_name), name ? name + 1 : target);
 
 	/* A partition's counters do not show its neighbours. */
-	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/partition", major(place->device),
-		       minor(place->device));
 	place->disk = place->device;
-	if (read_line(path, target, sizeof(target))[0]) {
-		(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../dev",
-			       major(place->device), minor(place->device));
-		if (sscanf(read_line(path, target, sizeof(target)), "%u:%u", &number[0],
-			   &number[1]) == 2)
-			place->disk = makedev(number[0], number[1]);
-	}
-
-	(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/device/model", major(place->disk),
-		       minor(place->disk));
-	(void)read_line(path, place->model, sizeof(place->model));
+	if (*line_read(target, sizeof(target), "", "%s/partition", path) &&
+	    sscanf(line_read(target, sizeof(target), "", "%s/../dev", path), "%u:%u", &number[0],
+		   &number[1]) == 2)
+		place->disk = makedev(number[0], number[1]);
+	(void)line_read(place->model, sizeof(place->model), "", "/sys/dev/block/%u:%u/device/model",
+			major(place->disk), minor(place->disk));
 }
 
 int bench_place_find(const char *folder, struct bench_place *ret_place, char *text, size_t size)
@@ -189,18 +149,18 @@ struct bench_traffic bench_place_traffic(const struct bench_place *places, size_
 
 	for (size_t i = 0; i < n_places; i++) {
 		uint64_t read_sectors, write_sectors;
-		char path[64], line[LINE_BYTES];
+		char line[LINE_BYTES];
 		size_t k = 0;
 
 		while (places[k].disk != places[i].disk)
 			k++;
 		if (k < i)
 			continue; /* counted */
-		(void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/stat",
-			       major(places[i].disk), minor(places[i].disk));
-		if (!places[i].disk || sscanf(read_line(path, line, sizeof(line)),
-					      "%*u %*u %" SCNu64 " %*u %*u %*u %" SCNu64,
-					      &read_sectors, &write_sectors) != 2) {
+		if (!places[i].disk ||
+		    sscanf(line_read(line, sizeof(line), "", "/sys/dev/block/%u:%u/stat",
+				     major(places[i].disk), minor(places[i].disk)),
+			   "%*u %*u %" SCNu64 " %*u %*u %*u %" SCNu64, &read_sectors,
+			   &write_sectors) != 2) {
 			sum.is_known = false;
 			continue;
 		}
@@ -257,15 +217,15 @@ struct json_object *bench_machine_json(void)
 	struct json_object *object = json_object_new_object();
 	struct utsname name;
 	struct sysinfo info;
-	char text[LINE_BYTES];
+	char line[LINE_BYTES];
+	const char *cpu = line_read(line, sizeof(line), "model name", "/proc/cpuinfo");
 
 	if (uname(&name) == 0) {
 		json_add_text(object, "host", name.nodename);
 		json_add_text(object, "kernel", name.release);
 		json_add_text(object, "architecture", name.machine);
 	}
-	read_cpuinfo("model name", text, sizeof(text));
-	json_add_text(object, "cpu", text);
+	json_add_text(object, "cpu", cpu + strspn(cpu, "\t :"));
 	json_add_number(object, "cpus", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
 	if (sysinfo(&info) == 0)
 		json_add_number(object, "memory_bytes", (uint64_t)info.totalram * info.mem_unit);

@@ -30,9 +30,9 @@ struct bench_place {
 	char model[128];       /* "": the device has none */
 	char fs_type[32], mount[PATH_MAX];
 	uint64_t size_bytes, free_bytes;
-	bool is_memory;	 /* tmpfs, ramfs */
-	bool is_virtual; /* a virtual machine's: its host may cache what it says is read */
-	uint32_t store;	 /* guest.c: of the daemon */
+	bool is_memory;		/* tmpfs, ramfs */
+	bool is_virtual;	/* a virtual machine's: its host may cache what it says is read */
+	uint32_t store, number; /* guest.c: of the daemon: its id, and its number for channels */
 	char store_name[64], engine[32];
 	struct profile profile; /* the store's own */
 	uint64_t file_bytes;	/* of its test files (files.h); 0: as of all */

@@ -56,18 +56,6 @@ int bench_open_handle(struct bench_process *process, const struct profile *profi
 	return 0;
 }
 
-int bench_open_file(struct bench_process *process, enum bench_op op, struct dsaio_file **ret_file,
-		    char *path)
-{
-	const int fd = bench_files_fd(process->files, process->id, op);
-
-	(void)snprintf(path, PATH_MAX, "%.*s: the test file to %s", PATH_MAX - 32, process->folder,
-		       bench_op_name(op));
-	if (dsaio_file_from_fd(process->client, fd, ret_file) < 0)
-		return bench_process_fail(process, "%s: %s", path, dsaio_error());
-	return 0;
-}
-
 int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 		   struct dsaio_file *file, const char *path, enum bench_op op, uint64_t len)
 {
@@ -88,9 +76,27 @@ int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,
 		r = bench_process_fail(process,
 				       "%s: became shorter: ends at byte %" PRId64 " of %" PRIu64,
 				       path, done, len);
-	if (r == 0 && process->gpu)
+	if (r == 0)
 		bench_gpu_note(process, running);
 	dsaio_op_free(running);
+	return r;
+}
+
+int bench_open_channel(struct bench_process *process, const struct profile *profile,
+		       enum bench_op op, uint64_t len, struct dsaio_handle **ret_handle,
+		       struct dsaio_file **ret_file, char *path)
+{
+	const struct bench_gpu_paths before = process->memory.paths;
+	const int fd = process->files->fds[process->id][op];
+	int r = bench_open_handle(process, profile, ret_handle);
+
+	(void)snprintf(path, PATH_MAX, "%.*s: the test file to %s", PATH_MAX - 32, process->folder,
+		       bench_op_name(op));
+	if (r == 0 && dsaio_file_from_fd(process->client, fd, ret_file) < 0)
+		r = bench_process_fail(process, "%s: %s", path, dsaio_error());
+	if (r == 0)
+		r = bench_transfer(process, *ret_handle, *ret_file, path, op, len);
+	process->memory.paths = before;
 	return r;
 }
 
@@ -126,33 +132,20 @@ static int measure(struct bench_process *process, const void *arg)
 	const struct bench_task *task = arg;
 	struct result *result = process->shared;
 	uint64_t opening = task->io_size < OPENING_BYTES ? task->io_size : OPENING_BYTES;
-	struct bench_gpu_paths before = { 0 };
 	char path[PATH_MAX];
 	uint64_t start;
 	int r;
 
-	r = bench_open_handle(process, &task->profile, &handle);
-	if (r < 0)
-		return r;
-	r = bench_open_file(process, task->op, &file, path);
-	if (r < 0)
-		return r;
-	r = bench_transfer(process, handle, file, path, task->op, opening);
+	r = bench_open_channel(process, &task->profile, task->op, opening, &handle, &file, path);
 	if (r < 0)
 		return r;
 	result->moved.bytes += opening;
 	result->moved.ops++;
-	if (process->gpu)
-		before = *bench_gpu_paths(process->gpu);
 	r = bench_process_barrier(process);
 	start = clock_nsec();
 	for (unsigned loop = 0; r == 0 && loop < task->warmup_loops + task->loops; loop++)
 		r = measure_loop(process, task, handle, file, path, loop);
 	result->moved.nsec = clock_nsec() - start;
-	if (process->gpu) {
-		result->moved.n_direct = bench_gpu_paths(process->gpu)->n_direct - before.n_direct;
-		result->moved.n_copied = bench_gpu_paths(process->gpu)->n_copied - before.n_copied;
-	}
 	return r;
 }
 
@@ -170,8 +163,6 @@ int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct 
 
 		ret_moved->bytes += result->moved.bytes;
 		ret_moved->ops += result->moved.ops;
-		ret_moved->n_direct += result->moved.n_direct;
-		ret_moved->n_copied += result->moved.n_copied;
 		if (result->moved.nsec > ret_moved->nsec)
 			ret_moved->nsec = result->moved.nsec;
 	}

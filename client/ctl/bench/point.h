@@ -42,7 +42,6 @@ struct bench_task {
 struct bench_moved {
 	uint64_t bytes, ops;
 	uint64_t nsec; /* of the slowest, from its first transfer to the end of its last */
-	uint64_t n_direct, n_copied; /* measured ops on memory of GPUs */
 };
 
 /* The shared_bytes that the crew's options need for so many measured loops. */
@@ -63,9 +62,13 @@ int bench_point_run(struct bench_crew *crew, unsigned n_processes, const struct 
 int bench_open_handle(struct bench_process *process, const struct profile *profile,
 		      struct dsaio_handle **ret_handle);
 
-/* The process's test file (files.h).  path: of PATH_MAX, a name for messages. */
-int bench_open_file(struct bench_process *process, enum bench_op op, struct dsaio_file **ret_file,
-		    char *path);
+/*
+ * Opens such a handle and the process's test file (files.h), and moves len bytes, which opens the channel and is not
+ * measured.  path: of PATH_MAX, a name for messages.
+ */
+int bench_open_channel(struct bench_process *process, const struct profile *profile,
+		       enum bench_op op, uint64_t len, struct dsaio_handle **ret_handle,
+		       struct dsaio_file **ret_file, char *path);
 
 /* Moves len bytes at the file's start from or to the process's buffer, and waits. */
 int bench_transfer(struct bench_process *process, struct dsaio_handle *handle,

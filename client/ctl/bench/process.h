@@ -4,6 +4,7 @@
 #ifndef DSAIO_CLIENT_CTL_BENCH_PROCESS_H
 #define DSAIO_CLIENT_CTL_BENCH_PROCESS_H
 
+#include "client/ctl/bench/gpu.h"
 #include "client/lib/dsaio.h"
 
 #include <stdint.h>
@@ -12,7 +13,13 @@
 
 struct bench_board;
 struct bench_files;
-struct bench_gpu;
+
+/* The memory that a process's buffer lies in, and how the bytes of its ops went.  The parent sees it with each answer. */
+struct bench_memory {
+	uint64_t huge_bytes;		/* of the host's, in huge pages; UINT64_MAX: not known */
+	char gpu[BENCH_GPU_NAME_BYTES]; /* "GPU 0 (NVIDIA H100)"; "": the host's */
+	struct bench_gpu_paths paths;	/* of the ops that are measured */
+};
 
 /* The state of a process, kept between calls. */
 struct bench_process {
@@ -23,8 +30,9 @@ struct bench_process {
 	void *buffer; /* buffer_bytes of dsaio_alloc() or of a GPU's memory, filled with random bytes */
 	uint64_t buffer_bytes;
 	struct bench_gpu *gpu; /* whose memory the buffer is; NULL: the host's */
-	void *shared;	       /* shared_bytes that the parent sees too: results */
-	void *state;	       /* the functions' own; NULL at first */
+	struct bench_memory memory;
+	void *shared; /* shared_bytes that the parent sees too: results */
+	void *state;  /* the functions' own; NULL at first */
 	struct bench_board *board;
 	char text[BENCH_TEXT_BYTES];
 };

@@ -16,7 +16,7 @@ int bench_runs_start(struct bench_runs *runs, const char *dir, const uint64_t *f
 	struct bench_crew_options options = { .n_processes = n,
 					      .shared_bytes = sizeof(struct bench_totals) };
 	_cleanup_(freep) struct bench_place *places = NEW_ARRAY(struct bench_place, n);
-	struct bench_guest *guest;
+	struct bench_guest guest;
 	char text[BENCH_TEXT_BYTES];
 	int r;
 
@@ -30,7 +30,6 @@ int bench_runs_start(struct bench_runs *runs, const char *dir, const uint64_t *f
 	r = bench_guest_start(runs->ctl, &dir, places, 1, &guest);
 	if (r != CTL_OK)
 		return r;
-	bench_guest_free(guest); /* it has looked whether there is a store */
 	r = bench_files_make(runs->ctl, places, n, false, true, 0, false, &runs->files);
 	if (r != CTL_OK)
 		return r;

@@ -21,7 +21,7 @@ static int fail(struct stream *stream)
 int stream_begin(struct stream *stream, enum dsaio_class io_class, uint64_t buffer_bytes)
 {
 	struct bench_process *process = stream->process;
-	const int fd = bench_files_fd(process->files, process->id, BENCH_WRITE);
+	const int fd = process->files->fds[process->id][BENCH_WRITE];
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 	int r = 0;
 

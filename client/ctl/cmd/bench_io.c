@@ -135,10 +135,8 @@ static const char help[] =
 /* A process's result, in its shared memory. */
 struct result {
 	struct measure_part part;
-	struct bench_moved moved;	/* also what does not count */
-	uint64_t validated_bytes;	/* read without the daemon */
-	char gpu[BENCH_GPU_NAME_BYTES]; /* whose memory the buffer is; "": the host's */
-	struct bench_gpu_paths gpu_paths;
+	struct bench_moved moved; /* also what does not count */
+	uint64_t validated_bytes; /* read without the daemon */
 };
 
 /* The state of a process, beside the crew's. */
@@ -311,17 +309,11 @@ static int prepare_task(struct bench_process *process, const void *arg)
 /* The second one. */
 static int run_task(struct bench_process *process, const void *arg)
 {
-	struct result *result = process->shared;
 	int r = bench_process_barrier(process);
 
 	(void)arg; /* there is none */
 	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
 		r = task_loop(process->state, loop);
-	if (process->gpu) {
-		(void)snprintf(result->gpu, sizeof(result->gpu), "%s",
-			       bench_gpu_name(process->gpu));
-		result->gpu_paths = *bench_gpu_paths(process->gpu);
-	}
 	return r;
 }
 
@@ -375,35 +367,16 @@ static uint64_t find_others(struct ctl *ctl, struct bench_crew *crew,
 	return others;
 }
 
-/* Where the buffers are, and how their bytes went.  stdout has ds_io's lines alone. */
-static void note_gpus(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
-		      unsigned n, struct json_object *gpus, struct json_object *paths)
-{
-	char names[BENCH_TEXT_BYTES], text[BENCH_GPU_PATHS_BYTES];
-	struct bench_gpu_paths sum = { 0 };
-
-	for (unsigned i = 0; i < n; i++) {
-		const struct result *result = bench_crew_shared(crew, i);
-
-		bench_gpu_add(gpus, result->gpu);
-		bench_gpu_sum_paths(&sum, &result->gpu_paths);
-	}
-	bench_gpu_add(paths, bench_gpu_paths_text(&sum, bench_guest_cufile(guest), text));
-	ctl_note(ctl, "buffers: in the memory of %s: %s", bench_gpu_list(gpus, names), text);
-}
-
 static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench_crew *crew,
 			const struct bench_place *places, unsigned n,
 			const struct bench_traffic *before)
 {
 	_cleanup_(freep) struct measure_part *parts = NEW_ARRAY(struct measure_part, n);
 	struct profile profile = make_profile();
-	struct bench_served served = { 0 };
+	struct bench_served served;
 	_cleanup_(json_putp) struct json_object *gpus = json_object_new_array();
 	_cleanup_(json_putp) struct json_object *paths = json_object_new_array();
 	struct json_object *object;
-	char text[BENCH_TEXT_BYTES];
-	struct bench_work work;
 	uint64_t others_bytes;
 	bool is_disturbed;
 	struct measure m;
@@ -413,17 +386,18 @@ static int print_result(struct ctl *ctl, struct bench_guest *guest, struct bench
 		parts[i] = ((const struct result *)bench_crew_shared(crew, i))->part;
 	measure_sum(parts, n, &m);
 	others_bytes = find_others(ctl, crew, places, n, before, &is_disturbed);
-	r = bench_guest_look(guest, &work); /* for what is known of cuFile */
+	r = bench_guest_look(guest); /* for what is known of cuFile */
 	if (r != CTL_OK)
 		return r;
 	if (options.gpu.gpu.is_given)
-		note_gpus(ctl, guest, crew, n, gpus, paths);
+		bench_crew_note_gpus(ctl, crew, guest->cufile, gpus, paths);
 	if (!ctl->is_json) {
 		measure_print(&m, options.is_read, stdout);
 		return ctl_flush(ctl);
 	}
-	if (bench_guest_ask_served(guest, &profile, &served, text, sizeof(text)) != CTL_OK)
-		return ctl_fail(ctl, "%s", text);
+	served = bench_guest_served(guest, &profile);
+	if (!served.block_size)
+		return ctl_fail(ctl, "%s", dsaio_error());
 	profile.block_size = served.block_size;
 	profile.queue_depth = served.queue_depth;
 	object = json_profile(&profile);
@@ -552,7 +526,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 						   .shared_bytes = sizeof(struct result),
 						   .tick = tick,
 						   .tick_data = &io };
-	struct bench_guest *guest = NULL;
+	struct bench_guest guest;
 	struct bench_crew *crew = NULL;
 	struct bench_traffic before;
 	char text[BENCH_TEXT_BYTES];
@@ -560,14 +534,12 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	int r = bench_guest_start(ctl, folders, places, n, &guest);
 
 	if (r == CTL_OK && options.exclusive)
-		r = bench_guest_check_alone(guest, places, n);
+		r = bench_guest_check_alone(&guest);
 	/* Nothing has to be removed yet, so until here a signal may end the process at once. */
 	if (r == CTL_OK && stop_catch(SA_RESTART) < 0)
 		r = ctl_fail(ctl, "signals: %s", strerror(errno));
-	if (r != CTL_OK) {
-		bench_guest_free(guest);
+	if (r != CTL_OK)
 		return r;
-	}
 	crew_options.socket_path = ctl->socket_path; /* a private daemon's */
 	r = bench_crew_status(ctl, bench_crew_start(&crew_options, &crew, text), text);
 	if (r == CTL_OK)
@@ -581,13 +553,12 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 			      (uint64_t)n * total_loops() * options.io_size);
 	is_measured = r == CTL_OK;
 	if (is_measured)
-		r = print_result(ctl, guest, crew, places, n, &before);
+		r = print_result(ctl, &guest, crew, places, n, &before);
 	if (is_measured || (is_prepared && options.is_read)) /* also after Ctrl-C */
 		note_files(ctl, folders, n);
 	bench_crew_free(crew);
 	if (!is_measured)
 		remove_partial(ctl, folders, n);
-	bench_guest_free(guest);
 	return r;
 }
 

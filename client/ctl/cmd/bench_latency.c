@@ -170,7 +170,7 @@ static int finish_one(struct bench_process *process, const struct latency_job *j
 	else if ((uint64_t)done != job->size)
 		r = bench_process_fail(process, "a transfer of %s ended after %" PRId64 " bytes",
 				       SIZE_TEXT(job->size), done);
-	if (r == 0 && process->gpu)
+	if (r == 0)
 		bench_gpu_note(process, op);
 	dsaio_op_free(op);
 	return r;
@@ -281,29 +281,14 @@ static int measure(struct bench_process *process, const void *arg)
 	_cleanup_(file_closep) struct dsaio_file *file = NULL;
 	const struct latency_job *job = arg;
 	struct latency_record *record = process->shared;
-	struct bench_gpu_paths before = { 0 };
 	char path[PATH_MAX];
 	int r;
 
-	r = bench_open_handle(process, &job->profile, &handle);
+	r = bench_open_channel(process, &job->profile, job->op, job->size, &handle, &file, path);
 	if (r < 0)
 		return r;
-	r = bench_open_file(process, job->op, &file, path);
-	if (r < 0)
-		return r;
-	/* The first transfer opens the channel and starts the lane, so it is not measured. */
-	r = bench_transfer(process, handle, file, path, job->op, job->size);
-	if (r < 0)
-		return r;
-	if (process->gpu)
-		before = *bench_gpu_paths(process->gpu);
-	r = job->interval_nsec ? open_loop(process, handle, file, job, record)
-			       : closed_loop(process, handle, file, job, record);
-	if (process->gpu) {
-		record->n_direct = bench_gpu_paths(process->gpu)->n_direct - before.n_direct;
-		record->n_copied = bench_gpu_paths(process->gpu)->n_copied - before.n_copied;
-	}
-	return r;
+	return job->interval_nsec ? open_loop(process, handle, file, job, record)
+				  : closed_loop(process, handle, file, job, record);
 }
 
 /* ---- the run ---- */
@@ -355,9 +340,7 @@ static int measure_size(struct latency *latency, enum bench_op op, uint64_t size
 		bench_crew_kill(bench->crew);
 	moved = (struct bench_moved){ .bytes = record->bytes + size,
 				      .ops = record->histogram.n + 1,
-				      .nsec = record->took_nsec,
-				      .n_direct = record->n_direct,
-				      .n_copied = record->n_copied };
+				      .nsec = record->took_nsec };
 	if (called == 0 || is_cut) {
 		const struct measure_part part = { .task_sec = (double)record->took_nsec / 1e9,
 						   .e2e_sec = (double)record->took_nsec / 1e9,

@@ -346,7 +346,7 @@ static int apply_profile(struct tune *tune, const struct profile *profile)
 /* On a host with several users a request is never larger than the device takes at once. */
 static void note_served(const struct tune *tune, const struct profile *profile)
 {
-	const struct bench_served served = bench_served(tune->bench, profile);
+	const struct bench_served served = bench_guest_served(&tune->bench->guest, profile);
 	char asked[UNITS_TEXT_BYTES], used[UNITS_TEXT_BYTES];
 
 	if (served.block_size && served.block_size != profile->block_size)

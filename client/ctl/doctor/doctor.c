@@ -1,7 +1,7 @@
 #include "client/ctl/doctor/doctor.h"
 
 #include "client/ctl/ui/json.h"
-#include "proto/util/cleanup.h"
+#include "client/ctl/ui/line.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,24 +32,17 @@ void doctor_add(struct doctor *doctor, enum doctor_level level, const char *what
 const char *doctor_read(const struct doctor *doctor, char *line, const char *key,
 			const char *format, ...)
 {
-	_cleanup_(fclosep) FILE *file = NULL;
-	char path[DOCTOR_PATH_BYTES], whole[2 * DOCTOR_PATH_BYTES], *start;
-	const size_t n = strlen(key);
+	char path[DOCTOR_PATH_BYTES], *start;
+	const char *text;
 	va_list args;
 
 	va_start(args, format);
 	(void)vsnprintf(path, sizeof(path), format, args);
 	va_end(args);
-	(void)snprintf(whole, sizeof(whole), "%s%s", doctor->root, path);
-	file = fopen(whole, "re");
-	do {
-		if (!file || !fgets(line, DOCTOR_LINE_BYTES, file))
-			return strcpy(line, "");
-	} while (strncmp(line, key, n) != 0);
-	line[strcspn(line, "\n")] = '\0';
+	text = line_read(line, DOCTOR_LINE_BYTES, key, "%s%s", doctor->root, path);
 	start = strchr(line, '[');
 	if (!start)
-		return line + n;
+		return text;
 	start[strcspn(start, "]")] = '\0';
 	return start + 1;
 }

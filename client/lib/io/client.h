@@ -16,6 +16,7 @@
  *   channel.submit_lock the submitter's side of a ring
  *   buffers.grow_lock   a slab is being made
  *   bounce.lock         jobs for the library's thread
+ *   gpu.import_lock     GPU memory is being imported or released
  *   slots.lock          bounce memory
  *   copiers.lock        queued copies
  *   handle.lock         op objects, ended ops, counters, waiters

@@ -33,7 +33,7 @@
 struct inode;
 
 /* Whether ops between the file and GPU memory are possible: file_gpu.h. */
-enum file_gpu { FILE_GPU_NOT_ASKED, FILE_GPU_ASKED, FILE_GPU_TAKEN, FILE_GPU_REFUSED };
+enum file_gpu { FILE_GPU_UNKNOWN, FILE_GPU_TAKEN, FILE_GPU_REFUSED };
 
 /* The daemon's part of it. */
 struct file_session {
@@ -45,7 +45,7 @@ struct file_session {
 	_Atomic int gpu;		     /* enum file_gpu; changes under gpu.lock */
 	/* Under gpu.lock.  FILE_GPU_REFUSED: gpu_why changes no more, and needs no lock. */
 	char *gpu_why; /* a message; NULL: no error, or no memory */
-	int gpu_error; /* FILE_GPU_NOT_ASKED: of the last answer, which may pass; 0: none */
+	int gpu_error; /* FILE_GPU_REFUSED; or FILE_GPU_UNKNOWN: of the last answer, which may pass */
 	uint64_t gpu_retry_nsec; /* gpu_error: when to ask again */
 };
 

@@ -110,7 +110,7 @@ static int hand_over_by(struct dsaio_file *file, struct dsaio_conn *next, int fd
 	}
 	(void)pthread_mutex_lock(&file->client->gpu.lock);
 	if (atomic_load(&file->session.gpu) == FILE_GPU_TAKEN)
-		atomic_store(&file->session.gpu, FILE_GPU_NOT_ASKED);
+		atomic_store(&file->session.gpu, FILE_GPU_UNKNOWN);
 	(void)pthread_mutex_unlock(&file->client->gpu.lock);
 	return r == -ENOTCONN ? r : 0;
 }

@@ -18,74 +18,48 @@ static int ask(const struct dsaio_file *file, const CUuuid *uuid)
 	return conn_call(file->client->conn, "GPU memory", &request, NULL, 0, NULL, NULL);
 }
 
-/* Under gpu.lock, as all of the below.  error: one that may pass.  Takes why. */
-static void set_state(struct file_session *session, enum file_gpu new, int error, char *why)
+int file_gpu_register_slow(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
 {
-	free(session->gpu_why); /* that of an error which may pass: read under the lock only */
-	session->gpu_why = why;
-	session->gpu_error = error;
-	/* release: pairs with file_gpu_is_refused(); the reason is there */
-	atomic_store_explicit(&session->gpu, (int)new, memory_order_release);
-}
-
-/* Asks, in the place of all threads.  The lock is released meanwhile. */
-static int answer(struct gpu_memory *gpu, struct dsaio_file *file, const CUuuid *uuid,
-		  char **ret_why)
-{
+	struct gpu_memory *gpu = &file->client->gpu;
 	struct file_session *session = &file->session;
 	bool has_pause;
 	int r;
 
-	set_state(session, FILE_GPU_ASKED, 0, NULL);
-	for (;;) {
-		(void)pthread_mutex_unlock(&gpu->lock);
-		r = ask(file, uuid);
-		(void)pthread_mutex_lock(&gpu->lock);
-		if (r != -EAGAIN || !gpu->must_import)
-			break;
-		gpu_memory_await_room(gpu); /* the daemon is busy with others' files */
-	}
+	(void)pthread_mutex_lock(&gpu->lock); /* a plain mutex: cannot fail */
+	r = clock_nsec() < session->gpu_retry_nsec ? session->gpu_error : 0;
+	if (r < 0)
+		*ret_why = session->gpu_why ? strdup(session->gpu_why) : NULL;
+	(void)pthread_mutex_unlock(&gpu->lock);
+	if (r < 0)
+		return r;
+	/* -EAGAIN: the daemon is busy with others' files, or another thread has asked about this one. */
+	while ((r = ask(file, uuid)) == -EAGAIN && gpu->must_import)
+		gpu_memory_await_room();
 	if (r < 0) {
 		*ret_why = strdup(dsaio_error());
 		debug_log("GPU memory: %s is copied: %s", file->name, dsaio_error());
 	}
+	LOCKED(&gpu->lock);
+	if (session->gpu != FILE_GPU_UNKNOWN) /* by another thread */
+		return r;
 	/* Ops need not ask again at once, except after -EAGAIN: the daemon has room soon. */
 	has_pause = r < 0 && r != -EAGAIN && r != -ENOTCONN;
-	session->gpu_retry_nsec = clock_nsec() + gpu->pause_nsec;
-	set_state(session,
-		  r == 0	     ? FILE_GPU_TAKEN
-		  : r == -EOPNOTSUPP ? FILE_GPU_REFUSED
-				     : FILE_GPU_NOT_ASKED,
-		  has_pause ? r : 0, has_pause ? strdup(dsaio_error()) : NULL);
-	(void)pthread_cond_broadcast(&gpu->changed);
-	return r;
-}
-
-int file_gpu_register_slow(struct dsaio_file *file, const CUuuid *uuid, char **ret_why)
-{
-	struct gpu_memory *gpu = &file->client->gpu;
-	const struct file_session *session = &file->session;
-	int r = 0;
-	LOCKED(&gpu->lock);
-
-	while (session->gpu == FILE_GPU_ASKED && gpu->must_import)
-		(void)pthread_cond_wait(&gpu->changed, &gpu->lock);
-	if (session->gpu == FILE_GPU_ASKED) {
-		r = -EAGAIN;
-		*ret_why = strdup("the daemon has not yet answered whether cuFile takes the file");
-	} else if (session->gpu == FILE_GPU_NOT_ASKED &&
-		   (!session->gpu_error || clock_nsec() >= session->gpu_retry_nsec)) {
-		r = answer(gpu, file, uuid, ret_why);
-	} else if (session->gpu != FILE_GPU_TAKEN) {
-		r = session->gpu_error;
-		*ret_why = session->gpu_why ? strdup(session->gpu_why) : NULL;
-	}
+	free(session->gpu_why); /* that of an error which may pass: read under the lock only */
+	session->gpu_why = has_pause ? strdup(dsaio_error()) : NULL;
+	session->gpu_error = has_pause ? r : 0;
+	session->gpu_retry_nsec = r == -EOPNOTSUPP ? UINT64_MAX : clock_nsec() + gpu->pause_nsec;
+	/* release: pairs with file_gpu_is_refused(); the reason is there */
+	atomic_store_explicit(&session->gpu,
+			      r == 0		 ? FILE_GPU_TAKEN
+			      : r == -EOPNOTSUPP ? FILE_GPU_REFUSED
+						 : FILE_GPU_UNKNOWN,
+			      memory_order_release);
 	return r;
 }
 
 bool file_gpu_is_refused(struct dsaio_file *file, char **ret_why)
 {
-	/* acquire: pairs with set_state(); the reason does not change from then on */
+	/* acquire: pairs with file_gpu_register_slow(); the reason does not change from then on */
 	if (atomic_load_explicit(&file->session.gpu, memory_order_acquire) != FILE_GPU_REFUSED)
 		return false;
 	*ret_why = file->session.gpu_why ? strdup(file->session.gpu_why) : NULL;

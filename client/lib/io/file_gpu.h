@@ -6,13 +6,13 @@
  * not take the file, the library copies, or the op fails where that is demanded.  So no op fails for this cause
  * when it is on its way already.
  *
- *     not asked -> asked -> taken, refused          or not asked, if the cause may end soon: it is asked
- *                                                   again after a second
+ *     unknown -> taken, refused          it stays unknown if the cause may end soon: it is asked again after
+ *                                        a second
  *
- * The thread that asks waits for the answer, which may never come if the file system is dead.  Others that find
- * the file asked for copy meanwhile.  Where copies are not allowed (GPU_DIRECT, DSAIO_GPU_DIRECT), they wait, too,
- * and the thread that asks repeats the question while the daemon has no room for more files.  No thread waits for
- * the answer about another file.
+ * The thread that asks waits for the answer, which may never come if the file system is dead.  Others that ask
+ * meanwhile get -EAGAIN, as they do while the daemon has no room for more files, and copy.  Where copies are not
+ * allowed (GPU_DIRECT, DSAIO_GPU_DIRECT), they repeat the question.  No thread waits for the answer about another
+ * file.
  *
  * Any thread.
  */

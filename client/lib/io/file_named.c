@@ -73,6 +73,7 @@ static struct dsaio_file *named_new(struct dsaio_client *client, const char *nam
 	file->can_read = true;
 	atomic_init(&file->session.gpu, FILE_GPU_REFUSED);
 	file->session.gpu_error = -EOPNOTSUPP;
+	file->session.gpu_retry_nsec = UINT64_MAX;
 	file->session.gpu_why = strdup("cuFile does not know files of RADOS stores");
 	return file;
 }

@@ -19,12 +19,11 @@
 
 /*
  * The states, and those that may follow:
- *   IMPORTING  a thread imports it, and others wait			IMPORTED REFUSED
  *   IMPORTED   the slab is the daemon's; ops may reference it		STALE
- *   REFUSED    there is none: error and why say it			IMPORTING STALE
+ *   REFUSED    there is none: error and why say it			STALE
  *   STALE      its memory, or its place here, is another's: it goes when no op uses it
  */
-enum region_state { REGION_IMPORTING, REGION_IMPORTED, REGION_REFUSED, REGION_STALE };
+enum region_state { REGION_IMPORTED, REGION_REFUSED, REGION_STALE };
 
 struct gpu_region {
 	struct list_node node;
@@ -59,8 +58,8 @@ void gpu_memory_init(struct gpu_memory *gpu, struct dsaio_conn *conn, bool is_di
 	gpu->must_import = facts.gpu_path == WIRE__GPU_PATH__GPU_DIRECT || is_direct_only;
 	gpu->is_programs_wish = facts.gpu_path != WIRE__GPU_PATH__GPU_DIRECT;
 	(void)snprintf(gpu->why, sizeof(gpu->why), "%s", facts.gpu_why);
-	(void)pthread_mutex_init(&gpu->lock, NULL); /* default attributes: cannot fail */
-	(void)pthread_cond_init(&gpu->changed, NULL);
+	(void)pthread_mutex_init(&gpu->import_lock, NULL); /* default attributes: cannot fail */
+	(void)pthread_mutex_init(&gpu->lock, NULL);
 }
 
 static void region_free(struct gpu_region *region)
@@ -75,15 +74,13 @@ void gpu_memory_deinit(struct gpu_memory *gpu)
 		region_free(region);
 	LIST_EACH(struct gpu_range, range, &gpu->ranges, node)
 		free(range);
-	(void)pthread_cond_destroy(&gpu->changed);
+	(void)pthread_mutex_destroy(&gpu->import_lock);
 	(void)pthread_mutex_destroy(&gpu->lock);
 }
 
-void gpu_memory_await_room(struct gpu_memory *gpu)
+void gpu_memory_await_room(void)
 {
-	const struct timespec until = timespec_of(clock_nsec() + REPEAT_NSEC);
-
-	(void)pthread_cond_clockwait(&gpu->changed, &gpu->lock, CLOCK_MONOTONIC, &until);
+	(void)nanosleep(&(struct timespec){ .tv_nsec = REPEAT_NSEC }, NULL); /* EINTR: earlier */
 }
 
 /* ---- the list of regions: under the lock ---- */
@@ -118,11 +115,6 @@ static void region_retire(struct gpu_memory *gpu, struct gpu_region *region)
 	gpu->n_stale++;
 }
 
-static bool region_may_go(const struct gpu_region *region)
-{
-	return region->state == REGION_IMPORTED || region->state == REGION_REFUSED;
-}
-
 /* Is it still of that allocation, and of this session?  The next daemon does not take GPU memory over. */
 static bool region_is_current(const struct gpu_memory *gpu, const struct gpu_region *region,
 			      const void *memory)
@@ -137,7 +129,7 @@ static void regions_look(struct gpu_memory *gpu)
 {
 	gpu->looked_nsec = clock_nsec();
 	LIST_EACH(struct gpu_region, region, &gpu->regions, node)
-		if (region_may_go(region) &&
+		if (region->state != REGION_STALE &&
 		    !region_is_current(gpu, region, (const void *)region->allocation.base))
 			region_retire(gpu, region);
 }
@@ -154,7 +146,7 @@ static bool regions_spare(struct gpu_memory *gpu)
 	struct gpu_region *oldest = NULL;
 
 	LIST_EACH(struct gpu_region, region, &gpu->regions, node)
-		if (region_may_go(region) && !region_is_registered(gpu, region) &&
+		if (region->state != REGION_STALE && !region_is_registered(gpu, region) &&
 		    !region_is_used(region) && now_nsec - region->used_nsec >= unused_nsec)
 			oldest = region;
 	if (oldest)
@@ -218,75 +210,57 @@ static bool is_for_now(int error)
 	       error == -EAGAIN;
 }
 
-/* The releases that had ended before an import. */
-struct released {
-	uint64_t n_awaited, n_posted;
-};
-
 /*
- * After an import that was refused for now: whether less counts towards what this client may have than when
- * it was asked for.  Memory counts until the daemon has released it, so this waits for a release under way.
- * Under the lock, which is released meanwhile.
+ * After an import that was refused, when so many posts had been answered before: whether to ask again.  The daemon
+ * takes no further import while too many wait for the GPU driver; ops that may be copied do not wait for that.
+ * Else there has to be less than when it was asked for.  Memory counts until the daemon has released it.
  */
-static bool await_less(struct gpu_memory *gpu, const struct released *before)
+static bool may_retry(struct gpu_memory *gpu, int error, uint64_t n_answered)
 {
-	const size_t n = gpu->n;
-	bool is_answered;
+	size_t n;
 
-	regions_look(gpu);
-	while (gpu->n_releasing && gpu->n_released == before->n_awaited)
-		(void)pthread_cond_wait(&gpu->changed, &gpu->lock);
-	if (gpu->n < n || gpu->n_released != before->n_awaited)
-		return true;
-	(void)pthread_mutex_unlock(&gpu->lock);
-	is_answered = conn_await_post(gpu->conn, before->n_posted);
+	if (error == -EAGAIN && gpu->must_import)
+		gpu_memory_await_room();
+	if (error == -EAGAIN || !is_for_now(error))
+		return error == -EAGAIN && gpu->must_import;
 	(void)pthread_mutex_lock(&gpu->lock);
-	return is_answered || regions_spare(gpu);
+	n = gpu->n;
+	regions_look(gpu);
+	n -= gpu->n;
+	(void)pthread_mutex_unlock(&gpu->lock);
+	if (n || conn_await_post(gpu->conn, n_answered))
+		return true;
+	LOCKED(&gpu->lock);
+	return regions_spare(gpu);
 }
 
 /*
- * After an import that was refused: whether to ask again.  The daemon takes no further import while too many wait
- * for the GPU driver.  Ops that may be copied do not wait for that.
- */
-static bool may_retry(struct gpu_memory *gpu, int error, const struct released *before)
-{
-	if (error != -EAGAIN)
-		return is_for_now(error) && await_less(gpu, before);
-	if (gpu->must_import)
-		gpu_memory_await_room(gpu);
-	return gpu->must_import;
-}
-
-/*
- * Imports a region that is IMPORTING by this thread's doing.  Under the lock, which is released meanwhile.
+ * Imports a region that is in no list yet, with the import lock.  Under the lock, which is released meanwhile.
  * Regions that go are released first, since they count towards what this client may have.
  */
 static void region_import(struct gpu_memory *gpu, struct gpu_region *region)
 {
-	struct released before;
-	char *why = NULL;
+	uint64_t n_answered;
 	int r;
 
 	regions_look(gpu);
+	(void)pthread_mutex_unlock(&gpu->lock);
 	do {
 		struct list gone = { .first = NULL };
 
-		free(TAKE_PTR(why));
-		stale_take(gpu, &gone);
-		before.n_awaited = gpu->n_released;
-		(void)pthread_mutex_unlock(&gpu->lock);
-		before.n_posted = conn_posts_answered(gpu->conn);
-		release(gpu, &gone, false);
-		r = import(gpu, region, &why);
+		free(TAKE_PTR(region->why));
 		(void)pthread_mutex_lock(&gpu->lock);
-	} while (may_retry(gpu, r, &before));
+		stale_take(gpu, &gone);
+		(void)pthread_mutex_unlock(&gpu->lock);
+		n_answered = conn_posts_answered(gpu->conn);
+		release(gpu, &gone, false);
+		r = import(gpu, region, &region->why);
+	} while (may_retry(gpu, r, n_answered));
+	(void)pthread_mutex_lock(&gpu->lock);
 	region->state = r == 0 ? REGION_IMPORTED : REGION_REFUSED;
 	region->error = r;
-	free(region->why);
-	region->why = why;
 	region->used_nsec = clock_nsec();
 	region->retry_nsec = is_for_now(r) ? region->used_nsec + gpu->pause_nsec : UINT64_MAX;
-	(void)pthread_cond_broadcast(&gpu->changed);
 	if (r == 0)
 		debug_log("GPU memory: slab %u: %" PRIu64 " bytes of GPU %d at %#" PRIxPTR,
 			  region->slab.id, region->allocation.bytes, region->allocation.number,
@@ -335,29 +309,22 @@ int gpu_memory_refuse_file(const struct gpu_memory *gpu, const char *function, i
 			  no_copies(gpu), advice);
 }
 
-/*
- * Retires the regions that the allocation overlaps: they are of memory that was freed.  Returns false if
- * one of them is IMPORTING.
- */
-static bool regions_retire(struct gpu_memory *gpu, const struct allocation *allocation)
+/* Retires the regions that the allocation overlaps: they are of memory that was freed. */
+static void regions_retire(struct gpu_memory *gpu, const struct allocation *allocation)
 {
 	LIST_EACH(struct gpu_region, region, &gpu->regions, node) {
 		const struct allocation *old = &region->allocation;
 
-		if (region->state == REGION_STALE ||
-		    old->base >= allocation->base + allocation->bytes ||
-		    allocation->base >= old->base + old->bytes)
-			continue;
-		if (region->state == REGION_IMPORTING)
-			return false;
-		region_retire(gpu, region);
+		if (region->state != REGION_STALE &&
+		    old->base < allocation->base + allocation->bytes &&
+		    allocation->base < old->base + old->bytes)
+			region_retire(gpu, region);
 	}
-	return true;
 }
 
 /*
- * A new region for memory that none has.  Under the lock.  Returns 1: *ret_region is IMPORTING by this
- * thread; -EAGAIN: another one is, in its place; else as gpu_memory_ref().
+ * A new region for memory that none has, IMPORTED or REFUSED.  Under both locks; gpu.lock is released meanwhile.
+ * Returns 1, or as gpu_memory_ref().
  */
 static int region_new(struct gpu_memory *gpu, const char *function, const void *memory,
 		      struct gpu_region **ret_region)
@@ -371,8 +338,7 @@ static int region_new(struct gpu_memory *gpu, const char *function, const void *
 		return r == -ENOENT ? 0 : refuse(gpu, function, memory, r, why);
 	if (!gpu->can_import)
 		return refuse(gpu, function, memory, -EOPNOTSUPP, gpu->why);
-	if (!regions_retire(gpu, &allocation))
-		return -EAGAIN;
+	regions_retire(gpu, &allocation);
 	if (gpu->n >= gpu->n_max && !regions_spare(gpu))
 		return refuse(gpu, function, memory, -EMFILE,
 			      "ops use as many allocations as can be imported at a time");
@@ -381,50 +347,46 @@ static int region_new(struct gpu_memory *gpu, const char *function, const void *
 		return refuse(gpu, function, memory, -ENOMEM, NULL);
 	region->allocation = allocation;
 	region->slab.is_imported = region->slab.is_gpu = true;
+	region_import(gpu, region);
 	list_push_front(&gpu->regions, &region->node);
 	gpu->n++;
 	*ret_region = region;
 	return 1;
 }
 
-/* The region of the memory, IMPORTED or REFUSED, as it is now.  Under the lock.  As region_new(). */
-static int region_get(struct gpu_memory *gpu, const char *function, const void *memory,
-		      struct gpu_region **ret_region)
+/* The region of the memory, or NULL: there is none that is of use now.  Under the lock. */
+static struct gpu_region *region_get(struct gpu_memory *gpu, const void *memory)
 {
-	for (;;) {
-		struct gpu_region *region = region_at(gpu, memory);
-		int r = 1;
+	struct gpu_region *region = region_at(gpu, memory);
 
-		if (region && region_may_go(region) && !region_is_current(gpu, region, memory)) {
-			region_retire(gpu, region);
-			region = NULL;
-		}
-		if (!region)
-			r = region_new(gpu, function, memory, &region);
-		else if (region->state == REGION_IMPORTING)
-			r = -EAGAIN;
-		else if (region->state == REGION_REFUSED && region->retry_nsec <= clock_nsec())
-			region->state = REGION_IMPORTING;
-		if (r == -EAGAIN) {
-			(void)pthread_cond_wait(&gpu->changed, &gpu->lock);
-			continue;
-		}
-		if (r == 1 && region->state == REGION_IMPORTING)
-			region_import(gpu, region);
-		*ret_region = region;
-		return r;
-	}
+	if (!region || (region_is_current(gpu, region, memory) &&
+			(region->state != REGION_REFUSED || clock_nsec() < region->retry_nsec)))
+		return region;
+	region_retire(gpu, region);
+	return NULL;
 }
 
 /* ---- ops ---- */
 
-/* The region of the range, if ops may name it: 1, or as gpu_memory_ref(); then *ret_region may be NULL. */
+/*
+ * The region of the range, if ops may name it: 1, or as gpu_memory_ref().  Under the lock, which is released while
+ * it is imported.
+ */
 static int region_find(struct gpu_memory *gpu, const char *function, const void *memory,
 		       uint64_t len, struct gpu_region **ret_region)
 {
-	int r = region_get(gpu, function, memory, ret_region);
-	const struct gpu_region *region = *ret_region;
+	struct gpu_region *region = region_get(gpu, memory);
+	int r = 1;
 
+	if (!region) {
+		(void)pthread_mutex_unlock(&gpu->lock);
+		(void)pthread_mutex_lock(&gpu->import_lock);
+		(void)pthread_mutex_lock(&gpu->lock);
+		region = region_get(gpu, memory); /* another thread may have imported it */
+		if (!region)
+			r = region_new(gpu, function, memory, &region);
+		(void)pthread_mutex_unlock(&gpu->import_lock);
+	}
 	if (r != 1)
 		return r;
 	if (region->error == -ENOTCONN)
@@ -434,6 +396,7 @@ static int region_find(struct gpu_memory *gpu, const char *function, const void 
 	if (!allocation_has(&region->allocation, memory, len))
 		return refuse(gpu, function, memory, -EFAULT,
 			      "the range must lie within one allocation");
+	*ret_region = region;
 	return 1;
 }
 
@@ -586,36 +549,32 @@ int gpu_memory_register(struct gpu_memory *gpu, void *start, size_t bytes)
 	return r;
 }
 
-/* Under the lock, which is released meanwhile.  The region of a range that goes. */
+/* The region of a range that goes.  Under the lock. */
 static void region_unregister(struct gpu_memory *gpu, const struct allocation *allocation)
 {
 	struct gpu_region *region = region_at(gpu, (const void *)allocation->base);
-	struct list gone = { .first = NULL };
 
 	if (region && region->allocation.id == allocation->id && region->state == REGION_IMPORTED &&
 	    !region_is_registered(gpu, region) && !region_is_used(region))
 		region_retire(gpu, region);
-	stale_take(gpu, &gone);
-	gpu->n_releasing++;
-	(void)pthread_mutex_unlock(&gpu->lock);
-	release(gpu, &gone, true);
-	(void)pthread_mutex_lock(&gpu->lock);
-	gpu->n_releasing--;
-	gpu->n_released++;
-	(void)pthread_cond_broadcast(&gpu->changed);
 }
 
 int gpu_memory_unregister(struct gpu_memory *gpu, const void *start, bool *ret_is_last)
 {
 	_cleanup_(freep) struct gpu_range *range = NULL;
-	LOCKED(&gpu->lock);
+	struct list gone = { .first = NULL };
+	LOCKED(&gpu->import_lock); /* imports wait until the memory does not count any more */
 
+	(void)pthread_mutex_lock(&gpu->lock);
 	range = range_take(gpu, start);
-	if (range) {
+	if (range)
 		*ret_is_last = gpu->is_left && !gpu->ranges.first;
-		if (!gpu->is_left)
-			region_unregister(gpu, &range->allocation);
+	if (range && !gpu->is_left) {
+		region_unregister(gpu, &range->allocation);
+		stale_take(gpu, &gone);
 	}
+	(void)pthread_mutex_unlock(&gpu->lock);
+	release(gpu, &gone, true);
 	return range ? 0 : -EINVAL;
 }
 

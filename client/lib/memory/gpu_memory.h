@@ -22,8 +22,8 @@
  * If the program frees the memory without unregistering the range, the range stays until it is unregistered, or
  * until memory at its place is registered.  gpu_memory_has() does not find it meanwhile.
  *
- * Any thread.  One that finds an import under way waits for it.  Where nothing may be copied, imports that the
- * daemon has no room for yet are repeated.
+ * Any thread.  Imports wait for one another; ops on memory that is imported wait for none.  Where nothing may be
+ * copied, imports that the daemon has no room for yet are repeated.
  */
 #ifndef DSAIO_CLIENT_LIB_MEMORY_GPU_MEMORY_H
 #define DSAIO_CLIENT_LIB_MEMORY_GPU_MEMORY_H
@@ -49,21 +49,20 @@
 /* All of a client. */
 struct gpu_memory {
 	struct dsaio_conn *conn;
-	bool can_import;	/* the daemon may take some; else none */
-	bool must_import;	/* ops fail rather than be copied */
-	bool is_programs_wish;	/* that, and the daemon would allow copies */
-	char why[256];		/* the daemon's reason for both */
-	size_t n_max;		/* GPU_REGIONS_MAX; fewer in tests */
-	uint64_t pause_nsec;	/* GPU_PAUSE_NSEC; shorter in tests */
-	pthread_mutex_t lock;	/* of all below */
-	pthread_cond_t changed; /* an import, a question or a release has ended */
-	struct list regions;	/* struct gpu_region, the last used first */
-	size_t n, n_stale;	/* of them; n without the stale ones */
-	unsigned n_releasing;	/* threads that wait for a release, */
-	uint64_t n_released;	/* and how many have done so */
-	uint64_t looked_nsec;	/* for freed memory */
-	struct list ranges;	/* struct gpu_range: registered */
-	bool is_left;		/* the session has ended */
+	bool can_import;       /* the daemon may take some; else none */
+	bool must_import;      /* ops fail rather than be copied */
+	bool is_programs_wish; /* that, and the daemon would allow copies */
+	char why[256];	       /* the daemon's reason for both */
+	size_t n_max;	       /* GPU_REGIONS_MAX; fewer in tests */
+	uint64_t pause_nsec;   /* GPU_PAUSE_NSEC; shorter in tests */
+	/* One import, or release that is waited for, at a time; above `lock`, and held while it sleeps. */
+	pthread_mutex_t import_lock;
+	pthread_mutex_t lock; /* of all below */
+	struct list regions;  /* struct gpu_region, the last used first */
+	size_t n, n_stale;    /* of them; n without the stale ones */
+	uint64_t looked_nsec; /* for freed memory */
+	struct list ranges;   /* struct gpu_range: registered */
+	bool is_left;	      /* the session has ended */
 };
 
 /* is_direct_only: as of DSAIO_GPU_DIRECT. */
@@ -125,9 +124,8 @@ bool gpu_memory_leave(struct gpu_memory *gpu);
 
 /* ---- files: file_gpu.h ---- */
 
-/* The daemon has no room for such a request now: sleeps until that may have changed.  Under the lock, which is
-   released meanwhile. */
-void gpu_memory_await_room(struct gpu_memory *gpu);
+/* The daemon has no room for such a request now: sleeps until that may have changed. */
+void gpu_memory_await_room(void);
 
 /*
  * An op's memory would do, and its file does not, for that error and reason, which names the file (NULL: the

@@ -40,7 +40,7 @@ class Connection:
         self.pointer: Optional[int] = None
         self.is_rados = is_rados
         self.is_of_parent = False
-        options = library.ConnectOptions(size=ctypes.sizeof(library.ConnectOptions))
+        options = library.ConnectOptions()
         if is_rados:
             options.socket_path = _rados_socket()
         code = library.connect(ctypes.byref(options), ctypes.byref(pointer))

@@ -102,7 +102,7 @@ class _OpenFile:
         of_rados = is_rados(path)
         self.connection = connection(of_rados)
         if fd is None:
-            uri = library.OpenOptions(size=ctypes.sizeof(library.OpenOptions), flags=library.OPEN_URI)
+            uri = library.OpenOptions(flags=library.OPEN_URI)
             options = ctypes.byref(uri) if of_rados else None
             result = library.file_open(self.connection.pointer, name, flags, options, ctypes.byref(pointer))
         else:

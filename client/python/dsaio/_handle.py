@@ -84,7 +84,7 @@ def _profile_integer(name: str, value: Any) -> int:
 
 
 def _c_profile(profile: Profile) -> library.Profile:
-    c = library.Profile(size=ctypes.sizeof(library.Profile))
+    c = library.Profile()
     for name in _RANGES:
         value = getattr(profile, name)
         # 0 means inherited there.
@@ -99,7 +99,7 @@ def _c_profile(profile: Profile) -> library.Profile:
 def _c_options(
     profile: Optional[Profile], io_class: str, weight: int, op_timeout: Optional[float]
 ) -> library.HandleOptions:
-    options = library.HandleOptions(size=ctypes.sizeof(library.HandleOptions))
+    options = library.HandleOptions()
     if profile is not None:
         if not isinstance(profile, Profile):
             raise check.wrong_type("profile", profile, "a dsaio.Profile, as dsaio.Profile(block_size=1 << 20)")
@@ -135,6 +135,8 @@ class Handle(Context):
     may a process that it is pickled for: it then has a connection of its own, and none of the parent's ops.
     """
 
+    _first = "_c"  # opened with it
+
     def __init__(
         self,
         profile: Optional[Profile] = None,
@@ -150,38 +152,27 @@ class Handle(Context):
         self._open_lock = threading.Lock()
         self._arguments = (profile, io_class, weight, op_timeout)
         self._options = _c_options(*self._arguments)
-        self._connect()
+        self._open(self._first)
         _handles.add(self)
-
-    def _connect(self) -> None:
-        self._open_handle()
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
             raise ValueError("dsaio: the handle is closed")
 
-    def _c_handle(self, handle: Optional[_op.CHandle]) -> _op.CHandle:
-        """The handle of the C library, opened where there is none yet: at first use, or after fork()."""
-        self._refuse_if_closed()
-        return handle or _op.CHandle(self._options)
-
-    def _open_handle(self) -> _op.CHandle:
+    def _open(self, name: str) -> _op.CHandle:
+        """That handle of the C library, opened where there is none yet: at first use, or after fork()."""
         with self._open_lock:
-            self._c = self._c_handle(self._c)
-            return self._c
-
-    def _open_rados(self) -> _op.CHandle:
-        self._refuse_if_closed()
-        with self._open_lock:
-            if self._rados_c is None:
-                self._rados_c = _op.CHandle(self._options, True)
-            return self._rados_c
+            self._refuse_if_closed()
+            if getattr(self, name) is None:
+                setattr(self, name, _op.CHandle(self._options, name == "_rados_c"))
+            c: _op.CHandle = getattr(self, name)
+            return c
 
     def _c_of(self, file: FileArgument) -> _op.CHandle:
         """The handle of the C library that has the file's connection."""
         if isinstance(file, File) and file._is_rados:
-            return self._rados_c or self._open_rados()
-        return self._c or self._open_handle()
+            return self._rados_c or self._open("_rados_c")
+        return self._c or self._open("_c")
 
     # ---- one op ----
 
@@ -193,7 +184,7 @@ class Handle(Context):
         timeout: seconds until the op ends with ETIMEDOUT; None: never.  The buffer is not to be used before
         the op has ended.  Raises OSError if the op cannot start; if it fails later, its wait() does.
         """
-        return self._submit(library.READ, buffer, file, file_offset, timeout)
+        return self._submit_place(library.READ, locate(buffer, True), file, file_offset, timeout)
 
     def submit_write(
         self, buffer: Any, file: FileArgument, file_offset: int = 0, *, timeout: Optional[float] = None
@@ -203,7 +194,7 @@ class Handle(Context):
         timeout: seconds until the op ends with ETIMEDOUT; None: never.  The buffer is not to be changed before
         the op has ended.  Raises OSError if the op cannot start; if it fails later, its wait() does.
         """
-        return self._submit(library.WRITE, buffer, file, file_offset, timeout)
+        return self._submit_place(library.WRITE, locate(buffer, False), file, file_offset, timeout)
 
     def submit_fsync(self, file: FileArgument, *, data_only: bool = False) -> Op:
         """Starts to bring the file's data and metadata to the device.
@@ -214,12 +205,6 @@ class Handle(Context):
         c = self._c_of(file)
         opcode = library.FDATASYNC if data_only else library.FSYNC
         return self._start_many(c, opcode, [file], [_NO_BUFFER], [0])[0]
-
-    def _submit(
-        self, opcode: int, buffer: Any, file: FileArgument, file_offset: int, timeout: Optional[float]
-    ) -> Op:
-        place = locate(buffer, opcode == library.READ)
-        return self._submit_place(opcode, place, file, file_offset, timeout)
 
     def _submit_place(
         self, opcode: int, place: Place, file: FileArgument, file_offset: int, timeout: Optional[float] = None
@@ -258,7 +243,7 @@ class Handle(Context):
             places.append(locate(buffer, opcode == library.READ))
             files.append(file)
             offsets.append(offset[0] if offset else 0)
-        c = self._c_of(files[0]) if files else self._c or self._open_handle()
+        c = self._c_of(files[0]) if files else self._c or self._open("_c")
         return self._start_many(c, opcode, files, places, offsets)
 
     def _start_many(
@@ -270,10 +255,9 @@ class Handle(Context):
         offsets: Sequence[int],
         timeout_usec: int = 0,
     ) -> List[Op]:
-        timeout = _op.OP_TIMEOUT if timeout_usec else _op.HANDLE_TIMEOUT
         pointers, failure, slot = _op.start_many(c, opcode, files, places, offsets, timeout_usec)
         ops = [
-            Op(c, pointer, opcode, file, offset, place, self._counters, timeout)
+            Op(c, pointer, opcode, file, offset, place, self._counters)
             for pointer, file, offset, place in zip(pointers, files, offsets, places)
         ]
         _op.release(slot)
@@ -330,8 +314,7 @@ class Handle(Context):
 class RadosHandle(Handle):
     """A handle that connects at first to the daemon of RADOS stores alone."""
 
-    def _connect(self) -> None:
-        self._open_rados()
+    _first = "_rados_c"
 
 
 def handle_for(path: object) -> Handle:

@@ -34,101 +34,83 @@ PATHS = ("none", "shared", "gpu", "copied")
 CLASSES = {"normal": 0, "demand": 1, "background": 2}
 
 
-class Profile(ctypes.Structure):
+def _fields(*groups: "tuple[Any, str]") -> Any:
+    """The fields of a struct: types, each with the names of those that follow one another."""
+    return [(name, kind) for kind, names in groups for name in names.split()]
+
+
+class _Sized(ctypes.Structure):
+    """A struct that begins with its size."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(size=ctypes.sizeof(self), **values)
+
+
+class Profile(_Sized):
     """struct dsaio_profile."""
 
-    _fields_ = [
-        ("size", c_size_t),
-        ("block_size", c_uint32),
-        ("queue_depth", c_uint32),
-        ("single_submit", c_uint32),
-        ("overlap_events", c_uint32),
-        ("intra_op_parallelism", c_uint32),
-        ("zero", c_uint32),
-    ]
+    _fields_ = _fields(
+        (c_size_t, "size"),
+        (c_uint32, "block_size queue_depth single_submit overlap_events intra_op_parallelism zero"),
+    )
 
 
-class HandleOptions(ctypes.Structure):
+class HandleOptions(_Sized):
     """struct dsaio_handle_options."""
 
-    _fields_ = [
-        ("size", c_size_t),
-        ("profile", ctypes.POINTER(Profile)),
-        ("io_class", c_uint32),
-        ("weight", c_uint32),
-        ("entries", c_uint32),
-        ("flags", c_uint32),
-        ("op_timeout_usec", c_int64),
-        ("spin_usec", c_int64),
-    ]
+    _fields_ = _fields(
+        (c_size_t, "size"),
+        (ctypes.POINTER(Profile), "profile"),
+        (c_uint32, "io_class weight entries flags"),
+        (c_int64, "op_timeout_usec spin_usec"),
+    )
 
 
-class AllocOptions(ctypes.Structure):
+class AllocOptions(_Sized):
     """struct dsaio_alloc_options."""
 
-    _fields_ = [
-        ("size", c_size_t),
-        ("flags", c_uint32),
-        ("numa_node", c_uint32),
-        ("wait_usec", c_int64),
-    ]
+    _fields_ = _fields((c_size_t, "size"), (c_uint32, "flags numa_node"), (c_int64, "wait_usec"))
 
 
-class Memory(ctypes.Structure):
+class Memory(_Sized):
     """struct dsaio_memory."""
 
-    _fields_ = [
-        ("size", c_size_t),
-        ("kind", c_uint32),
-        ("fd", c_int32),
-        ("start", c_void_p),
-        ("bytes", c_uint64),
-        ("fd_off", c_uint64),
-    ]
+    _fields_ = _fields(
+        (c_size_t, "size"), (c_uint32, "kind"), (c_int32, "fd"), (c_void_p, "start"), (c_uint64, "bytes fd_off")
+    )
 
 
-class ConnectOptions(ctypes.Structure):
+class ConnectOptions(_Sized):
     """struct dsaio_connect_options."""
 
-    _fields_ = [
-        ("size", c_size_t),
-        ("socket_path", c_char_p),
-        ("name", c_char_p),
-        ("reconnect_timeout_usec", c_int64),
-        ("flags", c_uint64),
-    ]
+    _fields_ = _fields(
+        (c_size_t, "size"), (c_char_p, "socket_path name"), (c_int64, "reconnect_timeout_usec"), (c_uint64, "flags")
+    )
 
 
-class OpenOptions(ctypes.Structure):
+class OpenOptions(_Sized):
     """struct dsaio_open_options."""
 
-    _fields_ = [("size", c_size_t), ("flags", c_uint32), ("mode", c_uint32)]
+    _fields_ = _fields((c_size_t, "size"), (c_uint32, "flags mode"))
 
 
-class CreateOptions(ctypes.Structure):
+class CreateOptions(_Sized):
     """struct dsaio_create_options."""
 
-    _fields_ = [
-        ("size", c_size_t),
-        ("file_size", c_uint64),
-        ("token", c_uint64),
-        ("flags", c_uint32),
-        ("zero", c_uint32),
-    ]
+    _fields_ = _fields((c_size_t, "size"), (c_uint64, "file_size token"), (c_uint32, "flags zero"))
 
 
-class Stat(ctypes.Structure):
+class Stat(_Sized):
     """struct dsaio_stat."""
 
-    _fields_ = [
-        ("size", c_size_t),
-        ("name", c_char_p),
-        ("file_size", c_uint64),
-        ("mtime_sec", c_int64),
-        ("id", c_uint64),
-        ("object_size", c_uint32),
-        ("zero", c_uint32),
-    ]
+    _fields_ = _fields(
+        (c_size_t, "size"),
+        (c_char_p, "name"),
+        (c_uint64, "file_size"),
+        (c_int64, "mtime_sec"),
+        (c_uint64, "id"),
+        (c_uint32, "object_size zero"),
+    )
 
 
 EACH = ctypes.CFUNCTYPE(c_int, ctypes.POINTER(Stat), c_void_p)
@@ -137,33 +119,25 @@ EACH = ctypes.CFUNCTYPE(c_int, ctypes.POINTER(Stat), c_void_p)
 class Io(ctypes.Structure):
     """struct dsaio_io."""
 
-    _fields_ = [
-        ("opcode", c_uint32),
-        ("flags", c_uint32),
-        ("file", c_void_p),
-        ("path", c_char_p),
-        ("buf", c_void_p),
-        ("len", c_uint64),
-        ("off", c_uint64),
-        ("user_data", c_void_p),
-        ("timeout_usec", c_int64),
-        ("iov", c_void_p),
-        ("n_iov", c_uint32),
-        ("zero", c_uint32),
-    ]
+    _fields_ = _fields(
+        (c_uint32, "opcode flags"),
+        (c_void_p, "file"),
+        (c_char_p, "path"),
+        (c_void_p, "buf"),
+        (c_uint64, "len off"),
+        (c_void_p, "user_data"),
+        (c_int64, "timeout_usec"),
+        (c_void_p, "iov"),
+        (c_uint32, "n_iov zero"),
+    )
 
 
 class Completion(ctypes.Structure):
     """struct dsaio_completion."""
 
-    _fields_ = [
-        ("op", c_void_p),
-        ("user_data", c_void_p),
-        ("result", c_int64),
-        ("bytes", c_uint64),
-        ("flags", c_uint32),
-        ("zero", c_uint32),
-    ]
+    _fields_ = _fields(
+        (c_void_p, "op user_data"), (c_int64, "result"), (c_uint64, "bytes"), (c_uint32, "flags zero")
+    )
 
 
 def _path() -> str:
@@ -226,6 +200,7 @@ file_drop = _function(blocking, "file_drop", c_int, c_void_p, c_char_p)
 file_size = _function(blocking, "file_size", c_int64, c_void_p)
 file_alignment = _function(quick, "file_alignment", c_size_t, c_void_p)
 file_truncate = _function(blocking, "file_truncate", c_int, c_void_p, c_uint64)
+file_allocate = _function(blocking, "file_allocate", c_int, c_void_p, c_uint64, c_uint64, c_uint)
 
 create = _function(blocking, "create", c_int, c_void_p, c_char_p, _out, _out)
 file_token = _function(quick, "file_token", c_uint64, c_void_p)
@@ -262,7 +237,7 @@ _error = _function(quick, "error", c_char_p)
 
 def register(client: Any, kind: int, address: int, nbytes: int, fd: int = -1, fd_off: int = 0) -> int:
     """memory_register()."""
-    memory = Memory(size=ctypes.sizeof(Memory), kind=kind, fd=fd, start=address, bytes=nbytes, fd_off=fd_off)
+    memory = Memory(kind=kind, fd=fd, start=address, bytes=nbytes, fd_off=fd_off)
     code: int = memory_register(client, ctypes.byref(memory))
     return code
 

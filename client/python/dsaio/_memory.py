@@ -58,9 +58,7 @@ class Allocation(Pinned):
     __slots__ = ()
 
     def __init__(self, nbytes: int, wait_usec: int = 0, is_rados: bool = False) -> None:
-        options = library.AllocOptions(
-            size=ctypes.sizeof(library.AllocOptions), flags=library.NO_ZERO, wait_usec=wait_usec
-        )
+        options = library.AllocOptions(flags=library.NO_ZERO, wait_usec=wait_usec)
         memory = ctypes.c_void_p()
         self.address = 0
         self.nbytes = nbytes

@@ -201,21 +201,6 @@ def start(
     return slot
 
 
-def start_pending(
-    handle: CHandle,
-    opcode: int,
-    file: FileArgument,
-    place: Place,
-    offset: int,
-    pending: List[Pending],
-    validate: bool = False,
-) -> None:
-    """Starts a read or a write, as start() does, and adds it to `pending`."""
-    slot = start(handle, opcode, file, place, offset)
-    pending.append((slot.out.value, opcode, file, offset, place, validate, handle))  # type: ignore[arg-type]
-    release(slot)
-
-
 def start_many(
     handle: CHandle,
     opcode: int,
@@ -317,6 +302,9 @@ def free_all(pointers: List[int]) -> None:
     library.op_free_many(ops.buffer_info()[0], len(ops))
 
 
+_TIMEOUT = "timeout= of the op, or op_timeout= of the handle, is over; what the range holds is undefined"
+
+
 def _advised(text: str, code: int, advice: str) -> str:
     """The library's text for an errno, with an advice for programs in Python in the place of its own."""
     before, reason, rest = text.partition(os.strerror(code))
@@ -324,14 +312,14 @@ def _advised(text: str, code: int, advice: str) -> str:
 
 
 def _end_error(
-    pointer: int, result: int, opcode: int, file: FileArgument, nbytes: int, offset: int, timeout: str
+    pointer: int, result: int, opcode: int, file: FileArgument, nbytes: int, offset: int
 ) -> Optional[OSError]:
     """The OSError of an op that has ended, or None if it did all that it was asked for."""
     name = file_name(file)
     if result < 0:
         text = library.op_error(pointer).decode(errors="replace")
         if result == -errno.ETIMEDOUT:
-            text = _advised(text, errno.ETIMEDOUT, f"{timeout} is over; what the range holds is undefined")
+            text = _advised(text, errno.ETIMEDOUT, _TIMEOUT)
         return library.os_error(result, text, name)
     if opcode == library.READ and result < nbytes:
         shown = f"descriptor {name}" if isinstance(name, int) else os.fsdecode(name)
@@ -340,24 +328,14 @@ def _end_error(
     return None
 
 
-HANDLE_TIMEOUT, OP_TIMEOUT = "op_timeout= of the handle", "timeout= of the op"
-
-
 def finish(
-    pointer: int,
-    result: int,
-    opcode: int,
-    file: FileArgument,
-    offset: int,
-    place: Place,
-    timeout: str = HANDLE_TIMEOUT,
+    pointer: int, result: int, opcode: int, file: FileArgument, offset: int, place: Place
 ) -> Optional[Exception]:
     """An op has ended with that result: fills the buffer of a read that went through a pinned copy.
 
-    timeout: the argument that it would end by.  Returns why the op failed, or None if it did all that it was
-    asked for.
+    Returns why the op failed, or None if it did all that it was asked for.
     """
-    failure = _end_error(pointer, result, opcode, file, place[1], offset, timeout) if result != place[1] else None
+    failure = _end_error(pointer, result, opcode, file, place[1], offset) if result != place[1] else None
     if failure is None and place[3] is not None:
         try:
             place[3]()
@@ -383,7 +361,6 @@ class Op:
         "_nbytes",
         "_offset",
         "_place",
-        "_timeout",
         "_counters",
         "_lock",
         "_result",
@@ -400,7 +377,6 @@ class Op:
         offset: int,
         place: Place,
         counters: Counters,
-        timeout: str = HANDLE_TIMEOUT,
     ) -> None:
         self._handle = handle
         self._pointer = pointer
@@ -409,7 +385,6 @@ class Op:
         self._offset = offset
         self._nbytes = place[1]
         self._place: Optional[Place] = place
-        self._timeout = timeout
         self._counters = counters
         self._lock = threading.Lock()
         self._result: Optional[int] = None
@@ -538,7 +513,7 @@ class Op:
             if self._result is not None:
                 return
             place: Place = self._place  # type: ignore[assignment]
-            failure = finish(self._pointer, result, self._opcode, self._file, self._offset, place, self._timeout)
+            failure = finish(self._pointer, result, self._opcode, self._file, self._offset, place)
             self._error = failure
             self._place = None
             self._counters.add(self._opcode, 1, max(result, 0), failure is not None)

@@ -66,12 +66,8 @@ class Created(File):
         self._opened = None
         self.name = path
         self._flags = None
-        options = library.CreateOptions(
-            size=ctypes.sizeof(library.CreateOptions),
-            file_size=size,
-            token=token,
-            flags=library.SPARSE if sparse else 0,
-        )
+        flags = library.SPARSE if sparse else 0
+        options = library.CreateOptions(file_size=size, token=token, flags=flags)
         name, pointer, of_rados = _name(path), ctypes.c_void_p(), connection(True)
         library.check(library.create(of_rados.pointer, name, ctypes.byref(options), ctypes.byref(pointer)), path)
         self._opened = _OpenFile._of_pointer(pointer, of_rados)
@@ -116,7 +112,7 @@ def _stat(c: Any, name: str) -> Stat:
 
 def stat(path: Path) -> Stat:
     """What a name of a RADOS store means now.  Raises OSError, FileNotFoundError if there is no such file."""
-    c = library.Stat(size=ctypes.sizeof(library.Stat))
+    c = library.Stat()
     name = _name(path)
     library.check(library.stat(connection(True).pointer, name, ctypes.byref(c)), path)
     return _stat(c, os.fsdecode(name).split("/", 4)[-1])

@@ -28,12 +28,12 @@ the descriptor of the file that was made, and its name is compared with it befor
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
 import stat
 
+from . import _library as library
 from ._connection import is_of_file
 from ._file import File, is_rados
 
@@ -47,16 +47,6 @@ if TYPE_CHECKING:
 
 _PREFIX, _SUFFIX = ".dsaio-", ".new"  # dsaioctl's temporary files are named, and locked, in the same way
 _LINKS_MAX = 40  # the kernel's limit
-
-
-def _fallocate(fd: int, nbytes: int) -> None:
-    # Python has only posix_fallocate(), which writes zeros where the file system cannot reserve blocks.
-    function = ctypes.CDLL(None, use_errno=True).fallocate64
-    function.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    while function(fd, 0, 0, nbytes) < 0:
-        code = ctypes.get_errno()
-        if code != errno.EINTR:
-            raise OSError(code, os.strerror(code))
 
 
 def _is_temporary(name: str) -> bool:
@@ -207,13 +197,11 @@ class NewFile:
 
         To be called before the first write: direct writes that extend a file are slow.
         """
-        try:
-            if nbytes:
-                _fallocate(self._fd, nbytes)
-        except OSError as e:
-            if e.errno != errno.EOPNOTSUPP:
-                raise OSError(e.errno, f"cannot reserve {nbytes} bytes: {e.strerror}", self._shown) from None
+        code = library.file_allocate(self.file.opened().pointer, 0, nbytes, 0) if nbytes else 0
+        if code == -errno.EOPNOTSUPP:
             os.ftruncate(self._fd, nbytes)
+        elif code < 0:
+            raise OSError(-code, f"cannot reserve {nbytes} bytes: {os.strerror(-code)}", self._shown)
 
     def set_size(self, nbytes: int) -> None:
         """Ends the file there.  All ops on it have ended.  Raises OSError."""

@@ -389,16 +389,9 @@ def heat_maps(pictures: Pictures, run: Run, op: str) -> str:
             for (y, row), (x, _) in itertools.product(enumerate(cells), enumerate(blocks)):
                 c = row[x]
                 if c:
-                    shade = (c.speed - low) / (high - low) if high > low else 0.5
-                    ax.text(
-                        x,
-                        y,
-                        speed(c.speed) + ("!" if c.is_disturbed else ""),
-                        ha="center",
-                        va="center",
-                        color="#ffffff" if shade > 0.5 else "#10161f",
-                        fontsize=8,
-                    )
+                    colour = "#ffffff" if c.speed > (low + high) / 2 else "#10161f"
+                    shown = speed(c.speed) + "!" * c.is_disturbed
+                    ax.text(x, y, shown, ha="center", va="center", color=colour, fontsize=8)
             ax.set_xticks(range(len(blocks)), [size(b).replace(" ", "").replace("iB", "") for b in blocks])
             ax.set_yticks(range(len(depths)), [str(d) for d in depths])
             ax.set(title=f"{op}, {part} part{'' if part == 1 else 's'}", xlabel="block size", ylabel="depth")
@@ -445,28 +438,17 @@ def bars(pictures: Pictures, run: Run) -> str:
         if not points:
             continue
         has_interval |= any(p.half for _, p in points)
-        ax.barh(
+        intervals = [[min(p.half, p.speed) for _, p in points], [p.half for _, p in points]]
+        drawn = ax.barh(
             [y + 0.4 * i - 0.2 for y, _ in points],
             [p.speed for _, p in points],
             0.38,
             color=COLOURS[i],
             label=op,
-            xerr=(
-                [[min(p.half, p.speed) for _, p in points], [p.half for _, p in points]]
-                if any(p.half for _, p in points)
-                else None
-            ),
+            xerr=intervals if any(intervals[1]) else None,
             error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 2},
         )
-        for y, p in points:
-            ax.annotate(
-                f"{speed(p.speed)}{'!' if p.is_disturbed else ''}",
-                (p.speed + p.half, y + 0.4 * i - 0.2),
-                (4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=7,
-            )
+        ax.bar_label(drawn, [speed(p.speed) + "!" * p.is_disturbed for _, p in points], padding=4, fontsize=7)
     ax.set_yticks(range(len(shown)), [label for label, _ in shown])
     ax.invert_yaxis()
     ax.set_xlabel("GB/s")

@@ -10,7 +10,7 @@ import ctypes
 import errno
 import os
 import time
-from threading import Lock, Thread
+from threading import Lock
 
 from . import _buffer
 from . import _check as check
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._place import Place
 
 READ, WRITE = library.READ, library.WRITE
-_locate, _start_pending = _buffer.locate, _op.start_pending
+_locate = _buffer.locate
 
 
 def _report(what: str, e: OSError) -> int:
@@ -88,6 +88,8 @@ class aio_handle(Handle, _Pinned):
     Buffers, files and threads as of dsaio.Handle: any size, address and offset works.
     """
 
+    _first = "_async_c"
+
     def __init__(
         self,
         block_size: int = 1048576,
@@ -114,14 +116,6 @@ class aio_handle(Handle, _Pinned):
         self._failures: List[BaseException] = []  # of ops whose wait was interrupted: the next wait raises one
         self._wait_lock = Lock()
         super().__init__(Profile(*self._values), io_class=io_class, weight=weight, op_timeout=op_timeout)
-
-    def _connect(self) -> None:
-        self._open_async()
-
-    def _open_async(self) -> _op.CHandle:
-        with self._open_lock:
-            self._async_c = self._c_handle(self._async_c)
-            return self._async_c
 
     # ---- the constructor's values ----
 
@@ -157,12 +151,7 @@ class aio_handle(Handle, _Pinned):
         The buffer is not to be used before wait(), which raises if the op fails.  Returns 0, or -1 if the op
         fails to start.  Raises TypeError or ValueError for what is no buffer, no file or no offset.
         """
-        try:
-            c = self._async_c or self._open_async()
-            _start_pending(c, READ, filename, _locate(buffer, True), file_offset, self._pending)
-        except OSError as e:
-            return _report("async_pread", e)
-        return 0
+        return self._start(READ, "async_pread", buffer, filename, file_offset)
 
     def async_pwrite(
         self,
@@ -181,12 +170,7 @@ class aio_handle(Handle, _Pinned):
         if (filename is None) == (fd is None):
             raise TypeError("dsaio: async_pwrite() needs either a filename or an fd")
         file: Any = fd if filename is None else filename
-        try:
-            c = self._async_c or self._open_async()
-            _start_pending(c, WRITE, file, _locate(buffer, False), file_offset, self._pending)
-        except OSError as e:
-            return _report("async_pwrite", e)
-        return 0
+        return self._start(WRITE, "async_pwrite", buffer, file, file_offset)
 
     def wait(self) -> int:
         """Waits until every op of async_pread(), async_pwrite() and the like has ended.
@@ -295,13 +279,20 @@ class aio_handle(Handle, _Pinned):
         self, opcode: int, name: str, buffer: Any, file: FileArgument, validate: bool, rest: Any, named: Any
     ) -> int:
         is_async, offset = _async_arguments(name, rest, named)
-        if not is_async:
-            return self._run(opcode, name, buffer, file, offset, validate)
+        return (self._start if is_async else self._run)(opcode, name, buffer, file, offset, validate)
+
+    def _start(
+        self, opcode: int, name: str, buffer: Any, file: FileArgument, offset: int, validate: bool = False
+    ) -> int:
+        """Starts an op that wait() is for."""
         try:
-            c = self._async_c or self._open_async()
-            _start_pending(c, opcode, file, _locate(buffer, opcode == READ), offset, self._pending, validate)
+            c = self._async_c or self._open("_async_c")
+            place = _locate(buffer, opcode == READ)
+            slot = _op.start(c, opcode, file, place, offset)
         except OSError as e:
             return _report(name, e)
+        self._pending.append((slot.out.value, opcode, file, offset, place, validate, c))  # type: ignore[arg-type]
+        _op.release(slot)
         return 0
 
     def _run(
@@ -309,7 +300,7 @@ class aio_handle(Handle, _Pinned):
     ) -> int:
         """Starts an op, and waits for it and for all that are pending."""
         try:
-            c = self._async_c or self._open_async()
+            c = self._async_c or self._open("_async_c")
             place = _locate(buffer, opcode == READ)
             slot = _op.start(c, opcode, file, place, offset)
         except OSError as e:
@@ -537,18 +528,13 @@ def _copy(to: Place, source: Place) -> None:
     def copy(start: int) -> None:  # keeps both buffers, also where a signal handler raises below
         ctypes.memmove(to[0] + start, source[0] + start, min(step, nbytes - start))
 
-    threads = []
-    for start in range(step, nbytes, step):
-        thread = Thread(target=copy, args=(start,))
-        try:
-            thread.start()
-        except RuntimeError:  # RLIMIT_NPROC
-            copy(start)
-        else:
-            threads.append(thread)
-    copy(0)
-    for thread in threads:
-        thread.join()
+    from concurrent.futures import ThreadPoolExecutor
+
+    try:
+        with ThreadPoolExecutor(n_threads) as pool:
+            list(pool.map(copy, range(0, nbytes, step)))
+    except RuntimeError:  # RLIMIT_NPROC
+        ctypes.memmove(to[0], source[0], nbytes)
 
 
 def deepspeed_memcpy(dest: Any, src: Any) -> int:

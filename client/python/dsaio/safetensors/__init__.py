@@ -289,11 +289,8 @@ class _Torch:
             nbytes = info.end - info.start
             if nbytes == 0:
                 tensor = torch.empty(shape, dtype=dtype)
-            elif (ctypes.addressof(array) + offset) % itemsize:
-                own = _new_beside(array, nbytes, pinned)
-                ctypes.memmove(own, ctypes.addressof(array) + offset, nbytes)
-                tensor = torch.frombuffer(own, dtype=dtype, count=nbytes // itemsize)
             else:
+                array, offset = _aligned(array, offset, nbytes, itemsize, pinned)
                 tensor = torch.frombuffer(array, dtype=dtype, count=nbytes // itemsize, offset=offset)
             tensor = tensor.reshape(shape)
         except (TypeError, ValueError, OverflowError, RuntimeError) as e:
@@ -301,9 +298,14 @@ class _Torch:
         return tensor if self.device is None else tensor.to(self.device)
 
 
-def _new_beside(array: Any, nbytes: int, pinned: bool) -> Any:
-    """New memory, of the same daemon."""
-    return memory.new(nbytes, pinned, pinned and array.allocation.connection.is_rados)
+def _aligned(array: Any, offset: int, nbytes: int, itemsize: int, pinned: bool) -> Tuple[Any, int]:
+    """Where the bytes from `offset` on lie: in new memory of the same daemon if they are not aligned to elements."""
+    address = ctypes.addressof(array) + offset
+    if address % itemsize == 0:
+        return array, offset
+    own = memory.new(nbytes, pinned, pinned and array.allocation.connection.is_rados)
+    ctypes.memmove(own, address, nbytes)
+    return own, 0
 
 
 def _packed(info: Info) -> List[int]:
@@ -341,10 +343,7 @@ class _Numpy:
             nbytes = info.end - info.start
             if nbytes == 0:
                 return numpy.empty(info.shape, dtype)
-            if (ctypes.addressof(array) + offset) % dtype.itemsize:
-                own = _new_beside(array, nbytes, pinned)
-                ctypes.memmove(own, ctypes.addressof(array) + offset, nbytes)
-                array, offset = own, 0
+            array, offset = _aligned(array, offset, nbytes, dtype.itemsize, pinned)
             return numpy.ndarray(info.shape, dtype, array, offset)
         except (TypeError, ValueError, OverflowError) as e:
             raise _impossible(info, f"numpy {numpy.__version__}", e) from None

@@ -117,7 +117,6 @@ class _FileSystem(FileSystem):
         if os.path.exists(path):  # an old `.metadata.tmp`
             os.unlink(path)
 
-
     def exists(self, path: Union[str, os.PathLike[str]]) -> bool:
         return os.path.exists(path)
 
@@ -163,17 +162,10 @@ class _RadosFileSystem(_FileSystem):
             return bool(stat(path))
         return False
 
-    def mkdir(self, path: Any) -> None:
+    def _nothing(self, *_: Any) -> None:
         pass
 
-    def rename(self, path: Any, new_path: Any) -> None:
-        pass
-
-    def sync_names(self, path: Any) -> None:
-        pass
-
-    def remove_leftovers(self, path: Any) -> None:
-        pass
+    mkdir = rename = sync_names = remove_leftovers = _nothing  # type: ignore[assignment]
 
     def names(self, path: Any) -> List[str]:
         return [file.name.rpartition("/")[2] for file in list_files(f"{path}/")]
