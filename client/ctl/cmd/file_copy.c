@@ -134,14 +134,13 @@ static int share_memory(const struct file_copy *copy, size_t bytes, void **ret_m
 	m.kind = DSAIO_MEMORY_FD;
 	m.fd = fd;
 	m.bytes = bytes;
-	r = dsaio_memory_register(copy->clients[0], &m);
-	if (r == 0)
-		r = dsaio_memory_register(copy->clients[1], &m);
-	if (r < 0) {
-		(void)dsaio_memory_unregister(copy->clients[0], m.start); /* if it is */
-		(void)munmap(m.start, bytes);
-	}
 	*ret_memory = m.start;
+	r = dsaio_memory_register(copy->clients[0], &m);
+	if (r < 0)
+		return r;
+	r = dsaio_memory_register(copy->clients[1], &m);
+	if (r < 0)
+		(void)dsaio_memory_unregister(copy->clients[0], m.start);
 	return r;
 }
 
@@ -441,6 +440,23 @@ int file_copy_reserve(struct file_copy *copy)
 	return CTL_OK;
 }
 
+/* Where the cluster has not answered, abandoning tells: it fails for a file that is committed. */
+static int file_commit(struct file_copy *copy)
+{
+	int r = dsaio_file_commit(copy->to.file, 0), abandoned = 0;
+
+	if (r == -ETIMEDOUT)
+		abandoned = dsaio_file_abandon(copy->to.file);
+	copy->is_committed = r == 0 || abandoned < 0;
+	if (r == 0 || abandoned == -ESTALE)
+		return CTL_OK;
+	return abandoned < 0 ? ctl_fail(copy->ctl,
+					"%s; it is not known whether it was committed: dsaioctl "
+					"stat shows it",
+					dsaio_error())
+			     : file_copy_fail(copy, "%s", dsaio_error());
+}
+
 int file_copy_place(struct file_copy *copy, bool is_synced)
 {
 	char text[DESTINATION_TEXT_BYTES];
@@ -448,12 +464,8 @@ int file_copy_place(struct file_copy *copy, bool is_synced)
 
 	if (stop_signal())
 		return file_copy_fail(copy, "interrupted");
-	if (copy->to.is_rados) {
-		if (dsaio_file_commit(copy->to.file, 0) < 0)
-			return file_copy_fail(copy, "%s", dsaio_error());
-		copy->is_committed = true;
-		return CTL_OK;
-	}
+	if (copy->to.is_rados)
+		return file_commit(copy);
 	r = destination_place(&copy->destination, copy->ctl, is_synced, text);
 	if (r == 0)
 		return CTL_OK;
