@@ -232,6 +232,19 @@ TEST(without_size, "a file without a size has that of its last byte, or the comm
 	check(&rig, "empty", 0, 0);
 }
 
+TEST(too_large, "a size that no file can have is refused, and the daemon goes on")
+{
+	_cleanup_(rig_close) struct rig rig = open_rig();
+	struct dsaio_create_options options = DSAIO_CREATE_OPTIONS_INIT;
+	struct dsaio_file *file;
+
+	options.file_size = (UINT64_C(1) << 20) * OBJECT + 1;
+	for (int i = 0; i < 3; i++)
+		CHECK_FAILS(dsaio_create(rig.client, ceph_name("a"), &options, &file), -EFBIG, "a");
+	make(&rig, "a", 1000, 9);
+	check(&rig, "a", 1000, 9);
+}
+
 enum memory { OF_POOL, PRIVATE, MISALIGNED };
 
 /* Random ranges of a file, against a copy of it in memory. */
