@@ -146,16 +146,13 @@ static void note_refused(struct report *report, uint32_t n)
 static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
 		     const struct open_handles *handles, struct report *report)
 {
-	struct hand_over of_slots = slots_hand_over(&client->bounce->slots, next);
 	uint32_t n_refused = 0;
 	int n, r = 0;
 
-	note_refused(report, of_slots.n_refused);
 	report->slabs = buffers_hand_over(&client->buffers, next);
-	report->slabs.n += of_slots.n;
-	report->slabs.bytes += of_slots.bytes;
-	if (of_slots.must_retry || report->slabs.must_retry)
+	if (report->slabs.must_retry)
 		return -ENOTCONN;
+	(void)slots_trim(&client->bounce->slots, true);
 	note_refused(report, report->slabs.n_refused);
 	n = files_hand_over(client, next, &n_refused);
 	if (n < 0)
