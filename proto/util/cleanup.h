@@ -13,6 +13,13 @@
 
 #define _cleanup_(fn) __attribute__((cleanup(fn)))
 
+/* Defines function##p() for _cleanup_(): it calls the function with the local. */
+#define CLEANUP_OF(type, function)                  \
+	static inline void function##p(type *local) \
+	{                                           \
+		function(*local);                   \
+	}
+
 /* Evaluates to the value and sets the local to NULL (-1). */
 #define TAKE_PTR(p)                        \
 	__extension__({                    \

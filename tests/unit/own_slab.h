@@ -1,5 +1,5 @@
 /*
- * A slab of the library's own without a daemon: a memfd of the test's.
+ * A slab of the library without a daemon: a memfd that the test has made.
  */
 #ifndef DSAIO_TESTS_UNIT_OWN_SLAB_H
 #define DSAIO_TESTS_UNIT_OWN_SLAB_H
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Of buffers without slabs, whose buffers_deinit() frees it. */
+/* The only slab of these buffers, whose buffers_deinit() frees it. */
 static inline struct mapped_slab *own_slab_new(struct buffers *buffers, size_t bytes)
 {
 	struct mapped_slab *slab = calloc(1, sizeof(*slab));

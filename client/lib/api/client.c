@@ -59,10 +59,7 @@ static bool trim_bounce(struct buffers *buffers)
 			  false);
 }
 
-static void client_freep(struct dsaio_client **client)
-{
-	client_free(*client);
-}
+CLEANUP_OF(struct dsaio_client *, client_free)
 
 static int check_connect_options(const struct dsaio_connect_options *o)
 {

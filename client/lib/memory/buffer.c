@@ -67,10 +67,7 @@ static void slab_free(struct mapped_slab *slab)
 	free(slab);
 }
 
-static void slab_freep(struct mapped_slab **slab)
-{
-	slab_free(*slab);
-}
+CLEANUP_OF(struct mapped_slab *, slab_free)
 
 /* A slab that is in no list any more.  Unmapped first: the pool punches it quicker. */
 static void slab_return(struct dsaio_conn *conn, struct mapped_slab *slab)
