@@ -457,6 +457,7 @@ recovery-mutants: ## make the mistakes of the models of recovery in a copy of th
 # ---- install ----
 
 # An installed configuration belongs to the administrator and is not overwritten.
+CONFS   = dsaiod.conf dsaiod-rados.conf
 MAN     = $(sort $(wildcard man/*.[1-8]))
 # Debian's default directories of the loader.  A library elsewhere needs an rpath in the program.
 LOADER_DIRS = $(foreach dir,/lib /usr/lib /usr/local/lib,$(dir) $(dir)/$(shell $(CC) -print-multiarch))
@@ -492,7 +493,7 @@ install: all ## install to $(DESTDIR)$(prefix)
 	sed 's|@bindir@|$(bindir)|g' systemd/dsaiod-metrics.service.in >$(DESTDIR)$(unitdir)/dsaiod-metrics.service
 	chmod 644 $(DESTDIR)$(libdir)/pkgconfig/libdsaio-client.pc $(DESTDIR)$(unitdir)/dsaiod.service \
 		$(DESTDIR)$(unitdir)/dsaiod-metrics.service $(DESTDIR)$(unitdir)/dsaiod@.service
-	$(INSTALL) -m 644 systemd/grafana.json systemd/dsaiod-rados.conf $(DESTDIR)$(docdir)/
+	$(INSTALL) -m 644 systemd/grafana.json $(DESTDIR)$(docdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.socket $(DESTDIR)$(unitdir)/
 	$(INSTALL) -m 644 systemd/dsaiod.sysusers $(DESTDIR)$(sysusersdir)/dsaiod.conf
 	$(INSTALL) -m 644 systemd/dsaiod.tmpfiles $(DESTDIR)$(tmpfilesdir)/dsaiod.conf
@@ -501,8 +502,8 @@ install: all ## install to $(DESTDIR)$(prefix)
 	$(foreach page,$(MAN),$(INSTALL) -m 644 $(page) $(DESTDIR)$(call man_dir,$(page))/ &&) :
 	printf '.so man3/dsaio.3\n' | tee $(MAN_ALIASES) >/dev/null
 	chmod 644 $(MAN_ALIASES)
-	[ -e $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf ] || \
-		$(INSTALL) -m 644 systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/
+	for file in $(CONFS); do [ -e $(DESTDIR)$(sysconfdir)/dsaiod/$$file ] || \
+		$(INSTALL) -m 644 systemd/$$file $(DESTDIR)$(sysconfdir)/dsaiod/ || exit 1; done
 
 uninstall: ## remove the installed files; it names what stays: changed configuration, saved profiles, user
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ] && \
@@ -516,8 +517,8 @@ uninstall: ## remove the installed files; it names what stays: changed configura
 		$(foreach file,$(COMPLETIONS),$(lastword $(subst :, ,$(file)))) \
 		$(foreach page,$(MAN),$(call man_dir,$(page))/$(notdir $(page)))) $(MAN_ALIASES)
 	rm -rf $(DESTDIR)$(pythondir)/dsaio $(DESTDIR)$(docdir)
-	! cmp -s systemd/dsaiod.conf $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf || \
-		rm -f $(DESTDIR)$(sysconfdir)/dsaiod/dsaiod.conf
+	for file in $(CONFS); do ! cmp -s systemd/$$file $(DESTDIR)$(sysconfdir)/dsaiod/$$file || \
+		rm -f $(DESTDIR)$(sysconfdir)/dsaiod/$$file; done
 	@for dir in $(addprefix $(DESTDIR),$(pythondir) $(plugindir) $(sysconfdir)/dsaiod \
 			$(localstatedir)/lib/dsaiod $(localstatedir)/lib/dsaiod-rados); do \
 		[ ! -d $$dir ] || rmdir --ignore-fail-on-non-empty $$dir; \

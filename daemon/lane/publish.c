@@ -103,10 +103,11 @@ static void wake_some(struct publish *publish)
 }
 
 /* An error of the store's health: it was not refused, cancelled, failed by its client's memory, or without room. */
+/* -ESTALE: a file of RADOS that was replaced long ago. */
 static bool is_store_error(const struct op *op)
 {
 	return op->error && op->file && op->error != op->cancel_error && op->error != EFAULT &&
-	       op->error != ENOSPC && op->error != EDQUOT;
+	       op->error != ENOSPC && op->error != EDQUOT && op->error != ESTALE;
 }
 
 static void count_op(struct metrics *metrics, const struct op *op, uint64_t nsec)

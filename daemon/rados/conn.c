@@ -160,7 +160,10 @@ static int link_open(const struct rados_store *store, struct link *link, char **
 	for (size_t i = 0; r >= 0 && i < sizeof(options) / sizeof(*options); i++)
 		r = rados_conf_set(link->cluster, options[i][0], options[i][1]);
 	if (r < 0 || (r = rados_connect(link->cluster)) < 0)
-		return error_set(error, r, "cluster not reached");
+		return error_set(error, r,
+				 "cluster not reached as client.%s, whose keyring the daemon's "
+				 "user must be able to read",
+				 s->user ? s->user : "admin");
 	r = rados_ioctx_create(link->cluster, store->pool, &link->io);
 	if (r < 0 || (r = rados_getaddrs(link->cluster, ret_addresses)) < 0)
 		return error_set(error, r, "pool %s", store->pool);

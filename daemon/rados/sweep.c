@@ -37,13 +37,14 @@ struct held_files {
 	unsigned round;	      /* of renewal */
 
 	/* The keeper's. */
-	uint64_t next_nsec;		      /* of renewal and sweep */
-	uint64_t since_nsec;		      /* of the first round that none has failed behind; 0: none */
-	bool may_discard;		      /* in this round */
+	uint64_t next_nsec;  /* of renewal and sweep */
+	uint64_t since_nsec; /* of the first round that none has failed behind; 0: none */
+	bool may_discard;    /* in this round */
 	uint64_t removing_id, removing_index; /* a file of many objects goes in several turns */
 	uint64_t n_removed;		      /* objects in this turn */
 	struct log_limit log;
 	struct error error; /* of what is under way */
+	char logged[sizeof(((struct error *)0)->text)];
 };
 
 int held_files_new(struct held_files **ret_held)
@@ -231,8 +232,7 @@ static int renew_round(struct held_files *held, struct index *index, uint64_t no
 {
 	int r;
 
-	held->may_discard = held->since_nsec &&
-			    now_nsec >= held->since_nsec + trash_after_nsec / 2;
+	held->may_discard = held->since_nsec && now_nsec >= held->since_nsec + trash_after_nsec / 2;
 	(void)pthread_mutex_lock(&held->lock);
 	held->round++;
 	(void)pthread_mutex_unlock(&held->lock);
@@ -281,8 +281,10 @@ uint64_t sweep_run(struct rados_store *store, struct rados_conn *conn, uint64_t 
 	if (r == TURN_OVER)
 		return now_nsec;
 	if (r < 0 && r != -EBUSY) {
-		log_client(&held->log, "store %s: sweep: %s; it is tried again", settings->store,
-			   held->error.text);
+		if (strcmp(held->logged, held->error.text) != 0)
+			log_client(&held->log, "store %s: sweep: %s; it is tried again",
+				   settings->store, held->error.text);
+		strcpy(held->logged, held->error.text);
 		trash_after_nsec = 0;
 	}
 	held->next_nsec = now_nsec + INTERVAL_MIN_NSEC + trash_after_nsec / 4;

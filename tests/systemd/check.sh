@@ -473,11 +473,11 @@ client_begin() {
 
 # On a host without a network no cluster answers.
 rados_is_offline() {
-	{ cat systemd/dsaiod-rados.conf && printf '[store away]\npath = rados://away/check\n'; } >"$root/etc/dsaiod/dsaiod-rados.conf"
+	printf '[store away]\npath = rados://away/check\n' >>"$root/etc/dsaiod/dsaiod-rados.conf"
 	mkdir -p "$root/etc/ceph" && printf '[global]\nmon_host = 192.0.2.1\nauth_client_required = none\n' >"$root/etc/ceph/ceph.conf"
 	ctl start dsaiod@rados && ctl is-active --quiet dsaiod@rados &&
 		says "store away is OFFLINE" inside dsaioctl status --socket /run/dsaiod-rados/dsaiod.sock &&
-		ctl stop dsaiod@rados && rm "$root/etc/dsaiod/dsaiod-rados.conf"
+		ctl stop dsaiod@rados && cp systemd/dsaiod-rados.conf "$root/etc/dsaiod/"
 }
 
 lock_refused() {

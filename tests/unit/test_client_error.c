@@ -13,7 +13,7 @@ static const struct {
 } messages[] = {
 	{ { "pwrite", "/x/y", 0, 16777216, 13631488, ENOSPC, NULL, -1, NULL },
 	  "pwrite of 16777216 bytes at 0 to /x/y failed after 13631488 bytes: No space left on "
-	  "device: free some space on that file system, then write again" },
+	  "device: free some space on that file system or cluster, then write again" },
 	{ { "pread", "/x/y", 4096, 512, 0, EBADMSG, NULL, -1, NULL },
 	  "pread of 512 bytes at 4096 from /x/y failed after 0 bytes: Bad message" },
 	{ { "pwrite", "/x/y", 1, 2, 0, EACCES, "because it is so", -1, NULL },
@@ -21,7 +21,7 @@ static const struct {
 	  "so" },
 	{ { "pwrite", "/x/y", 0, 8192, 4096, ENOSPC, NULL, 6144, NULL },
 	  "pwrite of 8192 bytes at 0 to /x/y failed after 4096 bytes: No space left on device; the "
-	  "file's size is now 6144 bytes: free some space on that file system, then write again" },
+	  "file's size is now 6144 bytes: free some space on that file system or cluster, then write again" },
 	{ { "pwrite", "/x/y", 0, 8192, 0, EBADMSG, NULL, 0, NULL },
 	  "pwrite of 8192 bytes at 0 to /x/y failed after 0 bytes: Bad message; the file's size is "
 	  "now 0 bytes" },

@@ -4,6 +4,7 @@
 #include "client/lib/memory/gpu_copy.h"
 
 #include "tests/unit/gpu.h"
+#include "tests/unit/own_slab.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -45,6 +46,7 @@ TEST(libcuda_is_seen_whenever_the_program_opens_it)
 
 /* ---- copies ---- */
 
+static struct buffers buffers;
 static struct slots slots;
 static struct slots_share share;
 static struct slots_slab slab;
@@ -63,8 +65,8 @@ static void copies_setup(void)
 	cuda_open("");
 	memory = gpu_memory_new(0, 4096);
 	ck_assert_int_eq(gpus_find(memory), 0); /* as for each op */
-	slab = (struct slots_slab){ .fd = memfd_create("slab", MFD_CLOEXEC), .n_units = 1 };
-	ck_assert_int_eq(ftruncate(slab.fd, SLOT_UNIT), 0);
+	buffers_init(&buffers, NULL, NULL);
+	slab = (struct slots_slab){ .mapped = own_slab_new(&buffers, SLOT_UNIT), .n_units = 1 };
 	slots_init(&slots, NULL, NULL);
 	slots.on_unmap = on_unmap;
 	share.slots = &slots;
@@ -76,6 +78,7 @@ static void copies_teardown(void)
 {
 	slots.slabs[0] = slab;
 	slots_deinit(&slots);
+	buffers_deinit(&buffers);
 	gpus_deinit(&all_gpus);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_events, 0);
 	ck_assert_uint_eq(gpu.look.standin_counts().n_streams, 0);
@@ -106,10 +109,10 @@ TEST(a_copy_is_over_when_the_gpu_has_made_it)
 	ck_assert_int_eq(gpu_copy_look(&fill, &why), -EAGAIN);
 	gpu.look.standin_let(1);
 	ck_assert_int_eq(gpu_copy_look(&fill, &why), 0);
-	ck_assert_int_eq(slab.map[9], 0);
-	ck_assert_int_eq(slab.map[10], 'a');
-	ck_assert_int_eq(slab.map[109], 'a');
-	ck_assert_int_eq(slab.map[110], 0);
+	ck_assert_int_eq(slab.mapped->memory[9], 0);
+	ck_assert_int_eq(slab.mapped->memory[10], 'a');
+	ck_assert_int_eq(slab.mapped->memory[109], 'a');
+	ck_assert_int_eq(slab.mapped->memory[110], 0);
 	memset(bytes, 'b', 4096);
 	gpu.look.standin_let(2);
 	ck_assert_int_eq(gpus_copy(&all_gpus, 0, false, &slot, 10, memory + 5, 50, &empty, &why),

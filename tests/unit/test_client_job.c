@@ -3,6 +3,7 @@
 #include "client/lib/io/inode.h"
 #include "tests/unit/client_channel.h"
 #include "tests/unit/gpu.h"
+#include "tests/unit/own_slab.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -95,12 +96,11 @@ static void job_setup(void)
 	ended_init(&handle.ended, &handle.pool);
 	buffers_init(&buffers, &conn, NULL);
 	slots_init(&slots, &buffers, ignore_room);
-	slots.slabs[0] = (struct slots_slab){ .slab = { .id = 9 },
-					      .fd = memfd_create("slots", MFD_CLOEXEC),
+	slots.on_unmap = own_slab_ignore;
+	slots.slabs[0] = (struct slots_slab){ .mapped = own_slab_new(&buffers, SLOTS_SLAB_BYTES),
 					      .n_units = 64 };
-	ck_assert_int_eq(ftruncate(slots.slabs[0].fd, SLOTS_SLAB_BYTES), 0);
+	slots.slabs[0].mapped->slab.id = 9;
 	slots.n_slabs = 1;
-	slots.n_free = 64;
 	slots.is_growing = true; /* as if another thread asked for more */
 	file.inode = &inode;
 	file.session.offset_align = 512;
@@ -116,11 +116,11 @@ static void job_teardown(void)
 	(void)ended_take_all(&handle.ended, false, &text);
 	free(text);
 	ck_assert_uint_eq(handle.pool.n_used, 0);
-	ck_assert_uint_eq(slots.n_free, 64);
+	ck_assert_uint_eq(slots_n_free(&slots), 64);
 	ck_assert_ptr_null(slots.shares.first);
 	op_pool_deinit(&handle.pool);
 	slots_deinit(&slots);
-	if (slots.on_unmap)
+	if (slots.on_unmap != own_slab_ignore)
 		gpus_deinit(&gpus);
 	buffers_deinit(&buffers);
 	channel_teardown();
@@ -158,8 +158,9 @@ static struct ring_entry serve(char c)
 		char *bytes = malloc(entry.len);
 
 		memset(bytes, c, entry.len);
-		ck_assert_int_eq(pwrite(slots.slabs[0].fd, bytes, entry.len, (off_t)entry.slab_off),
-				 (ssize_t)entry.len);
+		ck_assert_int_eq(
+			pwrite(slots.slabs[0].mapped->fd, bytes, entry.len, (off_t)entry.slab_off),
+			(ssize_t)entry.len);
 		free(bytes);
 	}
 	return entry;
@@ -207,7 +208,7 @@ TEST(a_write_sends_the_wanted_bytes_alone)
 	entry = serve(0);
 	ck_assert_uint_eq(entry.off, 100);
 	ck_assert_uint_eq(entry.len, 1000);
-	ck_assert_int_eq(pread(slots.slabs[0].fd, &byte, 1, (off_t)entry.slab_off), 1);
+	ck_assert_int_eq(pread(slots.slabs[0].mapped->fd, &byte, 1, (off_t)entry.slab_off), 1);
 	ck_assert_int_eq(byte, 'w');
 	finish(entry.id, 1000);
 	job_end_op(&job);
@@ -330,7 +331,7 @@ TEST(a_gpu_s_copies_of_a_read_are_queued_in_the_file_s_order_up_to_its_end)
 	ck_assert(!job_has_more(&job));
 	ck_assert(!job_may_finish(&job));
 	ck_assert(!job_end_copy(first_copy()));
-	ck_assert_uint_lt(slots.n_free, 64);
+	ck_assert_uint_lt(slots_n_free(&slots), 64);
 	gpu.look.standin_let(1);
 	ck_assert(job_end_copy(first_copy()));
 	ck_assert(job_may_finish(&job));
@@ -363,7 +364,7 @@ TEST(a_write_goes_into_the_ring_when_the_gpu_has_copied_it)
 	ck_assert(job_end_copy(first_copy()));
 	ck_assert(!job_may_finish(&job));
 	entry = serve(0);
-	ck_assert_int_eq(pread(slots.slabs[0].fd, &byte, 1, (off_t)entry.slab_off), 1);
+	ck_assert_int_eq(pread(slots.slabs[0].mapped->fd, &byte, 1, (off_t)entry.slab_off), 1);
 	ck_assert_int_eq(byte, 'w');
 	finish(entry.id, 1000);
 	ck_assert_uint_eq(job.done, 1000);

@@ -1,5 +1,5 @@
 /* The profile that a program asks for, and zero as inherited. */
-#include "client/lib/api/profile.h"
+#include "client/lib/api/handle.c"
 
 #include "client/lib/base/error.h"
 #include "tests/unit/suite.h"

@@ -1,6 +1,7 @@
 #include "client/lib/memory/import.h"
 #include "client/lib/memory/slots.h"
 
+#include "tests/unit/own_slab.h"
 #include "tests/unit/suite.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ TEST(units_are_taken_at_multiples_of_their_number)
 
 /* The slab is a memfd of the test's own; no daemon is asked. */
 static struct dsaio_conn conn = { .fd = -1 };
-static struct buffers buffers = { .conn = &conn };
+static struct buffers buffers;
 static struct slots slots;
 static struct slots_share *share; /* of store 0 */
 
@@ -45,13 +46,12 @@ static void ignore_room(struct slots *s)
 
 static void slots_setup(void)
 {
+	buffers_init(&buffers, &conn, NULL);
 	slots_init(&slots, &buffers, ignore_room);
-	slots.slabs[0] = (struct slots_slab){ .fd = memfd_create("test", MFD_CLOEXEC),
+	slots.on_unmap = own_slab_ignore;
+	slots.slabs[0] = (struct slots_slab){ .mapped = own_slab_new(&buffers, SLOTS_SLAB_BYTES),
 					      .n_units = 64 };
-	ck_assert_int_ge(slots.slabs[0].fd, 0);
-	ck_assert_int_eq(ftruncate(slots.slabs[0].fd, SLOTS_SLAB_BYTES), 0);
 	slots.n_slabs = 1;
-	slots.n_free = 64;
 	slots.is_growing = true; /* as if another thread asked for more */
 	share = slots_share_get(&slots, 0);
 	ck_assert_ptr_nonnull(share);
@@ -62,6 +62,7 @@ static void slots_teardown(void)
 	slots_share_drop(share);
 	ck_assert_ptr_null(slots.shares.first);
 	slots_deinit(&slots);
+	buffers_deinit(&buffers);
 }
 
 static unsigned take_all(struct slots_share *of, bool is_further, struct slot *taken)
@@ -89,7 +90,7 @@ TEST(further_slots_of_a_store_leave_room_for_first_ones)
 	ck_assert_ptr_null(slot.slab);
 	while (n_further)
 		slots_release(&further[--n_further]);
-	ck_assert_uint_eq(slots.n_free, 64);
+	ck_assert_uint_eq(slots_n_free(&slots), 64);
 	ck_assert_uint_eq(slots.slabs[0].used, 0);
 	ck_assert_int_eq(slots_take(share, MIB, false, &slot), 0);
 	ck_assert_uint_eq(slot_bytes(&slot), MIB);
@@ -108,7 +109,7 @@ TEST(a_store_without_a_slot_gets_one_while_others_release_none)
 		ck_assert_ptr_nonnull(others[i]);
 		n[i] = take_all(others[i], false, taken[i]);
 		ck_assert_uint_ge(n[i], 1);
-		ck_assert_uint_ge(slots.n_free, 1);
+		ck_assert_uint_ge(slots_n_free(&slots), 1);
 	}
 	ck_assert_int_eq(slots_take(share, MIB, false, &slot), 0);
 	slots_release(&slot);
@@ -119,7 +120,7 @@ TEST(a_store_without_a_slot_gets_one_while_others_release_none)
 			slots_release(&taken[i][--n[i]]);
 		slots_share_drop(others[i]);
 	}
-	ck_assert_uint_eq(slots.n_free, 64);
+	ck_assert_uint_eq(slots_n_free(&slots), 64);
 }
 
 static void *await_one(void *arg)
@@ -166,11 +167,11 @@ TEST(the_last_slab_stays_while_an_op_may_want_a_slot)
 
 	ck_assert_int_eq(slots_take(share, SLOT_UNIT, false, &slot), 0);
 	slots_release(&slot);
-	ck_assert(!slots_trim(&slots));
+	ck_assert(!slots_trim(&slots, false));
 
 	slots_share_drop(share);
 	atomic_store(&conn.is_broken, true); /* no daemon is asked */
-	ck_assert(slots_trim(&slots));
+	ck_assert(slots_trim(&slots, false));
 	ck_assert_uint_eq(slots.n_slabs, 0);
 	share = slots_share_get(&slots, 0);
 	ck_assert_ptr_nonnull(share);
@@ -183,14 +184,13 @@ TEST(a_slab_that_the_next_daemon_refused_goes_with_its_last_slot)
 
 	ck_assert_int_eq(slots_take(share, SLOT_UNIT, false, &taken[0]), 0);
 	ck_assert_int_eq(slots_take(share, SLOT_UNIT, false, &taken[1]), 0);
-	atomic_store(&slots.slabs[0].slab.error, -ENOMEM);
-	slots.n_free = 0;
+	atomic_store(&slots.slabs[0].mapped->slab.error, -ENOMEM);
 	slots_release(&taken[0]);
 	ck_assert_uint_eq(slots.slabs[0].n_units, 64);
 	slots_release(&taken[1]);
 	ck_assert_uint_eq(slots.slabs[0].n_units, 0);
 	ck_assert_uint_eq(slots.n_slabs, 0);
-	ck_assert_uint_eq(slots.n_free, 0);
+	ck_assert_uint_eq(slots_n_free(&slots), 0);
 }
 
 TEST(copies_end_at_memory_that_is_not_there)

@@ -322,7 +322,8 @@ static int open_rados(struct file_copy *copy, struct side *side, uint64_t n_byte
 		    ? dsaio_create(copy->clients[1], side->path, &create_options, &side->file)
 		    : dsaio_open(copy->clients[1], side->path, O_RDONLY, &open_options,
 				 &side->file);
-	return r < 0 ? ctl_fail(copy->ctl, "%s", dsaio_error()) : CTL_OK;
+	return r < 0 ? ctl_fail(copy->ctl, "%s", stop_signal() ? "interrupted" : dsaio_error())
+		     : CTL_OK;
 }
 
 int file_copy_open_from(struct file_copy *copy, bool may_be_device, struct stat *ret_stat)
@@ -440,12 +441,12 @@ int file_copy_reserve(struct file_copy *copy)
 	return CTL_OK;
 }
 
-/* Where the cluster has not answered, abandoning tells: it fails for a file that is committed. */
+/* Where nobody has answered, abandoning tells: it fails for a file that is committed. */
 static int file_commit(struct file_copy *copy)
 {
 	int r = dsaio_file_commit(copy->to.file, 0), abandoned = 0;
 
-	if (r == -ETIMEDOUT)
+	if (r < 0)
 		abandoned = dsaio_file_abandon(copy->to.file);
 	copy->is_committed = r == 0 || abandoned < 0;
 	if (r == 0 || abandoned == -ESTALE)

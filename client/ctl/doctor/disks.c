@@ -129,7 +129,7 @@ static void check_cluster(struct doctor *doctor, const Wire__Store *store)
 		   "ceph -s, with the store's ceph_conf, says whether the cluster is well; "
 		   "journalctl -u dsaiod@rados what the daemon has met",
 		   "%s", store->is_offline ? store->offline_text : "online");
-	doctor_add(doctor, doctor_warn(store->pauses), "pauses",
+	doctor_add(doctor, doctor_warn(store->longest_pause_usec >= 1000000), "pauses",
 		   "ceph health detail; ceph osd perf shows slow osds", "%" PRIu32 "%s%s",
 		   store->pauses, store->pauses ? " since the daemon's start, the longest of " : "",
 		   store->pauses ? units_format_nsec(pause, store->longest_pause_usec * 1000) : "");

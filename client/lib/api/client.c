@@ -55,13 +55,11 @@ static int guard_new(const _Atomic uint32_t **ret_guard)
 /* The pool is empty: bounce memory that is not in use goes back. */
 static bool trim_bounce(struct buffers *buffers)
 {
-	return slots_trim(&container_of(buffers, struct dsaio_client, buffers)->bounce->slots);
+	return slots_trim(&container_of(buffers, struct dsaio_client, buffers)->bounce->slots,
+			  false);
 }
 
-static void client_freep(struct dsaio_client **client)
-{
-	client_free(*client);
-}
+CLEANUP_FUNCTION(struct dsaio_client *, client_free)
 
 static int check_connect_options(const struct dsaio_connect_options *o)
 {

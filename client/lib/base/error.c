@@ -73,10 +73,16 @@ static const struct {
 	const char *advice;
 	bool is_of_host; /* it is no advice for what cuFile reports */
 } advices[] = {
-	{ ENOSPC, "free some space on that file system, then write again", false },
-	{ EDQUOT, "free some of the user's quota there, then write again", false },
-	{ EFBIG, "the file may not grow that large: see ulimit -f and the file system's limit",
+	{ ENOSPC, "free some space on that file system or cluster, then write again", false },
+	{ EDQUOT, "free some of the quota there, of the user or the pool, then write again",
 	  false },
+	{ EFBIG,
+	  "the file may not grow that large: see ulimit -f, the file system's limit, or the size by which it was created",
+	  false },
+	{ ESTALE,
+	  "it was replaced or removed longer ago than its store's trash_after, or nobody has written that range",
+	  false },
+	{ EHOSTDOWN, "its store's cluster does not answer: dsaioctl status says more", false },
 	{ EIO, "the device or file system reports an error: see the kernel's log (dmesg)", true },
 	{ EROFS, "the file system is mounted read-only", false },
 	{ EFAULT, "the buffer is not memory that this process may use so", true },

@@ -23,8 +23,7 @@ uint32_t files_max(const struct dsaio_client *client)
 
 /* ---- in use, idle, gone ---- */
 
-/* Frees a file that neither the daemon nor the client's list has any more. */
-static void file_free(struct dsaio_file *file)
+void file_free(struct dsaio_file *file)
 {
 	if (!file)
 		return;
@@ -33,11 +32,6 @@ static void file_free(struct dsaio_file *file)
 	free(file->session.gpu_why);
 	free(file->name);
 	free(file);
-}
-
-void file_freep(struct dsaio_file **file)
-{
-	file_free(*file);
 }
 
 /*

@@ -168,8 +168,9 @@ void file_list(struct dsaio_file *file);
    or name is NULL. */
 struct dsaio_file *file_alloc(struct dsaio_client *client, char *name);
 
-/* A file that is in no list: closes the descriptor, frees the rest.  NULL is fine. */
-void file_freep(struct dsaio_file **file);
+/* A file that neither the daemon nor a list has: closes the descriptors, frees the rest.  NULL is fine. */
+void file_free(struct dsaio_file *file);
+CLEANUP_FUNCTION(struct dsaio_file *, file_free)
 
 /* The callback of its client_object. */
 int file_on_disconnect(struct client_object *object);

@@ -89,10 +89,7 @@ void handle_free(struct dsaio_handle *handle)
 	free(handle);
 }
 
-static void handle_freep(struct dsaio_handle **handle)
-{
-	handle_free(*handle);
-}
+CLEANUP_FUNCTION(struct dsaio_handle *, handle_free)
 
 void handle_leave(struct dsaio_handle *handle)
 {

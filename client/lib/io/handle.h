@@ -75,7 +75,7 @@ struct dsaio_handle {
 	uint64_t polled;		  /* the round in which its rings were consumed */
 };
 
-/* Opens a handle.  on_disconnect: handle_close.h.  Returns 0 or conn_call()'s errors, with a message. */
+/* Opens a handle.  on_disconnect: of handle_close.c.  Returns 0 or conn_call()'s errors, with a message. */
 int handle_open(struct dsaio_client *client, const struct handle_settings *settings,
 		int (*on_disconnect)(struct client_object *object),
 		struct dsaio_handle **ret_handle);
@@ -139,6 +139,16 @@ static inline struct handle_channel *handle_next_channel(const struct handle_cha
 
 #define CHANNEL_EACH(c, handle) \
 	for (struct handle_channel *c = handle_first_channel(handle); c; c = handle_next_channel(c))
+
+/* ---- its end: handle_close.c ---- */
+
+/*
+ * dsaio_handle_close(): sleeps until its ops have ended.  Returns 0, the first error of an op that was not reported, or
+ * -EINPROGRESS: some were open at the deadline, so the handle is, too; with a message.
+ */
+int handle_close(struct dsaio_handle *handle, uint64_t deadline_nsec);
+/* For handle_open(): the same by dsaio_disconnect(), without a deadline. */
+int handle_on_disconnect(struct client_object *object);
 
 /* Shows the lanes what a batch has added to their rings so far.  No lock. */
 static inline void handle_publish(const struct dsaio_handle *handle)

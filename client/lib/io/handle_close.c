@@ -1,5 +1,7 @@
-#include "client/lib/io/handle_close.h"
-
+/*
+ * The end of a handle: its ops end, its rings and descriptors go.  The op objects stay as long as the program has
+ * any of them.
+ */
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/io/bounce.h"

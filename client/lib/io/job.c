@@ -122,7 +122,7 @@ static int piece_put(struct job_piece *piece, bool is_blocking)
 		return -ENOMEM;
 	op_set_io(piece->op, job->op->opcode, piece->slice.io_off, piece->slice.io_len,
 		  &(struct buffer_place){
-			  .slab = &piece->slot.slab->slab,
+			  .slab = &piece->slot.slab->mapped->slab,
 			  .slab_off = slot_off(&piece->slot) + piece->slice.io_slot_off,
 		  });
 	piece->op->part_of = piece;

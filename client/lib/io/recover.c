@@ -21,44 +21,40 @@
 
 /* ---- handles ---- */
 
-/* The handles that are not being closed, and their companions.  Under recovery.objects. */
-struct open_handles {
-	struct dsaio_handle **all;
-	size_t n;
-};
-
-/* Without memory there are none: all is NULL. */
-static struct open_handles handles_get(struct dsaio_client *client)
+/*
+ * The handles that are not being closed, and their companions; the last is NULL.  The caller's to free; NULL: no
+ * memory.  Under recovery.objects.
+ */
+static struct dsaio_handle **handles_get(struct dsaio_client *client)
 {
-	struct open_handles handles = { NULL, 0 };
-	size_t n = 0;
+	struct dsaio_handle **handles;
+	size_t n = 1, n_own;
 
 	(void)pthread_mutex_lock(&client->lock); /* a plain mutex: cannot fail */
 	LIST_EACH(struct client_object, object, &client->objects[CLIENT_HANDLE], node)
 		n += 2;
-	handles.all = calloc(n + 1, sizeof(*handles.all));
+	handles = calloc(n, sizeof(struct dsaio_handle *));
+	n = 0;
 	LIST_EACH(struct dsaio_handle, handle, &client->objects[CLIENT_HANDLE], object.node)
-		if (handles.all && !handle->is_shut && !atomic_load(&handle->is_leaving))
-			handles.all[handles.n++] = handle;
+		if (handles && !handle->is_shut && !atomic_load(&handle->is_leaving))
+			handles[n++] = handle;
 	(void)pthread_mutex_unlock(&client->lock);
-	n = handles.n;
-	for (size_t i = 0; i < n; i++) {
+	n_own = n;
+	for (size_t i = 0; i < n_own; i++) {
 		struct dsaio_handle *companion;
 
 		/* One that is being made is shown under this lock, and not after the daemon's end was seen. */
-		(void)pthread_mutex_lock(&handles.all[i]->lock);
-		companion = atomic_load(&handles.all[i]->companion);
-		(void)pthread_mutex_unlock(&handles.all[i]->lock);
+		(void)pthread_mutex_lock(&handles[i]->lock);
+		companion = atomic_load(&handles[i]->companion);
+		(void)pthread_mutex_unlock(&handles[i]->lock);
 		if (companion && !atomic_load(&companion->is_leaving))
-			handles.all[handles.n++] = companion;
+			handles[n++] = companion;
 	}
 	return handles;
 }
 
-static void handles_deinit(struct open_handles *handles)
-{
-	free(handles->all);
-}
+#define HANDLES_EACH(handle, handles) \
+	for (struct dsaio_handle **at_ = handles, *handle; at_ && (handle = *at_); at_++)
 
 /* Ops that recovery took from a handle end. */
 static void end_taken(struct dsaio_handle *handle, const struct op_list *list)
@@ -86,14 +82,13 @@ static void handle_rewatch(struct dsaio_handle *handle, int op)
 
 static void go_away(struct dsaio_client *client, bool is_crash)
 {
-	_cleanup_(handles_deinit) struct open_handles handles;
+	_cleanup_(freep) struct dsaio_handle **handles = NULL;
 
 	files_forget_idle(client);
 	bounce_park(client);
 	(void)pthread_mutex_lock(&client->recovery.objects);
 	handles = handles_get(client); /* no memory: its channels are lost */
-	for (size_t i = 0; i < handles.n; i++) {
-		struct dsaio_handle *handle = handles.all[i];
+	HANDLES_EACH(handle, handles) {
 		struct op_list list = { NULL, NULL };
 
 		wait_take_role(handle);
@@ -112,10 +107,9 @@ static void go_away(struct dsaio_client *client, bool is_crash)
 static void look_away(struct dsaio_client *client)
 {
 	LOCKED(&client->recovery.objects);
-	_cleanup_(handles_deinit) struct open_handles handles = handles_get(client);
+	_cleanup_(freep) struct dsaio_handle **handles = handles_get(client);
 
-	for (size_t i = 0; i < handles.n; i++) {
-		struct dsaio_handle *handle = handles.all[i];
+	HANDLES_EACH(handle, handles) {
 		struct op_list list = { NULL, NULL };
 
 		if (handle->object.on_disconnect) { /* it is no companion */
@@ -144,39 +138,36 @@ static void note_refused(struct report *report, uint32_t n)
 
 /* Returns 0, or -ENOTCONN: `next` has gone away, too. */
 static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
-		     const struct open_handles *handles, struct report *report)
+		     struct dsaio_handle **handles, struct report *report)
 {
-	struct hand_over of_slots = slots_hand_over(&client->bounce->slots, next);
 	uint32_t n_refused = 0;
 	int n, r = 0;
 
-	note_refused(report, of_slots.n_refused);
 	report->slabs = buffers_hand_over(&client->buffers, next);
-	report->slabs.n += of_slots.n;
-	report->slabs.bytes += of_slots.bytes;
-	if (of_slots.must_retry || report->slabs.must_retry)
+	if (report->slabs.must_retry)
 		return -ENOTCONN;
+	(void)slots_trim(&client->bounce->slots, true);
 	note_refused(report, report->slabs.n_refused);
 	n = files_hand_over(client, next, &n_refused);
 	if (n < 0)
 		return n;
 	note_refused(report, n_refused);
 	report->n_files = (uint32_t)n;
-	for (size_t i = 0; i < handles->n && r == 0; i++)
-		r = handle_hand_over(handles->all[i], next, &report->n_channels);
+	HANDLES_EACH(handle, handles)
+		if (r == 0)
+			r = handle_hand_over(handle, next, &report->n_channels);
 	return r == 0 && conn_is_gone(next) ? -ENOTCONN : r;
 }
 
 /* Takes next. */
 static void come_back(struct dsaio_client *client, struct dsaio_conn *next,
-		      const struct open_handles *handles, struct report *report)
+		      struct dsaio_handle **handles, struct report *report)
 {
 	const uint64_t features = conn_facts(next).features;
 
 	/* First: a cancel reaches come_back() as a flag, or the daemon, or both. */
 	conn_replace(client->conn, next);
-	for (size_t i = 0; i < handles->n; i++) {
-		struct dsaio_handle *handle = handles->all[i];
+	HANDLES_EACH(handle, handles) {
 		struct op_list list = { NULL, NULL };
 
 		CHANNEL_EACH(c, handle)
@@ -236,20 +227,20 @@ static int give_up(struct dsaio_conn *next, int r)
 static int take_over(struct dsaio_client *client, struct dsaio_conn *next, uint64_t since_nsec)
 {
 	struct report report = { .why = NULL };
-	_cleanup_(handles_deinit) struct open_handles handles;
+	_cleanup_(freep) struct dsaio_handle **handles = NULL;
 	int r;
 
 	bounce_park(client);
 	(void)pthread_mutex_lock(&client->recovery.objects);
 	handles = handles_get(client);
-	for (size_t i = 0; i < handles.n; i++)
-		wait_take_role(handles.all[i]);
+	HANDLES_EACH(handle, handles)
+		wait_take_role(handle);
 	conn_attempt_begin(client->conn);
-	r = handles.all ? hand_over(client, next, &handles, &report) : -ENOMEM;
+	r = handles ? hand_over(client, next, handles, &report) : -ENOMEM;
 	if (r == 0)
-		come_back(client, next, &handles, &report);
-	for (size_t i = 0; i < handles.n; i++)
-		wait_leave_role(handles.all[i]);
+		come_back(client, next, handles, &report);
+	HANDLES_EACH(handle, handles)
+		wait_leave_role(handle);
 	(void)pthread_mutex_unlock(&client->recovery.objects);
 	bounce_unpark(client);
 	if (r == 0)
@@ -278,13 +269,11 @@ static void tell(struct dsaio_client *client, int op)
 static void lose(struct dsaio_client *client, const char *why)
 {
 	LOCKED(&client->recovery.objects);
-	_cleanup_(handles_deinit) struct open_handles handles = handles_get(client);
+	_cleanup_(freep) struct dsaio_handle **handles = handles_get(client);
 
 	debug_log("session: lost: %s", why);
 	conn_lose(client->conn, why);
-	for (size_t i = 0; i < handles.n; i++) {
-		struct dsaio_handle *handle = handles.all[i];
-
+	HANDLES_EACH(handle, handles) {
 		handle_rewatch(handle, EPOLL_CTL_ADD); /* readable from now on */
 		(void)pthread_mutex_lock(&handle->lock);
 		wake_waiters(handle);

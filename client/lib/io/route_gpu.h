@@ -6,7 +6,7 @@
 #ifndef DSAIO_CLIENT_LIB_IO_ROUTE_GPU_H
 #define DSAIO_CLIENT_LIB_IO_ROUTE_GPU_H
 
-#include "client/lib/io/request.h"
+#include "client/lib/io/submit.h"
 
 /*
  * For memory that is no slab's of the pool.  Sets *ret_gpu: the GPU whose memory it is, or -1.  Returns

@@ -62,10 +62,7 @@ void conn_close(struct dsaio_conn *conn)
 	free(conn);
 }
 
-static void conn_closep(struct dsaio_conn **conn)
-{
-	conn_close(*conn);
-}
+CLEANUP_FUNCTION(struct dsaio_conn *, conn_close)
 
 int conn_map(int fd, size_t bytes, int protection, void **ret_map)
 {

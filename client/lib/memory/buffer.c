@@ -15,18 +15,6 @@
 
 #define BUFFER_BYTES_MAX ((size_t)1 << 46) /* what the daemon takes as a slab's size at most */
 
-/* A slab in this process's memory, cut into buffers. */
-struct mapped_slab {
-	/* imported: the mapping is the program's, and it is one used piece */
-	struct slab_name slab;
-	struct slab_placement place;
-	char *memory;
-	size_t bytes;
-	int fd;	      /* for the next daemon: a mapping cannot be handed over */
-	uint64_t off; /* imported: of the memory in it */
-	struct cut cut;
-};
-
 /*
  * Forks of this process.  A buffer that exists while one begins may be used in the child.  Relaxed: a call
  * that runs while another thread forks is in no order with the fork.
@@ -79,10 +67,7 @@ static void slab_free(struct mapped_slab *slab)
 	free(slab);
 }
 
-static void slab_freep(struct mapped_slab **slab)
-{
-	slab_free(*slab);
-}
+CLEANUP_FUNCTION(struct mapped_slab *, slab_free)
 
 /* A slab that is in no list any more.  Unmapped first: the pool punches it quicker. */
 static void slab_return(struct dsaio_conn *conn, struct mapped_slab *slab)
@@ -112,16 +97,16 @@ static int slab_map(struct mapped_slab *slab)
 	return 0;
 }
 
-static int slab_new(struct dsaio_conn *conn, size_t bytes, const struct slab_placement *place,
-		    struct mapped_slab **ret_slab)
+static int slab_new(struct dsaio_conn *conn, const char *what, size_t bytes,
+		    const struct slab_placement *place, struct mapped_slab **ret_slab)
 {
 	_cleanup_(slab_freep) struct mapped_slab *slab = calloc(1, sizeof(*slab));
 	int r;
 
 	if (!slab)
-		return error_fail_errno(-ENOMEM, "alloc");
+		return error_fail_errno(-ENOMEM, "%s", what);
 	slab->fd = -1;
-	r = slab_ask(conn, "alloc", bytes, place, &slab->slab, &slab->fd);
+	r = slab_ask(conn, what, bytes, place, &slab->slab, &slab->fd);
 	if (r < 0)
 		return r;
 	slab->place = *place;
@@ -133,7 +118,7 @@ static int slab_new(struct dsaio_conn *conn, size_t bytes, const struct slab_pla
 		r = cut_init(&slab->cut, bytes);
 	if (r < 0) {
 		slab_release(conn, &slab->slab, true);
-		return error_fail_errno(r, "alloc: a slab of %s was made, but cannot be mapped",
+		return error_fail_errno(r, "%s: a slab of %s was made, but cannot be mapped", what,
 					SIZE_TEXT(bytes));
 	}
 	*ret_slab = TAKE_PTR(slab);
@@ -233,8 +218,8 @@ static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab
 	for (size_t i = 0; i < buffers->n && r == -ENOSPC; i++) {
 		struct mapped_slab *slab = buffers->slabs[i];
 
-		if (slab->slab.is_imported || !slab_placement_is(&slab->place, place) ||
-		    atomic_load(&slab->slab.error))
+		if (slab->slab.is_imported || slab->is_own ||
+		    !slab_placement_is(&slab->place, place) || atomic_load(&slab->slab.error))
 			continue;
 		if (slab->bytes > *ret_last)
 			*ret_last = slab->bytes;
@@ -244,37 +229,43 @@ static int buffers_take(struct buffers *buffers, size_t bytes, const struct slab
 	return r;
 }
 
-/* A new slab, and a piece of it for the caller before anybody else comes.  -ESTALE: the daemon has gone away
-   with it. */
-static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab_placement *place,
-			size_t last, char **ret_memory)
+/* Takes a piece of a new slab before anybody else comes, and lists it.  -ESTALE: the daemon has gone away with it. */
+static int slab_enter(struct buffers *buffers, struct mapped_slab *slab, size_t bytes,
+		      char **ret_memory)
 {
-	struct dsaio_conn *conn = buffers->conn;
-	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
 	bool is_dirty;
-	size_t want = buffer_slab_bytes(bytes, last);
-	size_t page = place->pages == WIRE__PAGES__PAGES_HUGE ? MAP_HUGE_BYTES : CUT_PAGE;
-	size_t least = (bytes + page - 1) / page * page;
-	int r = slab_new(conn, want, place, &slab);
+	int r = slab_take(slab, bytes, ret_memory, &is_dirty); /* it is not */
 
-	if (r == -ENOMEM && want > least) /* near the bound: no more than is needed */
-		r = slab_new(conn, least, place, &slab);
-	if (r == -ENOMEM && buffers->trim && buffers->trim(buffers))
-		r = slab_new(conn, least, place, &slab);
-	if (r < 0)
-		return r;
-	r = slab_take(slab, bytes, ret_memory, &is_dirty); /* it is not */
 	if (r == 0) {
 		(void)pthread_rwlock_wrlock(&buffers->lock);
 		r = buffers_add(buffers, slab);
 		(void)pthread_rwlock_unlock(&buffers->lock);
 	}
-	if (r == -ESTALE)
+	if (r == 0 || r == -ESTALE)
 		return r;
-	if (r < 0) {
-		slab_release(conn, &slab->slab, true);
-		return error_fail_errno(r, "alloc of %s", SIZE_TEXT(bytes));
-	}
+	slab_release(buffers->conn, &slab->slab, true);
+	return error_fail_errno(r, "alloc of %s", SIZE_TEXT(bytes));
+}
+
+/* A new slab, as slab_enter(). */
+static int buffers_grow(struct buffers *buffers, size_t bytes, const struct slab_placement *place,
+			size_t last, char **ret_memory)
+{
+	struct dsaio_conn *conn = buffers->conn;
+	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
+	size_t want = buffer_slab_bytes(bytes, last);
+	size_t page = place->pages == WIRE__PAGES__PAGES_HUGE ? MAP_HUGE_BYTES : CUT_PAGE;
+	size_t least = (bytes + page - 1) / page * page;
+	int r = slab_new(conn, "alloc", want, place, &slab);
+
+	if (r == -ENOMEM && want > least) /* near the bound: no more than is needed */
+		r = slab_new(conn, "alloc", least, place, &slab);
+	if (r == -ENOMEM && buffers->trim && buffers->trim(buffers))
+		r = slab_new(conn, "alloc", least, place, &slab);
+	if (r == 0)
+		r = slab_enter(buffers, slab, bytes, ret_memory);
+	if (r < 0)
+		return r;
 	debug_log("alloc: slab %u of %s", slab->slab.id, SIZE_TEXT(slab->bytes));
 	(void)TAKE_PTR(slab); /* the list has it */
 	return 0;
@@ -353,7 +344,7 @@ bool buffers_leave(struct buffers *buffers)
 	(void)pthread_rwlock_wrlock(&buffers->lock);
 	buffers->is_left = true;
 	for (size_t i = 0; i < buffers->n; i++)
-		if (buffers->slabs[i]->cut.used_bytes)
+		if (buffers->slabs[i]->cut.used_bytes && !buffers->slabs[i]->is_own)
 			buffers->slabs[n++] = buffers->slabs[i];
 		else
 			slab_free(buffers->slabs[i]);
@@ -414,6 +405,29 @@ bool buffers_trim(struct buffers *buffers)
 	if (spare)
 		slab_return(buffers->conn, spare);
 	return spare;
+}
+
+int buffers_own_new(struct buffers *buffers, size_t bytes, struct mapped_slab **ret_slab)
+{
+	_cleanup_(slab_freep) struct mapped_slab *slab = NULL;
+	char *memory;
+	int r = slab_new(buffers->conn, "private memory", bytes, &SLAB_ANYWHERE, &slab);
+
+	if (r < 0)
+		return r;
+	slab->is_own = true;
+	r = slab_enter(buffers, slab, bytes, &memory);
+	if (r == 0)
+		*ret_slab = TAKE_PTR(slab);
+	return r;
+}
+
+void buffers_own_free(struct buffers *buffers, struct mapped_slab *slab)
+{
+	(void)pthread_rwlock_wrlock(&buffers->lock);
+	buffers_remove(buffers, buffers_find(buffers, slab->memory));
+	(void)pthread_rwlock_unlock(&buffers->lock);
+	slab_return(buffers->conn, slab);
 }
 
 /* ---- the next session ---- */

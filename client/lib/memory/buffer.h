@@ -29,7 +29,18 @@
 #define BUFFER_SLAB_MAX (256u << 20) /* only a single larger request gets a larger slab */
 #define BUFFER_SLAB_STEP (2u << 20)  /* such slabs are whole huge pages */
 
-struct mapped_slab;
+/* A slab in this process's memory, cut into buffers. */
+struct mapped_slab {
+	/* imported: the mapping is the program's, and it is one used piece */
+	struct slab_name slab;
+	struct slab_placement place;
+	bool is_own; /* the library's: one used piece, and no buffer */
+	char *memory;
+	size_t bytes;
+	int fd;	      /* for the next daemon: a mapping cannot be handed over */
+	uint64_t off; /* imported: of the memory in it */
+	struct cut cut;
+};
 
 /* All buffers of a client. */
 struct buffers {
@@ -73,6 +84,14 @@ bool buffers_leave(struct buffers *buffers);
  * -EBUSY (an op uses it).  *ret_is_last: it was the last one that buffers_leave() has left.
  */
 int buffers_free(struct buffers *buffers, void *memory, bool is_imported, bool *ret_is_last);
+
+/*
+ * A slab of the library's own, of so many bytes; also handed over, and unmapped by buffers_leave().  Returns 0, or a
+ * negative errno with a message; -ESTALE, without one: the daemon has gone away with it.
+ */
+int buffers_own_new(struct buffers *buffers, size_t bytes, struct mapped_slab **ret_slab);
+/* Gives it back.  No op uses it. */
+void buffers_own_free(struct buffers *buffers, struct mapped_slab *slab);
 
 /* Releases slabs without buffers, also the one that is kept.  Returns whether there was one. */
 bool buffers_trim(struct buffers *buffers);

@@ -83,19 +83,17 @@ static int gpu_get(struct gpus *gpus, int number, struct gpu **ret_gpu, char **r
 /* Where the bytes of the slot are.  Its GPU's context is current. */
 static char *place_of(const struct slot *slot, uint64_t off)
 {
-	char *map = slot_map(slot);
+	struct mapped_slab *mapped = slot->slab->mapped;
 	CUresult result;
 
-	if (!map)
-		return NULL;
 	if (!atomic_exchange_explicit(&slot->slab->is_registered, true, memory_order_relaxed)) {
-		result = cuda_get()->cuMemHostRegister_v2(map, slot_map_bytes(slot),
+		result = cuda_get()->cuMemHostRegister_v2(mapped->memory, mapped->bytes,
 							  CU_MEMHOSTREGISTER_PORTABLE);
 		if (result != CUDA_SUCCESS)
 			debug_log("GPU memory: cuMemHostRegister(): error %d: copies are slower",
 				  (int)result);
 	}
-	return map + slot_off(slot) + off;
+	return slot_memory(slot, off);
 }
 
 /* ---- a copy.  Its GPU's context is current. ---- */
@@ -136,8 +134,6 @@ static int queue(const struct gpu_copy *copy, const struct slot *slot, uint64_t 
 	char *place = place_of(slot, off);
 	CUresult result;
 
-	if (!place)
-		return -errno;
 	if (is_fill)
 		result = cuda_get()->cuMemcpyDtoHAsync_v2(place, cuda_address(memory), len, stream);
 	else

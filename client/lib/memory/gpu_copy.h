@@ -13,7 +13,7 @@
  * their order, one after the other without a pause as long as there is one.  So callers queue several
  * before they wait for the first.  Slot and buffer of a copy are in use until it is over, also if it fails.
  *
- * A slot's slab is mapped at its first copy, and registered with libcuda, so that the GPU copies by
+ * A slot's slab is registered with libcuda at its first copy, so that the GPU copies by
  * itself.  Where libcuda refuses that, copies work, and are slower.
  *
  * Any thread.

@@ -10,54 +10,50 @@
 
 const struct slab_placement SLAB_ANYWHERE = { .pages = WIRE__PAGES__PAGES_ANY };
 
+/* A call that makes a slab.  As conn_call(). */
+static int make(struct dsaio_conn *conn, const char *what, Wire__Request *request, const int *fds,
+		unsigned n_fds, struct slab_name *slab, int *ret_fd)
+{
+	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
+	int r = conn_call(conn, what, request, fds, n_fds, &reply, ret_fd);
+
+	if (r < 0)
+		return r;
+	if (ret_fd && !reply->slab_new->is_locked)
+		atomic_store_explicit(&conn->has_unlocked, true, memory_order_relaxed);
+	slab->id = reply->slab_new->slab; /* all replies have that body */
+	slab->session = conn_answered_in();
+	return 0;
+}
+
 int slab_ask(struct dsaio_conn *conn, const char *what, uint64_t bytes,
 	     const struct slab_placement *place, struct slab_name *slab, int *ret_fd)
 {
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__SlabNew body = WIRE__SLAB_NEW__INIT;
-	Wire__Request request = WIRE_REQUEST(SLAB_NEW, slab_new, &body);
-	int r;
 
 	body.size_bytes = bytes;
 	body.pages = place->pages;
 	body.has_node = place->has_node;
 	body.node = place->node;
-	r = conn_call(conn, what, &request, NULL, 0, &reply, ret_fd);
-	if (r < 0)
-		return r;
-	if (!reply->slab_new->is_locked)
-		atomic_store_explicit(&conn->has_unlocked, true, memory_order_relaxed);
-	slab->id = reply->slab_new->slab;
-	slab->session = conn_answered_in();
-	return 0;
+	return make(conn, what, &WIRE_REQUEST(SLAB_NEW, slab_new, &body), NULL, 0, slab, ret_fd);
 }
 
 int slab_import_fd(struct dsaio_conn *conn, int fd, uint64_t off, uint64_t bytes,
 		   struct slab_name *slab)
 {
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__SlabImport body = WIRE__SLAB_IMPORT__INIT;
-	Wire__Request request = WIRE_REQUEST(SLAB_IMPORT, slab_import, &body);
-	int r;
 
 	body.off = off;
 	body.size_bytes = bytes;
-	r = conn_call(conn, "memory_register", &request, &fd, 1, &reply, NULL);
-	if (r < 0)
-		return r;
-	slab->id = reply->slab_import->slab;
-	slab->session = conn_answered_in();
-	return 0;
+	return make(conn, "memory_register", &WIRE_REQUEST(SLAB_IMPORT, slab_import, &body), &fd, 1,
+		    slab, NULL);
 }
 
 int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *handle, uint64_t bytes,
 		    bool must_import, struct slab_name *slab)
 {
-	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__DeviceImport body = WIRE__DEVICE_IMPORT__INIT;
-	Wire__Request request = WIRE_REQUEST(DEVICE_IMPORT, device_import, &body);
-	bool has_fd = handle->fd >= 0;
-	int r;
+	const bool has_fd = handle->fd >= 0;
 
 	/* only read */
 	body.uuid = (ProtobufCBinaryData){ sizeof(handle->uuid.bytes),
@@ -69,12 +65,8 @@ int slab_import_gpu(struct dsaio_conn *conn, const struct allocation_handle *han
 	body.size_bytes = bytes;
 	body.buffer_id = handle->buffer_id;
 	body.must_import = must_import;
-	r = conn_call(conn, "the daemon", &request, &handle->fd, has_fd, &reply, NULL);
-	if (r < 0)
-		return r;
-	slab->id = reply->device_import->slab;
-	slab->session = conn_answered_in();
-	return 0;
+	return make(conn, "the daemon", &WIRE_REQUEST(DEVICE_IMPORT, device_import, &body),
+		    &handle->fd, has_fd, slab, NULL);
 }
 
 void slab_release(struct dsaio_conn *conn, const struct slab_name *slab, bool waits)

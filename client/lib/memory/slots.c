@@ -35,31 +35,27 @@ static uint64_t bits(unsigned n)
 	return n < 64 ? (UINT64_C(1) << n) - 1 : UINT64_MAX;
 }
 
-/* No slot of it is in use. */
-static void slab_unmap(struct slots *slots, struct slots_slab *slab)
+/* The daemon does not have it. */
+static bool is_refused(const struct slots_slab *slab)
 {
-	if (slab->map) {
-		slots->on_unmap(slots, slab->map);
-		(void)munmap(slab->map, (size_t)slab->n_units * SLOT_UNIT); /* ours: cannot fail */
-	}
-	(void)close(slab->fd); /* a memfd */
+	return atomic_load(&slab->mapped->slab.error);
 }
 
-/* One that the daemon does not have goes after its last slot, and is to be unmapped.  Under the lock. */
-static void refused_take(struct slots *slots, struct slots_slab *slab, struct slots_slab *ret_gone)
+unsigned slots_n_free(const struct slots *slots)
 {
-	if (slab->used != ~bits(slab->n_units))
-		return;
-	*ret_gone = *slab;
-	slab->n_units = 0;
-	slots->n_slabs--;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++)
+		if (slots->slabs[i].n_units && !is_refused(&slots->slabs[i]))
+			n += 64 - (unsigned)__builtin_popcountll(slots->slabs[i].used);
+	return n;
 }
 
 void slots_deinit(struct slots *slots)
 {
 	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++)
 		if (slots->slabs[i].n_units)
-			slab_unmap(slots, &slots->slabs[i]);
+			slots->on_unmap(slots, slots->slabs[i].mapped->memory);
 	(void)pthread_mutex_destroy(&slots->lock);
 }
 
@@ -121,7 +117,7 @@ void slots_share_drop(struct slots_share *share)
 /* See slots.h.  Under the lock. */
 static bool is_in_share(const struct slots_share *share, unsigned n, bool is_further)
 {
-	unsigned n_free = share->slots->n_free, n_used = share->n_units + n;
+	unsigned n_free = slots_n_free(share->slots), n_used = share->n_units + n;
 
 	if (n_free < n)
 		return false;
@@ -142,12 +138,11 @@ static bool take_units(struct slots_share *share, unsigned n, bool is_further,
 		struct slots_slab *slab = &slots->slabs[i];
 		int unit = -1;
 
-		if (slab->n_units && !atomic_load(&slab->slab.error))
+		if (slab->n_units && !is_refused(slab))
 			unit = slots_take_bits(&slab->used, n);
 		if (unit < 0)
 			continue;
 		*ret_slot = (struct slot){ share, slab, (unsigned)unit, n };
-		slots->n_free -= n;
 		share->n_units += n;
 		return true;
 	}
@@ -169,14 +164,13 @@ static int grow(struct slots *slots, bool may_be_small)
 {
 	struct slots_slab *slab = slots->slabs;
 	uint64_t bytes = SLOTS_SLAB_BYTES;
-	struct slab_name name = { 0 };
-	int fd = -1, r;
+	struct mapped_slab *mapped;
+	int r;
 
 	slots->is_growing = true;
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (;;) {
-		r = slab_ask(slots->buffers->conn, "private memory", bytes, &SLAB_ANYWHERE, &name,
-			     &fd);
+		r = buffers_own_new(slots->buffers, bytes, &mapped);
 		if (r != -ENOMEM || !may_be_small)
 			break;
 		if (bytes > SLOT_UNIT)
@@ -186,10 +180,8 @@ static int grow(struct slots *slots, bool may_be_small)
 	}
 	(void)pthread_mutex_lock(&slots->lock);
 	slots->is_growing = false;
-	if (r == 0 && !conn_is_of(slots->buffers->conn, name.session)) {
-		closep(&fd); /* the daemon has gone away with it: asks the next one */
+	if (r == -ESTALE) /* asks the next daemon */
 		return 0;
-	}
 	if (r < 0) {
 		slots->full_nsec = clock_nsec();
 		return r;
@@ -197,12 +189,10 @@ static int grow(struct slots *slots, bool may_be_small)
 	slots->full_nsec = 0;
 	while (slab->n_units) /* there is a place */
 		slab++;
-	*slab = (struct slots_slab){ .slab = name,
-				     .fd = fd,
+	*slab = (struct slots_slab){ .mapped = mapped,
 				     .n_units = (unsigned)(bytes / SLOT_UNIT),
 				     .used = ~bits((unsigned)(bytes / SLOT_UNIT)) };
 	slots->n_slabs++;
-	slots->n_free += slab->n_units;
 	debug_log("private memory: a slab of %s to copy through", SIZE_TEXT(bytes));
 	return 0;
 }
@@ -230,7 +220,7 @@ static int take(struct slots_share *share, uint64_t bytes, bool is_further, stru
 		int r = -ENOMEM;
 
 		if (may_grow(slots)) {
-			r = grow(slots, !share->n_units && !slots->n_free);
+			r = grow(slots, !share->n_units && !slots_n_free(slots));
 			wake_next(slots); /* whether it grew or not */
 			/* The library's thread does not wait for the next daemon. */
 			if (r == -ENOTCONN && slots->buffers->conn->on_gone &&
@@ -296,108 +286,44 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 void slots_release(struct slot *slot)
 {
 	struct slots_share *share = slot->share;
-	struct slots_slab gone = { .n_units = 0 };
-	struct slots *slots;
+	bool has_refused;
 
 	if (!slot->slab)
 		return;
-	slots = share->slots;
-	(void)pthread_mutex_lock(&slots->lock);
+	(void)pthread_mutex_lock(&share->slots->lock);
 	slot->slab->used &= ~(bits(slot->n_units) << slot->unit);
-	if (atomic_load(&slot->slab->slab.error))
-		refused_take(slots, slot->slab, &gone);
-	else
-		slots->n_free += slot->n_units;
+	has_refused = is_refused(slot->slab);
 	share->n_units -= slot->n_units;
 	slot->slab = NULL;
-	wake_next(slots);
-	(void)pthread_mutex_unlock(&slots->lock);
-	if (gone.n_units)
-		slab_unmap(slots, &gone);
+	wake_next(share->slots);
+	(void)pthread_mutex_unlock(&share->slots->lock);
+	if (has_refused)
+		(void)slots_trim(share->slots, true);
 }
 
-struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next)
+bool slots_trim(struct slots *slots, bool only_refused)
 {
-	struct hand_over done = { 0 };
-	int r = 0;
-
-	for (unsigned i = 0; i < SLOTS_SLABS_MAX && r != -ENOTCONN; i++) {
-		struct slots_slab copy, gone = { .n_units = 0 };
-		int fd = -1;
-
-		(void)pthread_mutex_lock(&slots->lock);
-		slots->slabs[i].slab.session = conn_attempt(slots->buffers->conn);
-		copy = slots->slabs[i];
-		if (copy.n_units)
-			fd = fd_duplicate(copy.fd);
-		(void)pthread_mutex_unlock(&slots->lock);
-		if (!copy.n_units || atomic_load(&copy.slab.error)) {
-			closep(&fd);
-			continue;
-		}
-		r = fd < 0 ? -ENOTCONN /* no descriptor is free: another try */
-			   : slab_hand_over(next, &copy.slab, fd, 0,
-					    (uint64_t)copy.n_units * SLOT_UNIT);
-		done.n += r == 0;
-		done.bytes += r == 0 ? (uint64_t)copy.n_units * SLOT_UNIT : 0;
-		done.must_retry = r == -ENOTCONN;
-		if (r == 0 || r == -ENOTCONN)
-			continue;
-		done.n_refused++;
-		(void)pthread_mutex_lock(&slots->lock);
-		if (slots->slabs[i].fd == copy.fd && slots->slabs[i].n_units) {
-			atomic_store(&slots->slabs[i].slab.error, r);
-			slots->n_free -= 64 - (unsigned)__builtin_popcountll(slots->slabs[i].used);
-			refused_take(slots, &slots->slabs[i], &gone);
-		}
-		(void)pthread_mutex_unlock(&slots->lock);
-		if (gone.n_units)
-			slab_unmap(slots, &gone);
-	}
-	return done;
-}
-
-bool slots_trim(struct slots *slots)
-{
-	struct slots_slab spare[SLOTS_SLABS_MAX];
+	struct mapped_slab *spare[SLOTS_SLABS_MAX];
 	unsigned n = 0;
 
 	(void)pthread_mutex_lock(&slots->lock);
 	for (unsigned i = 0; i < SLOTS_SLABS_MAX; i++) {
 		struct slots_slab *slab = &slots->slabs[i];
 
-		if (!slab->n_units || slab->used != ~bits(slab->n_units))
-			continue; /* one that was refused has gone then */
-		if (slots->n_slabs == 1 && slots->shares.first)
-			break;
-		slots->n_free -= slab->n_units;
+		if (!slab->n_units || slab->used != ~bits(slab->n_units) ||
+		    (!is_refused(slab) &&
+		     (only_refused || (slots->n_slabs == 1 && slots->shares.first))))
+			continue;
 		slots->n_slabs--;
-		spare[n++] = *slab;
+		spare[n++] = slab->mapped;
 		slab->n_units = 0;
 	}
 	(void)pthread_mutex_unlock(&slots->lock);
 	for (unsigned i = 0; i < n; i++) {
-		slab_unmap(slots, &spare[i]);
-		slab_release(slots->buffers->conn, &spare[i].slab, true);
+		slots->on_unmap(slots, spare[i]->memory);
+		buffers_own_free(slots->buffers, spare[i]);
 	}
 	return n;
-}
-
-char *slot_map(const struct slot *slot)
-{
-	struct slots *slots = slot->share->slots;
-	struct slots_slab *slab = slot->slab;
-	char *map;
-	LOCKED(&slots->lock);
-
-	if (!slab->map) {
-		map = mmap(NULL, slot_map_bytes(slot), PROT_READ | PROT_WRITE, MAP_SHARED, slab->fd,
-			   0);
-		if (map != MAP_FAILED)
-			slab->map = map;
-	}
-	map = slab->map;
-	return map;
 }
 
 /* pwrite(2) to more than the program's RLIMIT_FSIZE, which it may change, is a signal. */
@@ -412,12 +338,8 @@ static bool is_beyond_limit(uint64_t end)
 static int fill_mapped(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
 		       uint64_t *ret_done)
 {
-	char *map = slot_map(slot);
-
-	if (!map)
-		return -errno;
 	while (*ret_done < len) {
-		struct iovec to = { map + slot_off(slot) + off + *ret_done, len - *ret_done };
+		struct iovec to = { slot_memory(slot, off + *ret_done), len - *ret_done };
 		struct iovec source = { (char *)(uintptr_t)from + *ret_done, to.iov_len };
 		ssize_t n = process_vm_readv(getpid(), &to, 1, &source, 1, 0);
 
@@ -435,8 +357,8 @@ static int copy(const struct slot *slot, bool is_fill, uint64_t off, char *memor
 	while (*ret_done < len) {
 		const off_t at = (off_t)(slot_off(slot) + off + *ret_done);
 		const uint64_t rest = len - *ret_done;
-		ssize_t n = is_fill ? pwrite(slot->slab->fd, memory + *ret_done, rest, at)
-				    : pread(slot->slab->fd, memory + *ret_done, rest, at);
+		ssize_t n = is_fill ? pwrite(slot->slab->mapped->fd, memory + *ret_done, rest, at)
+				    : pread(slot->slab->mapped->fd, memory + *ret_done, rest, at);
 
 		if (n < 0 && errno == EINTR)
 			continue;

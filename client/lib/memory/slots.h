@@ -1,16 +1,15 @@
 /*
  * Slots: bounce buffers, through which private memory is copied.
  *
- * They are cut from slabs of a few MiB.  Slabs are taken from the daemon's pool one by one as they are
- * needed, at most SLOTS_SLABS_MAX of them.  They are kept until dsaio_alloc() finds the pool empty.  A
+ * They are cut from slabs of a few MiB (buffers_own_new()).  Slabs are taken from the daemon's pool one by one as they
+ * are needed, at most SLOTS_SLABS_MAX of them.  They are kept until dsaio_alloc() finds the pool empty.  A
  * slot is a power of two of units of one slab, and starts at a multiple of its own size there.
  *
- * A slab is not mapped here: slots are filled and emptied by pwrite(2) and pread(2) on its memfd,
+ * Slots are filled and emptied by pwrite(2) and pread(2) on the slab's memfd,
  * so that a wrong address of the program's is -EFAULT and never a signal.  (Copies of 4 KiB took
  * half the time of process_vm_readv() and writev() where this was measured, those of 1 MiB 0.6 to
  * 0.9 of it.)  Where pwrite(2) would exceed the program's RLIMIT_FSIZE, and so raise a signal, and
- * on hugetlbfs, which has no write(2), the slab is mapped, and the slot is filled by
- * process_vm_readv().  A slab that was mapped for that or for a copy of GPU memory (gpu_copy.h) stays so.
+ * on hugetlbfs, which has no write(2), the slot is filled by process_vm_readv().
  *
  * Shares.  The slots in use are counted for each store.  With an op's further pieces a store may use as
  * much as remains free, with an op's first piece twice as much.  A store that uses nothing gets the
@@ -33,9 +32,7 @@
 #define SLOTS_SLABS_MAX 8u	    /* a guess: 2 GB/s for 16 ms */
 
 struct slots_slab {
-	struct slab_name slab;
-	int fd;
-	char *map;		    /* slots.lock; NULL: not mapped */
+	struct mapped_slab *mapped;
 	_Atomic bool is_registered; /* gpu_copy.c's, relaxed: with libcuda, or refused there */
 	unsigned n_units;	    /* 0: there is no slab here */
 	uint64_t used;		    /* a bit for each unit */
@@ -62,9 +59,9 @@ struct slots {
 	void (*on_unmap)(struct slots *slots, void *map); /* before a slab is unmapped */
 	pthread_mutex_t lock;				  /* of all below */
 	struct slots_slab slabs[SLOTS_SLABS_MAX];
-	unsigned n_slabs, n_free; /* slabs may lie anywhere among the places */
-	bool is_growing;	  /* a thread asks for a slab, without the lock */
-	uint64_t full_nsec;	  /* when the pool last refused a slab; 0: it did not */
+	unsigned n_slabs;   /* they may lie anywhere among the places */
+	bool is_growing;    /* a thread asks for a slab, without the lock */
+	uint64_t full_nsec; /* when the pool last refused a slab; 0: it did not */
 	struct list shares;
 	bool is_thread_short; /* a thread that does not wait wants on_room() */
 };
@@ -84,9 +81,10 @@ static inline uint64_t slot_off(const struct slot *slot) /* in its slab */
 	return (uint64_t)slot->unit * SLOT_UNIT;
 }
 
-static inline uint64_t slot_map_bytes(const struct slot *slot) /* of its slab */
+/* Its byte at off. */
+static inline char *slot_memory(const struct slot *slot, uint64_t off)
 {
-	return (uint64_t)slot->slab->n_units * SLOT_UNIT;
+	return slot->slab->mapped->memory + slot_off(slot) + off;
 }
 
 void slots_init(struct slots *slots, struct buffers *buffers, void (*on_room)(struct slots *slots));
@@ -109,19 +107,19 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 		struct slot *ret_slot);
 void slots_release(struct slot *slot);
 
-/* As buffers_hand_over(), of the slabs of slots. */
-struct hand_over slots_hand_over(struct slots *slots, struct dsaio_conn *next);
+/*
+ * Gives slabs back that nobody uses, but not the last one while a share exists; those that the daemon does not have in
+ * any case, and only_refused: these alone.  Returns whether there was one.
+ */
+bool slots_trim(struct slots *slots, bool only_refused);
 
-/* Gives slabs back that nobody uses, but not the last one while a share exists.  Returns whether there was one. */
-bool slots_trim(struct slots *slots);
+/* Under the lock. */
+unsigned slots_n_free(const struct slots *slots);
 
 /* Copies len bytes at off of the slot.  Returns 0 or a negative errno; *ret_done bytes were copied. */
 int slot_fill(const struct slot *slot, uint64_t off, const void *from, uint64_t len,
 	      uint64_t *ret_done);
 int slot_empty(const struct slot *slot, uint64_t off, void *to, uint64_t len, uint64_t *ret_done);
-
-/* The mapping of the slot's slab, which lasts until the slab is released.  NULL: errno says why. */
-char *slot_map(const struct slot *slot);
 
 /* Takes n (a power of two) free bits at a multiple of n; returns the first one's number, or -1. */
 int slots_take_bits(uint64_t *used, unsigned n);
