@@ -37,12 +37,9 @@
 struct bench_needs {
 	const char *kind;		     /* "sweep" */
 	const struct bench_options *options; /* borrowed; log_dir: NULL: there are no results */
-	const struct bench_space *space;     /* borrowed; NULL: the bench has none */
-	bool reads, writes;  /* directions that are measured, each with test files */
-	uint32_t loops;	     /* that one bench_measure() may have at most */
-	bool can_resume;     /* it has --resume */
-	bool sets_profiles;  /* a user without that right is refused first */
-	size_t shared_bytes; /* of each process, if the kind's calls need more */
+	const struct bench_space *space; /* borrowed; NULL: the bench has none, and no --resume */
+	bool sets_profiles;		 /* a user without that right is refused first */
+	size_t shared_bytes;		 /* of each process, if the kind's calls need more */
 };
 
 struct bench {

@@ -433,9 +433,6 @@ static int latency_run(struct ctl *ctl)
 	static char *dirs[1];
 	const struct bench_needs needs = { .kind = "latency",
 					   .options = &options,
-					   .reads = true,
-					   .writes = true,
-					   .loops = 1,
 					   .shared_bytes = sizeof(struct latency_record) };
 	struct latency latency = { .ctl = ctl };
 	char text[256];

@@ -212,13 +212,7 @@ static int show(struct bench *bench, const struct bench_space *space, int status
 static int sweep_run(struct ctl *ctl)
 {
 	struct bench_space space;
-	const struct bench_needs needs = { .kind = "sweep",
-					   .options = &options,
-					   .space = &space,
-					   .can_resume = true,
-					   .reads = !options.no_read,
-					   .writes = !options.no_write,
-					   .loops = options.loops };
+	const struct bench_needs needs = { .kind = "sweep", .options = &options, .space = &space };
 	struct bench *bench = NULL;
 	int r = bench_options_check(ctl, &options, &space);
 

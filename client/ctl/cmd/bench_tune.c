@@ -430,14 +430,9 @@ static int run_tune(struct tune *tune, const struct bench_needs *needs)
 static int tune_run(struct ctl *ctl)
 {
 	struct tune tune = { .ctl = ctl };
-	const struct bench_needs needs = { .kind = "tune",
-					   .options = &options,
-					   .space = &tune.space,
-					   .can_resume = true,
-					   .reads = !options.no_read,
-					   .writes = !options.no_write,
-					   .loops = options.loops,
-					   .sets_profiles = apply };
+	const struct bench_needs needs = {
+		.kind = "tune", .options = &options, .space = &tune.space, .sets_profiles = apply
+	};
 	int r = bench_options_check(ctl, &options, &tune.space);
 
 	if (r != CTL_OK)
