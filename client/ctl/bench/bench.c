@@ -529,8 +529,6 @@ static int end_results(struct bench *bench, int status)
 
 int bench_close(struct bench *bench, int status)
 {
-	if (!bench)
-		return status;
 	progress_points_stop(&bench->progress);
 	if (bench->results.root && bench->n_measured) {
 		add_overhead(bench);
@@ -554,12 +552,12 @@ void bench_note_complete(const struct bench *bench)
 			 bench->options->log_dir);
 }
 
-void bench_report_unfinished(const struct bench *bench, int status)
+static void report_unfinished(const struct bench *bench, int status)
 {
 	const char *how = status > CTL_NO_DAEMON ? "interrupted" : "not complete", *kept = NULL;
 	char path[PATH_MAX];
 
-	if (!bench || !bench->results.root || status == CTL_OK || status == CTL_USAGE)
+	if (!bench->results.root || status == CTL_OK || status == CTL_USAGE)
 		return;
 	/* A directory that was removed, or a full disk, may have fewer than were measured. */
 	if (bench->logs && bench->n_kept)
@@ -574,24 +572,18 @@ void bench_report_unfinished(const struct bench *bench, int status)
 		ctl_note(bench->ctl, "%s before anything was measured", how);
 }
 
-int bench_print_json(const struct bench *bench, int status)
+int bench_finish(struct bench *bench, int status)
 {
-	int r;
+	int r = CTL_OK;
 
-	if (!bench || !bench->ctl->is_json || !bench->results.root || status == CTL_USAGE)
-		return status;
-	r = ctl_print_json(bench->ctl, json_object_get(bench->results.root));
-	return status == CTL_OK ? r : status;
-}
-
-void bench_free(struct bench *bench)
-{
-	if (!bench)
-		return;
+	report_unfinished(bench, status);
+	if (bench->ctl->is_json && bench->results.root && status != CTL_USAGE)
+		r = ctl_print_json(bench->ctl, json_object_get(bench->results.root));
 	bench_logs_close(bench->logs);
 	bench_results_deinit(&bench->results);
 	free(bench->places);
 	free(bench->folders);
 	free(bench->gpus);
 	free(bench);
+	return status == CTL_OK ? r : status;
 }
