@@ -129,13 +129,9 @@ static const char *next_word(int argc, char **argv, int *i)
 /* The command of the list, up to NULL, whose name is the word, or ends with it: "bench io". */
 static const struct command *find_command(const struct command *const *list, const char *word)
 {
-	for (; word && *list; list++) {
-		const char *space = strrchr((*list)->name, ' ');
-
-		if (strcmp(space ? space + 1 : (*list)->name, word) == 0)
-			return *list;
-	}
-	return NULL;
+	while (word && *list && strcmp(command_word(*list), word) != 0)
+		list++;
+	return word ? *list : NULL;
 }
 
 int main(int argc, char **argv)

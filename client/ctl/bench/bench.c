@@ -62,8 +62,8 @@ static struct json_object *make_parameters(const struct bench *bench)
 	json_object_object_add(parameters, "nvme_dir", folders);
 	json_add_number(parameters, "io_size", options->io_size);
 	json_add_number(parameters, "loops", options->loops);
-	json_add_bool(parameters, "reads", bench->needs.reads);
-	json_add_bool(parameters, "writes", bench->needs.writes);
+	json_add_bool(parameters, "reads", !options->no_read);
+	json_add_bool(parameters, "writes", !options->no_write);
 	json_add_bool(parameters, "flush_page_cache", options->flush_page_cache);
 	json_object_object_add(parameters, "gpu", bench_gpu_json(&options->gpu));
 	json_add_bool(parameters, "gds", options->gpu.gds);
@@ -232,13 +232,12 @@ static int start_crew(struct bench *bench)
 		.n_processes = bench->n_places,
 		.buffer_bytes = bench->options->io_size,
 		.shared_bytes = larger(bench->needs.shared_bytes,
-				       bench_point_shared_bytes(bench->needs.loops)),
+				       bench_point_shared_bytes(bench->options->loops)),
 		.tick = tick,
 		.tick_data = bench,
 	};
-	char text[BENCH_TEXT_BYTES];
 
-	return bench_crew_status(bench->ctl, bench_crew_start(&options, &bench->crew, text), text);
+	return bench_crew_start(bench->ctl, &options, &bench->crew);
 }
 
 /* Where the buffers lie, and the share of huge pages, decide the speed, so the results have it. */
@@ -264,6 +263,7 @@ static int look_at_memory(struct bench *bench)
 
 int bench_prepare(struct bench *bench)
 {
+	const struct bench_options *options = bench->options;
 	int r = CTL_OK;
 
 	/* Fails now, and not after the measurements, if results cannot be written. */
@@ -271,9 +271,8 @@ int bench_prepare(struct bench *bench)
 		r = bench_logs_begin(bench->logs, &bench->results);
 	if (r != CTL_OK)
 		return r;
-	r = bench_files_make(bench->ctl, bench->places, bench->n_places, bench->needs.reads,
-			     bench->needs.writes, bench->options->io_size, bench->options->keep,
-			     &bench->files);
+	r = bench_files_make(bench->ctl, bench->places, bench->n_places, !options->no_read,
+			     !options->no_write, options->io_size, options->keep, &bench->files);
 	if (r != CTL_OK)
 		return r;
 	r = start_crew(bench);
@@ -530,8 +529,6 @@ static int end_results(struct bench *bench, int status)
 
 int bench_close(struct bench *bench, int status)
 {
-	if (!bench)
-		return status;
 	progress_points_stop(&bench->progress);
 	if (bench->results.root && bench->n_measured) {
 		add_overhead(bench);
@@ -555,19 +552,19 @@ void bench_note_complete(const struct bench *bench)
 			 bench->options->log_dir);
 }
 
-void bench_report_unfinished(const struct bench *bench, int status)
+static void report_unfinished(const struct bench *bench, int status)
 {
 	const char *how = status > CTL_NO_DAEMON ? "interrupted" : "not complete", *kept = NULL;
 	char path[PATH_MAX];
 
-	if (!bench || !bench->results.root || status == CTL_OK || status == CTL_USAGE)
+	if (!bench->results.root || status == CTL_OK || status == CTL_USAGE)
 		return;
 	/* A directory that was removed, or a full disk, may have fewer than were measured. */
 	if (bench->logs && bench->n_kept)
 		kept = bench_logs_path(bench->logs, path);
 	if (kept)
 		ctl_note(bench->ctl, "%s: %zu points are in %s%s", how, bench->n_kept, kept,
-			 bench->needs.can_resume ? ": --resume goes on" : "");
+			 bench->needs.space ? ": --resume goes on" : "");
 	else if (bench->n_measured)
 		ctl_note(bench->ctl, "%s after %u points%s", how, bench->n_measured,
 			 bench->logs ? ", which could not be saved" : "");
@@ -575,24 +572,18 @@ void bench_report_unfinished(const struct bench *bench, int status)
 		ctl_note(bench->ctl, "%s before anything was measured", how);
 }
 
-int bench_print_json(const struct bench *bench, int status)
+int bench_finish(struct bench *bench, int status)
 {
-	int r;
+	int r = CTL_OK;
 
-	if (!bench || !bench->ctl->is_json || !bench->results.root || status == CTL_USAGE)
-		return status;
-	r = ctl_print_json(bench->ctl, json_object_get(bench->results.root));
-	return status == CTL_OK ? r : status;
-}
-
-void bench_free(struct bench *bench)
-{
-	if (!bench)
-		return;
+	report_unfinished(bench, status);
+	if (bench->ctl->is_json && bench->results.root && status != CTL_USAGE)
+		r = ctl_print_json(bench->ctl, json_object_get(bench->results.root));
 	bench_logs_close(bench->logs);
 	bench_results_deinit(&bench->results);
 	free(bench->places);
 	free(bench->folders);
 	free(bench->gpus);
 	free(bench);
+	return status == CTL_OK ? r : status;
 }

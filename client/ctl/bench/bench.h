@@ -11,7 +11,7 @@
  *                     r = bench_add(bench, &row);       the results have it
  *             bench_row_deinit(&row);
  *     r = bench_close(bench, r);                         bench->results are still there
- *     bench_free(bench);
+ *     r = bench_finish(bench, r);
  *
  * Every function returns an exit status: CTL_OK, CTL_FAILED or CTL_USAGE (reported), or 128 + the
  * signal that came.  After anything but CTL_OK only bench_close() makes sense.
@@ -37,12 +37,9 @@
 struct bench_needs {
 	const char *kind;		     /* "sweep" */
 	const struct bench_options *options; /* borrowed; log_dir: NULL: there are no results */
-	const struct bench_space *space;     /* borrowed; NULL: the bench has none */
-	bool reads, writes;  /* directions that are measured, each with test files */
-	uint32_t loops;	     /* that one bench_measure() may have at most */
-	bool can_resume;     /* it has --resume */
-	bool sets_profiles;  /* a user without that right is refused first */
-	size_t shared_bytes; /* of each process, if the kind's calls need more */
+	const struct bench_space *space; /* borrowed; NULL: the bench has none, and no --resume */
+	bool sets_profiles;		 /* a user without that right is refused first */
+	size_t shared_bytes;		 /* of each process, if the kind's calls need more */
 };
 
 struct bench {
@@ -103,19 +100,15 @@ int bench_append(struct bench *bench, const char *key, struct json_object *objec
 /*
  * Ends processes, removes test files, and writes the results file.  If status is CTL_OK and a point
  * has numbers, the run is complete and replaces the last complete run.  Reports disturbed points, and
- * points that came from a cache.  NULL is fine.  Returns status, or CTL_FAILED if status
- * was CTL_OK and the end failed.  bench->results remain until bench_free().
+ * points that came from a cache.  Returns status, or CTL_FAILED if status was CTL_OK and the end failed.
+ * bench->results remain until bench_finish().
  */
 int bench_close(struct bench *bench, int status);
-void bench_free(struct bench *bench);
 
 /*
- * After bench_close(): reports what is saved of a run that ended early with this status, and how to
- * continue it.  NULL is fine.
+ * Reports what is saved of a run that ended early with this status, and how to continue it.  With --json prints the
+ * results, unless status is CTL_USAGE.  Frees the bench.  Returns as bench_close().
  */
-void bench_report_unfinished(const struct bench *bench, int status);
-
-/* With --json: prints the results, unless status is CTL_USAGE.  NULL is fine.  Returns as bench_close(). */
-int bench_print_json(const struct bench *bench, int status);
+int bench_finish(struct bench *bench, int status);
 
 #endif

@@ -1,6 +1,7 @@
 #include "client/ctl/bench/buffer.h"
 
 #include "client/ctl/bench/gpu.h"
+#include "client/ctl/bench/random.h"
 #include "client/ctl/ui/memory.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -18,12 +19,8 @@ void bench_fill_random(void *memory, size_t len)
 
 	if (getrandom(&state, sizeof(state), 0) != sizeof(state))
 		state = clock_nsec(); /* the kernel has no random bytes yet: the time will do */
-	/* splitmix64 */
 	for (size_t done = 0; done < len; done += sizeof(word)) {
-		word = state += 0x9e3779b97f4a7c15;
-		word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9;
-		word = (word ^ word >> 27) * 0x94d049bb133111eb;
-		word ^= word >> 31;
+		word = random_next(&state);
 		memcpy(byte + done, &word, len - done < sizeof(word) ? len - done : sizeof(word));
 	}
 }

@@ -345,10 +345,11 @@ static void *map_shared(size_t bytes)
 	return need_memory(map == MAP_FAILED ? NULL : map);
 }
 
-int bench_crew_start(const struct bench_crew_options *options, struct bench_crew **ret_crew,
-		     char *text)
+int bench_crew_start(const struct ctl *ctl, const struct bench_crew_options *options,
+		     struct bench_crew **ret_crew)
 {
 	struct bench_crew *crew = NEW_ARRAY(struct bench_crew, 1);
+	char text[BENCH_TEXT_BYTES];
 	int r;
 
 	crew->options = *options;
@@ -360,13 +361,12 @@ int bench_crew_start(const struct bench_crew_options *options, struct bench_crew
 	crew->board->n_processes = options->n_processes;
 	for (unsigned i = 0; i < options->n_processes; i++)
 		crew->children[i].fd = -1;
-	r = start_missing(crew, text);
-	if (r < 0) {
+	r = bench_crew_status(ctl, start_missing(crew, text), text);
+	if (r == CTL_OK)
+		*ret_crew = crew;
+	else
 		bench_crew_free(crew);
-		return r;
-	}
-	*ret_crew = crew;
-	return 0;
+	return r;
 }
 
 void bench_crew_kill(struct bench_crew *crew)

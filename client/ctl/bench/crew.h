@@ -47,15 +47,17 @@ struct bench_crew_options {
 /* Runs in the process.  Returns 0 or bench_process_fail()'s value. */
 typedef int bench_crew_fn(struct bench_process *process, const void *arg);
 
+/* Returns CTL_OK, 128 + the signal that came, or CTL_FAILED (reported); *ret_crew is NULL then. */
+int bench_crew_start(const struct ctl *ctl, const struct bench_crew_options *options,
+		     struct bench_crew **ret_crew);
+
 /*
- * Both return 0, or
+ * Returns 0, or
  *   -EINTR    a signal came (stop.h); only bench_crew_free() makes sense then
  *   -EIO      a process failed; in text (of BENCH_TEXT_BYTES) its message.  The crew can go on.
  *   or what the kernel said to fork(2) and the like, with a message
  * arg is copied: at most BENCH_CREW_ARG_BYTES.
  */
-int bench_crew_start(const struct bench_crew_options *options, struct bench_crew **ret_crew,
-		     char *text);
 int bench_crew_call(struct bench_crew *crew, bench_crew_fn *fn, const void *arg, size_t arg_bytes,
 		    char *text);
 

@@ -66,17 +66,16 @@ void bench_results_append(struct bench_results *results, const char *key,
 int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_file, char *text,
 		       size_t size)
 {
-	const char *name = bench_results_name(bench_results_kind(results)), *json;
+	const char *name = bench_results_name(bench_results_kind(results));
 	struct newfile file;
 	int r;
 
 	json_object_object_del(results->root, ROWS_KEY);
 	if (has_rows_file)
 		bench_results_set(results, ROWS_KEY, json_object_new_string(BENCH_ROWS_NAME));
-	json = json_pretty(results->root);
 	r = newfile_open(dir_fd, name, 0666, &file);
 	if (r == 0) {
-		r = write_all(file.fd, json, strlen(json));
+		r = dprintf(file.fd, "%s", json_pretty(results->root)) < 0 ? -errno : 0;
 		if (r == 0)
 			r = newfile_commit(&file);
 		newfile_discard(&file);
@@ -89,15 +88,14 @@ int bench_results_save(struct bench_results *results, int dir_fd, bool has_rows_
 int bench_rows_write(int fd, const char *key, struct json_object *object)
 {
 	_cleanup_(json_putp) struct json_object *line = json_object_new_object();
-	const char *json;
-	size_t len;
-	int r;
 
 	json_object_object_add(line, key, json_object_get(object));
-	json = json_object_to_json_string_length(
-		line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
-	r = write_all(fd, json, len);
-	return r == 0 ? write_all(fd, "\n", 1) : r; /* without it, the row counts for nothing */
+	/* Without its end, the row counts for nothing. */
+	return dprintf(fd, "%s\n",
+		       json_object_to_json_string_ext(
+			       line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)) < 0
+		       ? -errno
+		       : 0;
 }
 
 /* ---- reading ---- */

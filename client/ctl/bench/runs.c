@@ -35,8 +35,7 @@ int bench_runs_start(struct bench_runs *runs, const char *dir, const uint64_t *f
 		return r;
 	options.socket_path = runs->ctl->socket_path;
 	options.files = runs->files;
-	r = bench_crew_start(&options, &runs->crew, text);
-	return bench_crew_status(runs->ctl, r, text);
+	return bench_crew_start(runs->ctl, &options, &runs->crew);
 }
 
 int bench_runs_call(struct bench_runs *runs, bench_crew_fn *fn, const void *arg, size_t arg_bytes)

@@ -1,5 +1,6 @@
 #include "client/ctl/bench/space.h"
 
+#include "client/ctl/bench/random.h"
 #include "client/ctl/ui/json.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -194,15 +195,11 @@ struct profile bench_space_point(const struct bench_space *space, size_t i)
 
 void bench_space_shuffle(const struct bench_space *space, size_t *ret_order)
 {
-	uint64_t random = 88172645463325252; /* xorshift64's usual seed */
+	uint64_t random = 0;
 
 	for (size_t i = 0; i < bench_space_points(space); i++) {
-		size_t k;
+		const size_t k = random_next(&random) % (i + 1);
 
-		random ^= random << 13;
-		random ^= random >> 7;
-		random ^= random << 17;
-		k = random % (i + 1);
 		ret_order[i] = ret_order[k];
 		ret_order[k] = i;
 	}

@@ -1,5 +1,6 @@
 #include "client/ctl/bench/tuner.h"
 
+#include "client/ctl/bench/random.h"
 #include "client/ctl/bench/student.h"
 #include "client/ctl/ui/memory.h"
 
@@ -40,15 +41,6 @@ struct tuner {
 	size_t n_steps, at;
 	bool is_done;
 };
-
-/* xorshift64* */
-static uint64_t random_next(struct tuner *tuner)
-{
-	tuner->random ^= tuner->random >> 12;
-	tuner->random ^= tuner->random << 25;
-	tuner->random ^= tuner->random >> 27;
-	return tuner->random * UINT64_C(0x2545f4914f6cdd1d);
-}
 
 bool tuner_has_goal(const struct tuner *tuner, enum tuner_goal goal)
 {
@@ -176,7 +168,7 @@ static void fill_round(struct tuner *tuner)
 							  : tuner->options.io_size
 				};
 	for (size_t i = tuner->n_steps; i > 1; i--) {
-		const size_t j = random_next(tuner) % i;
+		const size_t j = random_next(&tuner->random) % i;
 		const struct tuner_step step = tuner->steps[i - 1];
 
 		tuner->steps[i - 1] = tuner->steps[j];

@@ -529,7 +529,6 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	struct bench_guest guest;
 	struct bench_crew *crew = NULL;
 	struct bench_traffic before;
-	char text[BENCH_TEXT_BYTES];
 	bool is_prepared, is_measured;
 	int r = bench_guest_start(ctl, folders, places, n, &guest);
 
@@ -541,7 +540,7 @@ static int measure_io(struct ctl *ctl, const char *const *folders, struct bench_
 	if (r != CTL_OK)
 		return r;
 	crew_options.socket_path = ctl->socket_path; /* a private daemon's */
-	r = bench_crew_status(ctl, bench_crew_start(&crew_options, &crew, text), text);
+	r = bench_crew_start(ctl, &crew_options, &crew);
 	if (r == CTL_OK)
 		r = call_crew(ctl, &io, crew, prepare_task, "making test files",
 			      (uint64_t)n * n_files() * options.io_size);

@@ -14,6 +14,7 @@
  */
 #include "client/ctl/bench/bench.h"
 #include "client/ctl/bench/latency_record.h"
+#include "client/ctl/bench/random.h"
 #include "client/ctl/cmd/command.h"
 #include "client/ctl/ui/units.h"
 #include "proto/util/cleanup.h"
@@ -127,14 +128,9 @@ static uint64_t choose_place(const struct bench_process *process, const struct l
 	const uint64_t n_places = process->buffer_bytes / job->size;
 
 	for (;;) {
-		uint64_t place;
+		const uint64_t place = random_next(random) % n_places;
 		unsigned i = 0;
 
-		/* xorshift64 */
-		*random ^= *random << 13;
-		*random ^= *random >> 7;
-		*random ^= *random << 17;
-		place = *random % n_places;
 		while (i < n && (!flights[i].op || flights[i].place != place))
 			i++;
 		if (i == n)
@@ -181,7 +177,7 @@ static int closed_loop(struct bench_process *process, struct dsaio_handle *handl
 		       struct latency_record *record)
 {
 	const uint64_t begun = clock_nsec();
-	uint64_t random = begun | 1;
+	uint64_t random = begun;
 
 	for (uint32_t i = 0; i < job->iterations; i++) {
 		struct flight flight = { .place = choose_place(process, job, &random, NULL, 0) };
@@ -242,7 +238,7 @@ static int open_loop(struct bench_process *process, struct dsaio_handle *handle,
 	const unsigned n_max = n_places < OPEN_MAX ? (unsigned)n_places : OPEN_MAX;
 	const int fd = dsaio_handle_fd(handle);
 	struct flight flights[OPEN_MAX] = { { NULL, 0, 0 } };
-	uint64_t random = begun | 1;
+	uint64_t random = begun;
 	uint32_t n_begun = 0, n_ended = 0;
 
 	if (fd < 0)
@@ -433,9 +429,6 @@ static int latency_run(struct ctl *ctl)
 	static char *dirs[1];
 	const struct bench_needs needs = { .kind = "latency",
 					   .options = &options,
-					   .reads = true,
-					   .writes = true,
-					   .loops = 1,
 					   .shared_bytes = sizeof(struct latency_record) };
 	struct latency latency = { .ctl = ctl };
 	char text[256];
@@ -461,12 +454,10 @@ static int latency_run(struct ctl *ctl)
 	if (r == CTL_OK)
 		r = measure_all(&latency);
 	r = bench_close(latency.bench, r);
-	bench_report_unfinished(latency.bench, r);
 	if (r == CTL_OK && latency.bench->n_failed)
 		r = ctl_fail(ctl, "%u of %u measurements failed: they say why",
 			     latency.bench->n_failed, latency.bench->n_measured);
-	r = bench_print_json(latency.bench, r);
-	bench_free(latency.bench);
+	r = bench_finish(latency.bench, r);
 	free(chosen.sizes.items);
 	return r;
 }

@@ -191,12 +191,8 @@ static int show(struct bench *bench, const struct bench_space *space, int status
 	if (!bench->results.root)
 		return status;
 	n_rows = bench_results_n_rows(&bench->results);
-	if (status == CTL_OK || status > CTL_NO_DAEMON) {
+	if (status == CTL_OK || status > CTL_NO_DAEMON)
 		r = print_table(ctl, space, &bench->results, &n_good);
-		if (ctl->is_json)
-			r = ctl_print_json(ctl, json_object_get(bench->results.root));
-	}
-	bench_report_unfinished(bench, status);
 	if (status != CTL_OK)
 		return status;
 	if (n_good == 0) {
@@ -212,13 +208,7 @@ static int show(struct bench *bench, const struct bench_space *space, int status
 static int sweep_run(struct ctl *ctl)
 {
 	struct bench_space space;
-	const struct bench_needs needs = { .kind = "sweep",
-					   .options = &options,
-					   .space = &space,
-					   .can_resume = true,
-					   .reads = !options.no_read,
-					   .writes = !options.no_write,
-					   .loops = options.loops };
+	const struct bench_needs needs = { .kind = "sweep", .options = &options, .space = &space };
 	struct bench *bench = NULL;
 	int r = bench_options_check(ctl, &options, &space);
 
@@ -228,9 +218,7 @@ static int sweep_run(struct ctl *ctl)
 	if (r == CTL_OK)
 		r = sweep_points(bench, &space);
 	r = bench_close(bench, r);
-	if (bench)
-		r = show(bench, &space, r);
-	bench_free(bench);
+	r = bench_finish(bench, show(bench, &space, r));
 	free(options.nvme_dir.items);
 	return r;
 }

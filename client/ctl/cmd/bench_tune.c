@@ -420,8 +420,7 @@ static int run_tune(struct tune *tune, const struct bench_needs *needs)
 		start_tuner(tune);
 		r = measure_all(tune);
 	}
-	if (tune->bench)
-		progress_points_stop(&tune->bench->progress);
+	progress_points_stop(&tune->bench->progress);
 	if (r == CTL_OK)
 		r = print_verdict(tune);
 	return bench_close(tune->bench, r);
@@ -430,14 +429,9 @@ static int run_tune(struct tune *tune, const struct bench_needs *needs)
 static int tune_run(struct ctl *ctl)
 {
 	struct tune tune = { .ctl = ctl };
-	const struct bench_needs needs = { .kind = "tune",
-					   .options = &options,
-					   .space = &tune.space,
-					   .can_resume = true,
-					   .reads = !options.no_read,
-					   .writes = !options.no_write,
-					   .loops = options.loops,
-					   .sets_profiles = apply };
+	const struct bench_needs needs = {
+		.kind = "tune", .options = &options, .space = &tune.space, .sets_profiles = apply
+	};
 	int r = bench_options_check(ctl, &options, &tune.space);
 
 	if (r != CTL_OK)
@@ -445,12 +439,9 @@ static int tune_run(struct ctl *ctl)
 	if (apply && ctl->is_private)
 		return ctl_usage(ctl, "--apply: a daemon of --private ends with the command: tune "
 				      "the one that is in use");
-	r = run_tune(&tune, &needs);
-	bench_report_unfinished(tune.bench, r);
-	r = bench_print_json(tune.bench, r);
+	r = bench_finish(tune.bench, run_tune(&tune, &needs));
 	tuner_free(tune.tuner);
 	free(tune.is_added);
-	bench_free(tune.bench);
 	free(options.nvme_dir.items);
 	return r;
 }

@@ -43,6 +43,14 @@ struct command {
 	x(trace_record) x(bench_io) x(bench_sweep) x(bench_tune) x(bench_latency) x(bench_mix) \
 		x(bench_report) x(bench_replay)
 
+/* "io" of "bench io" */
+static inline const char *command_word(const struct command *command)
+{
+	const char *space = strrchr(command->name, ' ');
+
+	return space ? space + 1 : command->name;
+}
+
 #define COMMAND_EXTERN(name) extern const struct command command_##name;
 COMMANDS(COMMAND_EXTERN)
 COMMAND_PARTS(COMMAND_EXTERN)

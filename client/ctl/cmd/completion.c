@@ -46,14 +46,6 @@ static const struct {
 	  "complete -c dsaioctl -n 'count (__dsaioctl_words) >/dev/null' -f -a '(__dsaioctl_words)'" },
 };
 
-/* "io" of "bench io" */
-static const char *last_word(const struct command *command)
-{
-	const char *space = strrchr(command->name, ' ');
-
-	return space ? space + 1 : command->name;
-}
-
 static void print_options(const struct flag_table *table, const char *typed)
 {
 	char name[64];
@@ -74,7 +66,7 @@ static void print_words(const struct ctl *ctl, char *const *words, int n)
 
 	for (int i = 0; i < n - 1; i++)
 		for (const struct command *const *part = command->parts; part && *part; part++)
-			if (strcmp(last_word(*part), words[i]) == 0) {
+			if (strcmp(command_word(*part), words[i]) == 0) {
 				command = *part;
 				break;
 			}
@@ -84,8 +76,8 @@ static void print_words(const struct ctl *ctl, char *const *words, int n)
 		return;
 	}
 	for (const struct command *const *part = command->parts; part && *part; part++)
-		if (strncmp(last_word(*part), typed, strlen(typed)) == 0)
-			(void)puts(last_word(*part));
+		if (strncmp(command_word(*part), typed, strlen(typed)) == 0)
+			(void)puts(command_word(*part));
 }
 
 static int completion_run(struct ctl *ctl)

@@ -254,21 +254,6 @@ void newfile_discard(struct newfile *file)
 	*file = NEWFILE_NONE;
 }
 
-int write_all(int fd, const char *bytes, size_t len)
-{
-	while (len > 0) {
-		ssize_t n = write(fd, bytes, len);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n > 0) {
-			bytes += n;
-			len -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
 int newfile_reserve(int fd, uint64_t off, uint64_t len)
 {
 	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len) == 0 || errno == EOPNOTSUPP)

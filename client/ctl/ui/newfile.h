@@ -65,9 +65,6 @@ void newfile_discard(struct newfile *file);
  */
 int newfile_check_name(int dir_fd, const char *name, dev_t dev, ino_t ino);
 
-/* write(2) until all of it is written.  Returns 0 or a negative errno. */
-int write_all(int fd, const char *bytes, size_t len);
-
 /*
  * Reserves blocks for these bytes of the file and keeps its size.  Does nothing where the file
  * system cannot reserve.  Only for files that this process made: after a failure some blocks stay

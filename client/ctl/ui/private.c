@@ -30,13 +30,13 @@
 
 /* The keeper's state. */
 struct keeper {
-	int fd;	    /* to dsaioctl, once: READY, or why not; its end closes: the order to stop */
-	int log_fd; /* the daemon's standard error */
+	int fd; /* to dsaioctl, once: READY, or why not; its end closes: the order to stop */
+	FILE *log; /* the daemon's standard error, without a buffer: poll(2) says whether a line is there */
 	pid_t daemon;
 	bool is_ready;
-	char line[LINE_BYTES]; /* the daemon's last line, or the part of it that has come in */
-	size_t n_line;
-	char last[LINE_BYTES]; /* the last whole one */
+	char *line; /* the one that is read */
+	size_t line_bytes;
+	char last[LINE_BYTES]; /* the last one that is not empty */
 };
 
 /* The directory that the path is, or that it is in. */
@@ -116,42 +116,27 @@ static void run_daemon(const char **argv, int log_fd, pid_t parent)
 	_exit(1);
 }
 
-static void take_line(struct keeper *keeper)
+/* Reads a line of the daemon's log.  Returns false at its end. */
+static bool read_log(struct keeper *keeper)
 {
-	keeper->line[keeper->n_line] = '\0';
-	keeper->n_line = 0;
-	if (keeper->line[0] == '\0')
-		return;
-	memcpy(keeper->last, keeper->line, sizeof(keeper->last));
-	if (keeper->is_ready || !strstr(keeper->last, READY))
-		return;
+	if (getline(&keeper->line, &keeper->line_bytes, keeper->log) < 0)
+		return false;
+	keeper->line[strcspn(keeper->line, "\n")] = '\0';
+	if (keeper->line[0])
+		(void)snprintf(keeper->last, sizeof(keeper->last), "%s", keeper->line);
+	if (keeper->is_ready || !strstr(keeper->line, READY))
+		return true;
 	keeper->is_ready = true;
 	/* If it does not arrive, dsaioctl has ended, and its end is closed. */
 	(void)!write(keeper->fd, READY, strlen(READY));
 	(void)shutdown(keeper->fd, SHUT_WR);
-}
-
-/* Reads the daemon's log.  Returns false at its end. */
-static bool read_log(struct keeper *keeper)
-{
-	char buf[4096];
-	ssize_t n = read(keeper->log_fd, buf, sizeof(buf));
-
-	if (n < 0)
-		return errno == EINTR;
-	for (ssize_t i = 0; i < n; i++) {
-		if (buf[i] == '\n')
-			take_line(keeper);
-		else if (keeper->n_line < LINE_BYTES - 1)
-			keeper->line[keeper->n_line++] = buf[i];
-	}
-	return n > 0;
+	return true;
 }
 
 /* Stops the daemon, and reads its log to the end, so that a full pipe does not block it. */
 static void stop_daemon(struct keeper *keeper)
 {
-	struct pollfd fd = { .fd = keeper->log_fd, .events = POLLIN };
+	struct pollfd fd = { .fd = fileno(keeper->log), .events = POLLIN };
 
 	(void)kill(keeper->daemon, SIGTERM); /* it is our child, not yet waited for */
 	while (poll(&fd, 1, STOP_WAIT_MSEC) > 0)
@@ -162,7 +147,8 @@ static void stop_daemon(struct keeper *keeper)
 
 static void keeper_run(struct keeper *keeper)
 {
-	struct pollfd fds[2] = { { .fd = keeper->log_fd, .events = POLLIN }, { .fd = keeper->fd } };
+	struct pollfd fds[2] = { { .fd = fileno(keeper->log), .events = POLLIN },
+				 { .fd = keeper->fd } };
 	bool is_alive = true, is_asked = false;
 
 	while (is_alive && !is_asked) {
@@ -175,8 +161,6 @@ static void keeper_run(struct keeper *keeper)
 	if (is_asked) {
 		stop_daemon(keeper);
 	} else {
-		if (keeper->n_line)
-			take_line(keeper);
 		if (!keeper->is_ready)
 			(void)!write(keeper->fd, keeper->last, strlen(keeper->last));
 		else
@@ -203,7 +187,8 @@ static void run_keeper(int fd, const char **argv, const char *why, const char *d
 	if (keeper.daemon == 0)
 		run_daemon(argv, log_fds[1], self);
 	if (keeper.daemon > 0) {
-		keeper.log_fd = log_fds[0];
+		keeper.log = need_memory(fdopen(log_fds[0], "r"));
+		(void)setvbuf(keeper.log, NULL, _IONBF, 0);
 		(void)close(log_fds[1]);
 		keeper_run(&keeper);
 	} else {
