@@ -59,7 +59,7 @@ static bool trim_bounce(struct buffers *buffers)
 			  false);
 }
 
-CLEANUP_FUNCTION(struct dsaio_client *, client_free)
+CLEANUP_FUNCTION(struct dsaio_client, client_free)
 
 static int check_connect_options(const struct dsaio_connect_options *o)
 {

@@ -34,7 +34,7 @@ void channel_close(struct handle_channel *channel)
 	free(channel);
 }
 
-CLEANUP_FUNCTION(struct handle_channel *, channel_close)
+CLEANUP_FUNCTION(struct handle_channel, channel_close)
 
 static void take_profile(struct handle_channel *channel, const Wire__ChannelOpenReply *reply)
 {

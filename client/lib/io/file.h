@@ -170,7 +170,7 @@ struct dsaio_file *file_alloc(struct dsaio_client *client, char *name);
 
 /* A file that neither the daemon nor a list has: closes the descriptors, frees the rest.  NULL is fine. */
 void file_free(struct dsaio_file *file);
-CLEANUP_FUNCTION(struct dsaio_file *, file_free)
+CLEANUP_FUNCTION(struct dsaio_file, file_free)
 
 /* The callback of its client_object. */
 int file_on_disconnect(struct client_object *object);

@@ -89,7 +89,7 @@ void handle_free(struct dsaio_handle *handle)
 	free(handle);
 }
 
-CLEANUP_FUNCTION(struct dsaio_handle *, handle_free)
+CLEANUP_FUNCTION(struct dsaio_handle, handle_free)
 
 void handle_leave(struct dsaio_handle *handle)
 {

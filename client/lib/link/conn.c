@@ -62,7 +62,7 @@ void conn_close(struct dsaio_conn *conn)
 	free(conn);
 }
 
-CLEANUP_FUNCTION(struct dsaio_conn *, conn_close)
+CLEANUP_FUNCTION(struct dsaio_conn, conn_close)
 
 int conn_map(int fd, size_t bytes, int protection, void **ret_map)
 {

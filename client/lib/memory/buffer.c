@@ -67,7 +67,7 @@ static void slab_free(struct mapped_slab *slab)
 	free(slab);
 }
 
-CLEANUP_FUNCTION(struct mapped_slab *, slab_free)
+CLEANUP_FUNCTION(struct mapped_slab, slab_free)
 
 /* A slab that is in no list any more.  Unmapped first: the pool punches it quicker. */
 static void slab_return(struct dsaio_conn *conn, struct mapped_slab *slab)
