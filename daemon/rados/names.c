@@ -145,7 +145,7 @@ static int size_check(const struct rados_store *store, const char *name, uint64_
 static int names_create(struct rados_store *store, const char *name, uint64_t size, bool is_sparse,
 			struct rados_file *ret_file, struct error *error)
 {
-	_cleanup_(index_close) struct index index;
+	_cleanup_(index_close) struct index index = { .conn = NULL };
 	struct entry entry = {
 		.kind = ENTRY_WRITTEN,
 		.file = { .size = size,
