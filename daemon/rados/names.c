@@ -255,10 +255,10 @@ static int names_commit(struct rados_store *store, const char *name, struct rado
 static int looked_abandon(const struct index *index, const struct index_look *look,
 			  const struct wanted *wanted, struct error *error)
 {
-	int r = look->file.file.id == wanted->file->id ? written_check(index, look, wanted, error)
-						       : 0;
+	int r = 0; /* it is abandoned already */
 
-	/* Or it is abandoned already. */
+	if (look->written.file.id || look->file.file.id == wanted->file->id)
+		r = written_check(index, look, wanted, error);
 	return r < 0 || !look->written.file.id ? r : index_discard(index, &look->written, 0, error);
 }
 

@@ -1,7 +1,8 @@
 /*
  * The keeper's work on files.  It renews the held ones, which clients of this daemon write, and discards those that no
- * daemon has renewed for trash_after: only when its own rounds have succeeded for half of that, so that behind an outage
- * all daemons renew theirs first.  If it gets the lock, it removes bytes that are due, so many objects in a turn.
+ * daemon has renewed for trash_after: only when its own rounds have succeeded for half of that, without a gap, so that
+ * behind an outage all daemons renew theirs first.  If it gets the lock, it removes bytes that are due.  A turn discards
+ * so many files and removes so many objects; the next one renews again.
  *
  * The lock only spares work: two daemons that sweep at once do no harm, as an id is never used again.  Hosts' clocks
  * may differ by less than a half of trash_after.
@@ -23,6 +24,7 @@
 /* Objects that are removed at once: a guess.  Behind an unsized file's last one are so many that are absent. */
 #define N_REMOVALS 64u
 #define TURN_REMOVALS 512u /* a guess: about a second */
+#define TURN_DISCARDS 256u /* the same, as each is waited for */
 #define TURN_OVER 1
 
 struct held {
@@ -39,9 +41,11 @@ struct held_files {
 	/* The keeper's. */
 	uint64_t next_nsec;  /* of renewal and sweep */
 	uint64_t since_nsec; /* of the first round that none has failed behind; 0: none */
+	uint64_t round_nsec; /* of the last round */
 	bool may_discard;    /* in this round */
 	uint64_t removing_id, removing_index; /* a file of many objects goes in several turns */
 	uint64_t n_removed;		      /* objects in this turn */
+	unsigned n_discarded;		      /* files in this turn */
 	struct log_limit log;
 	struct error error; /* of what is under way */
 	char logged[sizeof(((struct error *)0)->text)];
@@ -137,8 +141,11 @@ static int renew_each(const struct index *index, const struct entry *entry, void
 		if (is_past(entry, trash_after / 8))
 			r = index_change(index, &(struct index_change){ entry, &renewed }, 1,
 					 &held->error);
-	} else if (held->may_discard && is_past(entry, trash_after))
+	} else if (held->may_discard && held->n_discarded < TURN_DISCARDS &&
+		   is_past(entry, trash_after)) {
+		held->n_discarded++;
 		r = index_discard(index, entry, 0, &held->error);
+	}
 	return r == -ECANCELED ? 0 : r; /* another daemon has renewed it, or it was committed */
 }
 
@@ -232,6 +239,11 @@ static int renew_round(struct held_files *held, struct index *index, uint64_t no
 {
 	int r;
 
+	/* While the store was offline there was none, and none of the others. */
+	if (now_nsec - held->round_nsec > INTERVAL_MIN_NSEC + trash_after_nsec / 2)
+		held->since_nsec = 0;
+	held->round_nsec = now_nsec;
+	held->n_discarded = 0;
 	held->may_discard = held->since_nsec && now_nsec >= held->since_nsec + trash_after_nsec / 2;
 	(void)pthread_mutex_lock(&held->lock);
 	held->round++;
@@ -278,7 +290,7 @@ uint64_t sweep_run(struct rados_store *store, struct rados_conn *conn, uint64_t 
 	r = renew_round(held, &index, now_nsec, trash_after_nsec);
 	if (!r)
 		r = remove_turn(held, &index);
-	if (r == TURN_OVER)
+	if (r == TURN_OVER || (r >= 0 && held->n_discarded == TURN_DISCARDS))
 		return now_nsec;
 	if (r < 0 && r != -EBUSY) {
 		if (strcmp(held->logged, held->error.text) != 0)

@@ -153,14 +153,20 @@ static void store_free(struct rados_store *store)
 	free(store);
 }
 
-/* One whole sweep, which is due. */
-static void sweep_round(struct rados_store *store)
+/* One whole sweep, that many seconds behind the last one. */
+static void sweep_behind(struct rados_store *store, unsigned sec)
 {
 	static uint64_t now;
 
-	now += UINT64_C(1000000000000000);
+	now += sec * NSEC_PER_SEC;
 	while (sweep_run(store, &store->conn, now) <= now)
 		;
+}
+
+/* One that is due where trash_after is an hour: the third discards. */
+static void sweep_round(struct rados_store *store)
+{
+	sweep_behind(store, 1000);
 }
 
 /* The same when nothing is held. */
@@ -264,6 +270,18 @@ static void an_abandoned_file_is_gone(struct rados_store *store)
 	RESULT(0, plugin->remove(store, "gone", &error));
 }
 
+/* Another name of that shard. */
+static const char *same_shard(const char *name)
+{
+	static char other[20];
+	unsigned i = 0;
+
+	do
+		(void)snprintf(other, sizeof(other), "other%u", i++);
+	while (entry_shard(other) != entry_shard(name));
+	return other;
+}
+
 static void a_token_opens_its_name_alone(struct rados_store *store)
 {
 	struct rados_file file, other;
@@ -276,6 +294,7 @@ static void a_token_opens_its_name_alone(struct rados_store *store)
 	RESULT(-ESTALE, plugin->open_token(store, "token", file.id + 1, &other, &error));
 	RESULT(-ESTALE, plugin->open_token(store, "token", file.id + 64, &other, &error));
 	RESULT(-ESTALE, plugin->open_token(store, "token", 0, &other, &error));
+	RESULT(-ESTALE, plugin->abandon(store, same_shard("token"), &file, &error));
 	RESULT(0, plugin->commit(store, "token", &file, 0, &error));
 	RESULT(-ESTALE, plugin->open_token(store, "token", file.id, &other, &error));
 	RESULT(0, plugin->remove(store, "token", &error));
@@ -584,6 +603,7 @@ static void only_held_files_outlive_trash_after(struct rados_store *store)
 	CHECK(plugin->hold(store, &held) == 0 && plugin->hold(store, &held) == 0, "hold");
 	plugin->release(store, &held);
 	sweep_round(store);
+	sweep_round(store);
 	CHECK(count_data(store, dead.id) == 1, "other daemons renew theirs first");
 	sweep_round(store);
 	plugin->release(store, &held);
@@ -595,6 +615,53 @@ static void only_held_files_outlive_trash_after(struct rados_store *store)
 	RESULT(0, plugin->abandon(store, "ahead", &ahead, &error));
 	sweep(store);
 	CHECK(count_data(store, 0) == 0, "%u objects", count_data(store, 0));
+}
+
+static void behind_an_outage_others_renew_first(struct rados_store *store)
+{
+	struct rados_file theirs, file;
+	const uint64_t long_ago = (uint64_t)time(NULL) - 3700;
+
+	RESULT(0, plugin->create(store, "theirs", 10, true, &theirs, &error));
+	for (unsigned i = 0; i < 3; i++)
+		sweep_round(store);
+	set_time(store, "theirs", &theirs, long_ago);
+	sweep_behind(store, 3700); /* the store was offline */
+	RESULT(0, plugin->open_token(store, "theirs", theirs.id, &file, &error));
+	sweep_round(store);
+	RESULT(0, plugin->open_token(store, "theirs", theirs.id, &file, &error));
+	sweep_round(store);
+	RESULT(-ESTALE, plugin->open_token(store, "theirs", theirs.id, &file, &error));
+	sweep(store);
+}
+
+/* What a client leaves behind is discarded in turns, and no held file waits for all of it. */
+static void many_dead_files_delay_no_renewal(struct rados_store *store)
+{
+	struct rados_file held, file;
+	char name[20];
+	uint64_t start = clock_nsec();
+	unsigned n_turns = 1;
+
+	RESULT(0, plugin->create(store, "later9", 10, true, &held, &error));
+	CHECK(plugin->hold(store, &held) == 0, "hold");
+	for (unsigned i = 0; i < 3; i++)
+		(void)sweep_run(store, &store->conn, start += 1000 * NSEC_PER_SEC);
+	for (unsigned i = 0; i < 600 && !why[0]; i++) {
+		(void)snprintf(name, sizeof(name), "d%u", i);
+		RESULT(0, plugin->create(store, name, 10, true, &file, &error));
+		set_time(store, name, &file, 0);
+	}
+	set_time(store, "later9", &held, (uint64_t)time(NULL) - 3601);
+	start += 1000 * NSEC_PER_SEC;
+	while (sweep_run(store, &store->conn, start) <= start)
+		n_turns++;
+	CHECK(n_turns == 3, "%u turns", n_turns);
+	RESULT(-ESTALE, plugin->open_token(store, name, file.id, &file, &error));
+	RESULT(0, plugin->open_token(store, "later9", held.id, &file, &error));
+	plugin->release(store, &held);
+	RESULT(0, plugin->abandon(store, "later9", &held, &error));
+	sweep(store);
 }
 
 static void a_held_file_that_another_ends_is_not_writable(struct rados_store *store)
@@ -670,6 +737,8 @@ static const struct {
 	T(an_abandoned_file_is_swept_at_once),
 	T(the_lock_keeps_other_sweepers_off),
 	T(only_held_files_outlive_trash_after),
+	T(behind_an_outage_others_renew_first),
+	T(many_dead_files_delay_no_renewal),
 	T(a_held_file_that_another_ends_is_not_writable),
 	T(a_turn_ends_and_goes_on),
 };
