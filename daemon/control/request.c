@@ -176,12 +176,13 @@ static int file_open_check(const Wire__FileOpen *open, struct error *error)
 
 	if ((unsigned)open->mode > WIRE__OPEN_MODE__OPEN_AGAIN ||
 	    (open->mode == WIRE__OPEN_MODE__OPEN_AGAIN &&
-	     (object < RADOS_OBJECT_MIN || object > RADOS_OBJECT_MAX || (object & (object - 1)) ||
-	      open->size > rados_size_max(object))))
+	     (!open->id || object < RADOS_OBJECT_MIN || object > RADOS_OBJECT_MAX ||
+	      (object & (object - 1)) || open->size > rados_size_max(object))))
 		return error_set_plain(error, -EINVAL,
 				       "file_open: mode %d, objects of %" PRIu32
 				       " bytes: must be 0 (read), 1 (create), 2 (token) or, with "
-				       "at most %u of a power of two from %u to %u, 3 (again)",
+				       "an id and at most %u of a power of two from %u to %u, 3 "
+				       "(again)",
 				       (int)open->mode, object, RADOS_OBJECTS_MAX, RADOS_OBJECT_MIN,
 				       RADOS_OBJECT_MAX);
 	return file_size_check(open->size, "file_open", error);

@@ -9,6 +9,7 @@
 #define VERSION 1
 #define FLAG_SPARSE 1u
 #define FLAG_UNSIZED 2u
+#define FLAG_ABANDONED 4u
 
 /* Natural alignment leaves no gap. */
 struct head {
@@ -54,7 +55,8 @@ size_t entry_encode(const struct entry *entry, uint8_t ret_value[ENTRY_VALUE_BYT
 	struct head head = {
 		.version = VERSION,
 		.flags = (uint8_t)((entry->file.is_sparse ? FLAG_SPARSE : 0) |
-				   (entry->is_unsized ? FLAG_UNSIZED : 0)),
+				   (entry->is_unsized ? FLAG_UNSIZED : 0) |
+				   (entry->is_abandoned ? FLAG_ABANDONED : 0)),
 		.name_bytes = (uint8_t)name_bytes,
 		.object_bytes = htole32(entry->file.object_bytes),
 		.id = htole64(entry->file.id),
@@ -96,10 +98,12 @@ int entry_decode(unsigned shard, const char *key, size_t key_bytes, const void *
 		.is_sparse = head.flags & FLAG_SPARSE,
 	};
 	entry.is_unsized = head.flags & FLAG_UNSIZED;
+	entry.is_abandoned = head.flags & FLAG_ABANDONED;
 	entry.kind = (enum entry_kind)key[0];
 	entry_key(entry.kind, entry.name, entry.file.id, own_key);
 
-	if (head.version != VERSION || head.flags & ~(FLAG_SPARSE | FLAG_UNSIZED) || head.zero ||
+	if (head.version != VERSION ||
+	    head.flags & ~(FLAG_SPARSE | FLAG_UNSIZED | FLAG_ABANDONED) || head.zero ||
 	    head.name_bytes != value_bytes - sizeof(head) ||
 	    head.name_bytes != strlen(entry.name) || !is_sound(&entry.file) ||
 	    entry_shard(entry.name) != shard || entry_id_shard(entry.file.id) != shard ||

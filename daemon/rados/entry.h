@@ -4,8 +4,8 @@
  *
  * A value is 32 bytes, little endian, and the name behind them:
  *
- *     0 version: 1   1 flags: 1 sparse, 2 unsized   2 bytes of the name   3 zero   4 object_bytes   8 id   16 size
- *     24 time
+ *     0 version: 1   1 flags: 1 sparse, 2 unsized, 4 abandoned   2 bytes of the name   3 zero   4 object_bytes   8 id
+ *     16 size   24 time
  *
  * One entry has one encoding, so what was decoded can be encoded again for a compare.
  */
@@ -31,6 +31,7 @@ struct entry {
 	enum entry_kind kind;
 	struct rados_entry file; /* id is never 0 */
 	bool is_unsized;	 /* created without a size: there may be objects behind it */
+	bool is_abandoned;	 /* in the trash, and was never committed */
 	char name[RADOS_NAME_MAX + 1];
 };
 

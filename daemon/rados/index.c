@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define PAGE_KEYS 1000 /* Ceph's own limit is 1,024 */
 
@@ -22,7 +23,8 @@ static const char *what_failed(int r)
 /* The end of an op on the shard's object. */
 static int finish(const struct index *index, int r, struct error *error)
 {
-	if (conn_note(index->conn, r) >= 0)
+	r = conn_note(index->conn, r);
+	if (r >= 0)
 		return r;
 	return error_set(error, r == -ESHUTDOWN ? -EHOSTDOWN : r, "store %s: object index.%02x: %s",
 			 store_settings(index->store)->store, index->shard, what_failed(r));
@@ -177,13 +179,13 @@ int index_change(const struct index *index, const struct index_change *changes, 
 	return finish(index, r, error);
 }
 
-int index_discard(const struct index *index, const struct entry *entry, uint64_t time_sec,
-		  struct error *error)
+int index_discard(const struct index *index, const struct entry *entry, struct error *error)
 {
 	struct entry trash = *entry;
 
+	trash.is_abandoned = entry->kind == ENTRY_WRITTEN;
+	trash.file.time_sec = trash.is_abandoned ? 0 : (uint64_t)time(NULL);
 	trash.kind = ENTRY_TRASH;
-	trash.file.time_sec = time_sec;
 	return index_change(index, (struct index_change[]){ { entry, NULL }, { NULL, &trash } }, 2,
 			    error);
 }

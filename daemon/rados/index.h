@@ -36,8 +36,7 @@ struct index_change {
 };
 int index_change(const struct index *index, const struct index_change *changes, size_t n,
 		 struct error *error);
-/* The entry becomes one of bytes to be removed, from trash_after behind that time on. */
-int index_discard(const struct index *index, const struct entry *entry, uint64_t time_sec,
-		  struct error *error);
+/* The entry becomes one of bytes to be removed: at once if nobody could read them, else trash_after later. */
+int index_discard(const struct index *index, const struct entry *entry, struct error *error);
 
 #endif

@@ -2,8 +2,7 @@
  * Files by name, and the table in which the daemon finds the plug-in's functions.  Each call reads what the index has,
  * and changes it in one op of one object, on the condition that it still is so; else it looks again.
  *
- * A file's bytes have an id of their own, so a reader's never change; t<id> keeps them for trash_after, and an entry
- * there with time 0 was never committed.
+ * A file's bytes have an id of their own, so a reader's never change; t<id> keeps them for trash_after.
  */
 #include "daemon/rados/index.h"
 #include "daemon/rados/store.h"
@@ -51,6 +50,7 @@ struct wanted {
 	struct rados_file *file;   /* NULL: that of the name */
 	struct rados_entry *entry; /* of stat */
 	uint64_t size;		   /* of commit */
+	const struct entry *made;  /* of create, which looks at nothing */
 };
 
 /* Does with the entries of its name and its file what a call is for.  Returns 0, or an error. */
@@ -70,8 +70,9 @@ static int look_and(looked_fn *run, struct rados_store *store, const struct want
 		r = index_open(store, wanted->name, &index, error);
 		if (r < 0)
 			return r;
-		r = index_look(&index, wanted->name, wanted->file ? wanted->file->id : 0, &look,
-			       error);
+		r = wanted->made ? 0
+				 : index_look(&index, wanted->name,
+					      wanted->file ? wanted->file->id : 0, &look, error);
 		if (!r)
 			r = run(&index, &look, wanted, error);
 	}
@@ -142,10 +143,19 @@ static int size_check(const struct rados_store *store, const char *name, uint64_
 			       rados_size_max(object_bytes), object_bytes);
 }
 
+static int looked_create(const struct index *index, const struct index_look *look,
+			 const struct wanted *wanted, struct error *error)
+{
+	int r = index_change(index, &(struct index_change){ NULL, wanted->made }, 1, error);
+
+	(void)look;
+	/* Nobody else has this id: an earlier try was carried out. */
+	return r == -ECANCELED ? 0 : r;
+}
+
 static int names_create(struct rados_store *store, const char *name, uint64_t size, bool is_sparse,
 			struct rados_file *ret_file, struct error *error)
 {
-	_cleanup_(index_close) struct index index = { .conn = NULL };
 	struct entry entry = {
 		.kind = ENTRY_WRITTEN,
 		.file = { .size = size,
@@ -164,9 +174,7 @@ static int names_create(struct rados_store *store, const char *name, uint64_t si
 			entry_shard(name);
 	(void)stpncpy(entry.name, name, RADOS_NAME_MAX);
 
-	r = index_open(store, name, &index, error);
-	if (!r)
-		r = index_change(&index, &(struct index_change){ NULL, &entry }, 1, error);
+	r = look_and(looked_create, store, &(struct wanted){ .name = name, .made = &entry }, error);
 	if (!r)
 		*ret_file = entry_target(&entry.file, true);
 	return r;
@@ -218,7 +226,7 @@ static int looked_commit(const struct index *index, const struct index_look *loo
 	/* It was committed, and perhaps replaced or removed since. */
 	if (look->file.file.id == wanted->file->id)
 		entry = look->file;
-	else if (look->trash.file.id == wanted->file->id && look->trash.file.time_sec)
+	else if (look->trash.file.id == wanted->file->id && !look->trash.is_abandoned)
 		entry = look->trash;
 	else if ((r = written_check(index, look, wanted, error)) < 0)
 		return r;
@@ -248,8 +256,12 @@ static int looked_commit(const struct index *index, const struct index_look *loo
 static int names_commit(struct rados_store *store, const char *name, struct rados_file *file,
 			uint64_t size, struct error *error)
 {
-	return look_and(looked_commit, store,
-			&(struct wanted){ .name = name, .file = file, .size = size }, error);
+	int r = look_and(looked_commit, store,
+			 &(struct wanted){ .name = name, .file = file, .size = size }, error);
+
+	if (!r)
+		sweep_ended(store, file->id);
+	return r;
 }
 
 static int looked_abandon(const struct index *index, const struct index_look *look,
@@ -259,14 +271,18 @@ static int looked_abandon(const struct index *index, const struct index_look *lo
 
 	if (look->written.file.id || look->file.file.id == wanted->file->id)
 		r = written_check(index, look, wanted, error);
-	return r < 0 || !look->written.file.id ? r : index_discard(index, &look->written, 0, error);
+	return r < 0 || !look->written.file.id ? r : index_discard(index, &look->written, error);
 }
 
 static int names_abandon(struct rados_store *store, const char *name, struct rados_file *file,
 			 struct error *error)
 {
-	return look_and(looked_abandon, store, &(struct wanted){ .name = name, .file = file },
-			error);
+	int r = look_and(looked_abandon, store, &(struct wanted){ .name = name, .file = file },
+			 error);
+
+	if (!r)
+		sweep_ended(store, file->id);
+	return r;
 }
 
 static int looked_remove(const struct index *index, const struct index_look *look,
@@ -274,7 +290,7 @@ static int looked_remove(const struct index *index, const struct index_look *loo
 {
 	int r = file_check(index, look, wanted, error);
 
-	return r < 0 ? r : index_discard(index, &look->file, now_sec(), error);
+	return r < 0 ? r : index_discard(index, &look->file, error);
 }
 
 static int names_remove(struct rados_store *store, const char *name, struct error *error)

@@ -46,6 +46,8 @@ void held_files_free(struct held_files *held); /* NULL is fine; it has none */
 struct held_files *store_held(struct rados_store *store);
 int sweep_hold(struct rados_store *store, struct rados_file *file);
 void sweep_release(struct rados_store *store, const struct rados_file *file);
+/* It was committed or abandoned: nobody writes it any more. */
+void sweep_ended(struct rados_store *store, uint64_t id);
 
 /* ---- the plug-in's functions ---- */
 

@@ -97,6 +97,16 @@ void sweep_release(struct rados_store *store, const struct rados_file *file)
 		}
 }
 
+void sweep_ended(struct rados_store *store, uint64_t id)
+{
+	struct held_files *held = store_held(store);
+	LOCKED(&held->lock);
+
+	LIST_EACH(struct held, mine, &held->files, node)
+		if (mine->file->id == id)
+			mine->file->is_writable = false;
+}
+
 /* Whether it is held: then it is seen in this round. */
 static bool held_see(struct held_files *held, uint64_t id)
 {
@@ -144,7 +154,7 @@ static int renew_each(const struct index *index, const struct entry *entry, void
 	} else if (held->may_discard && held->n_discarded < TURN_DISCARDS &&
 		   is_past(entry, trash_after)) {
 		held->n_discarded++;
-		r = index_discard(index, entry, 0, &held->error);
+		r = index_discard(index, entry, &held->error);
 	}
 	return r == -ECANCELED ? 0 : r; /* another daemon has renewed it, or it was committed */
 }
@@ -202,6 +212,7 @@ static int remove_next(struct held_files *held, const struct index *index,
 static int remove_each(const struct index *index, const struct entry *entry, void *arg)
 {
 	struct held_files *held = arg;
+	struct entry later = *entry;
 	int r;
 
 	if (!is_past(entry, store_settings(index->store)->keys.trash_after_sec))
@@ -214,8 +225,15 @@ static int remove_each(const struct index *index, const struct entry *entry, voi
 			return TURN_OVER;
 		r = remove_next(held, index, entry);
 	} while (r > 0);
+	/* Who had it open may have written on, and knows better by trash_after: then once more. */
+	later.file.time_sec = (uint64_t)time(NULL);
 	if (!r)
-		r = index_change(index, &(struct index_change){ entry, NULL }, 1, &held->error);
+		r = index_change(
+			index,
+			&(struct index_change){ entry, entry->is_abandoned && !entry->file.time_sec
+							       ? &later
+							       : NULL },
+			1, &held->error);
 	return r == -ECANCELED ? 0 : r; /* another daemon has */
 }
 

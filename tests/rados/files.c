@@ -79,19 +79,6 @@ TEST(commit, "a file is there from its commit on, and not before")
 	dsaio_file_close(file);
 }
 
-TEST(too_large, "a file that is too large is refused, and the daemon goes on")
-{
-	struct rig rig = open_rig();
-	struct dsaio_create_options options = DSAIO_CREATE_OPTIONS_INIT;
-	struct dsaio_file *file;
-
-	make(&rig, "a", 10, 1); /* the connection is there */
-	options.file_size = INT64_MAX;
-	CHECK_FAILS(dsaio_create(rig.client, ceph_name("b"), &options, &file), -EFBIG, "at most");
-	check(&rig, "a", 10, 1);
-	rig_close(&rig);
-}
-
 TEST(close_alone, "closing does not commit, and the token still names the file")
 {
 	_cleanup_(rig_close) struct rig rig = open_rig();

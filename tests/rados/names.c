@@ -84,6 +84,8 @@ rados_ioctx_t conn_io(const struct rados_conn *conn)
 	return conn->io;
 }
 
+static int injected; /* the result of the next op; 0: its own */
+
 /* Runs once, behind the next op of the main thread: for a commit, behind its read. */
 static _Thread_local void (*between)(void);
 
@@ -95,6 +97,10 @@ int conn_note(struct rados_conn *conn, int r)
 	between = NULL;
 	if (run)
 		run();
+	if (injected) {
+		r = injected;
+		injected = 0;
+	}
 	return r;
 }
 
@@ -536,6 +542,7 @@ static void a_replaced_file_waits(struct rados_store *store)
 
 static void an_abandoned_file_is_swept_at_once(struct rados_store *store)
 {
+	struct rados_store *other = store_new(0);
 	struct rados_file file = { .id = 0 };
 
 	RESULT(0, plugin->create(store, "unsized", 0, false, &file, &error));
@@ -545,6 +552,12 @@ static void an_abandoned_file_is_swept_at_once(struct rados_store *store)
 	RESULT(0, plugin->abandon(store, "unsized", &file, &error));
 	sweep(store);
 	CHECK(count_data(store, file.id) == 0, "%u objects", count_data(store, file.id));
+	put_data(store, &file, 1); /* by a host that does not know it yet */
+	sweep(store);
+	CHECK(count_data(store, file.id) == 1, "within trash_after");
+	sweep(other);
+	CHECK(count_data(store, file.id) == 0, "behind it");
+	store_free(other);
 }
 
 static void the_lock_keeps_other_sweepers_off(struct rados_store *store)
@@ -630,6 +643,11 @@ static void behind_an_outage_others_renew_first(struct rados_store *store)
 	RESULT(0, plugin->open_token(store, "theirs", theirs.id, &file, &error));
 	sweep_round(store);
 	RESULT(0, plugin->open_token(store, "theirs", theirs.id, &file, &error));
+	injected = -EIO;
+	sweep_round(store); /* fails */
+	sweep_round(store);
+	sweep_round(store);
+	RESULT(0, plugin->open_token(store, "theirs", theirs.id, &file, &error));
 	sweep_round(store);
 	RESULT(-ESTALE, plugin->open_token(store, "theirs", theirs.id, &file, &error));
 	sweep(store);
@@ -674,6 +692,8 @@ static void a_held_file_that_another_ends_is_not_writable(struct rados_store *st
 	sweep_round(store);
 	CHECK(mine.is_writable, "it is being written");
 	RESULT(0, plugin->commit(store, "ended", &theirs, 0, &error));
+	CHECK(!mine.is_writable, "this daemon knows that it is committed");
+	mine.is_writable = true;			  /* that of another host */
 	CHECK(plugin->hold(store, &theirs) == 0, "hold"); /* looked up before the next round */
 	sweep_round(store);
 	CHECK(!mine.is_writable && !theirs.is_writable, "it is committed");

@@ -56,6 +56,7 @@ TEST_TABLE(what_was_encoded_is_decoded, kinds)
 		struct raw raw = encoded(kinds[_i], &entry);
 
 		entry.is_unsized = i & 1;
+		entry.is_abandoned = i & 2;
 		raw = encoded(kinds[_i], &entry);
 		ck_assert_int_eq(decoded(&raw, &entry, &back), 0);
 		ck_assert_str_eq(back.name, entry.name);
@@ -63,7 +64,8 @@ TEST_TABLE(what_was_encoded_is_decoded, kinds)
 		ck_assert_uint_eq(back.file.size, entry.file.size);
 		ck_assert_uint_eq(back.file.time_sec, entry.file.time_sec);
 		ck_assert_uint_eq(back.file.object_bytes, entry.file.object_bytes);
-		ck_assert(back.file.is_sparse && back.is_unsized == entry.is_unsized);
+		ck_assert(back.file.is_sparse && back.is_unsized == entry.is_unsized &&
+			  back.is_abandoned == entry.is_abandoned);
 	}
 }
 END_TEST
@@ -86,7 +88,7 @@ static const struct {
 	uint8_t byte;
 } damages[] = {
 	{ "another version", 0, 2 },
-	{ "an unknown flag", 1, 4 },
+	{ "an unknown flag", 1, 8 },
 	{ "a longer name", 2, 200 },
 	{ "the reserved byte", 3, 1 },
 	{ "object_bytes not a power of two", 4, 1 },
