@@ -30,7 +30,7 @@ names_are_listed_and_removed() {
 		assert all(f["bytes"] == 5000 and f["mtime_sec"] > 1600000000 and f["object_bytes"] for f in files), files
 		assert files[0]["id"] != files[1]["id"] and len(files[0]["id"]) == 16, files
 	END
-	expect 0 "$ctl" ls "$uri/" && says "$dir/out" "step/a" "4.88 KiB" "other" "0 B" &&
+	expect 0 "$ctl" ls "RADOS${uri#rados}/" && says "$dir/out" "step/a" "4.88 KiB" "other" "0 B" &&
 		expect 0 "$ctl" stat "$uri/step/a" && says "$dir/out" "5000 bytes" "$uri/step/a" &&
 		expect 0 "$ctl" rm "$uri/step/a" "$uri/other" && expect 1 "$ctl" stat "$uri/step/a" &&
 		says "$dir/err" "No such file" && expect 1 "$ctl" rm "$uri/none" && expect 0 "$ctl" ls "$uri/" &&

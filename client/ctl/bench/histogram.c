@@ -44,6 +44,13 @@ uint64_t bench_histogram_needed(double share)
 	return (uint64_t)llround(1 / (1 - share));
 }
 
+uint64_t bench_histogram_known(const struct bench_histogram *histogram, double share)
+{
+	return histogram->n < bench_histogram_needed(share)
+		       ? 0
+		       : bench_histogram_quantile(histogram, share);
+}
+
 uint64_t bench_histogram_quantile(const struct bench_histogram *histogram, double share)
 {
 	uint64_t rank = (uint64_t)ceil(share * (double)histogram->n), n = 0, nsec;

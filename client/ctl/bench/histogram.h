@@ -35,6 +35,9 @@ double bench_histogram_mean_low(const struct bench_histogram *histogram);
 /* Values that a quantile needs, so that at least one lies above it: 1000 for 0.999. */
 uint64_t bench_histogram_needed(double share);
 
+/* That quantile; 0: there are too few values for it. */
+uint64_t bench_histogram_known(const struct bench_histogram *histogram, double share);
+
 /*
  * The value that the given share of all (0 to 1) does not pass: the largest of its step, but no
  * larger than the largest recorded.  0 of none.

@@ -171,12 +171,12 @@ struct json_object *latency_record_json(const struct latency_record *record, enu
 	json_object_object_add(o, "mean_high_nsec",
 			       h->n > 1 ? json_float(h->mean_nsec + half) : NULL);
 	json_add_number(o, "min_nsec", h->min_nsec);
-	for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++)
+	for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++) {
+		const uint64_t nsec = bench_histogram_known(h, quantiles[i].share);
+
 		json_object_object_add(o, quantiles[i].key,
-				       h->n < bench_histogram_needed(quantiles[i].share)
-					       ? NULL
-					       : json_object_new_uint64(bench_histogram_quantile(
-							 h, quantiles[i].share)));
+				       nsec ? json_object_new_uint64(nsec) : NULL);
+	}
 	json_add_number(o, "max_nsec", h->max_nsec);
 	json_add_float(o, "mean_mb_per_sec", record->speed_sum / (double)h->n);
 	json_object_object_add(o, "histogram", histogram_json(h));

@@ -73,16 +73,6 @@ static const struct {
 } percentiles[] = { { 0.5, "p50_nsec" }, { 0.99, "p99_nsec" }, { 0.999, "p999_nsec" } };
 #define N_PERCENTILES (sizeof(percentiles) / sizeof(percentiles[0]))
 
-/* Returns 0 of too few ops. */
-static uint64_t percentile(const struct bench_totals *totals, size_t i)
-{
-	const double share = percentiles[i].share;
-
-	return totals->latencies.n < bench_histogram_needed(share)
-		       ? 0
-		       : bench_histogram_quantile(&totals->latencies, share);
-}
-
 static double per_sec(uint64_t n, const struct bench_totals *totals)
 {
 	return totals->nsec ? (double)n * 1e9 / (double)totals->nsec : 0;
@@ -96,7 +86,8 @@ static void add_row(struct table *table, const struct bench_totals *totals)
 	table_add(table, "%s",
 		  units_format_count(text, (uint64_t)per_sec(totals->latencies.n, totals)));
 	for (size_t k = 0; k < N_PERCENTILES; k++) {
-		const uint64_t nsec = percentile(totals, k);
+		const uint64_t nsec = bench_histogram_known(&totals->latencies,
+							    percentiles[k].share);
 
 		table_add(table, "%s", nsec ? units_format_nsec(text, nsec) : "-");
 	}
@@ -132,7 +123,8 @@ void bench_pair_json(struct json_object *object, const struct bench_pair *pair,
 		json_add_float(run, "bytes_per_sec", per_sec(totals->bytes, totals));
 		json_add_float(run, "iops", per_sec(totals->latencies.n, totals));
 		for (size_t k = 0; k < N_PERCENTILES; k++) {
-			const uint64_t nsec = percentile(totals, k);
+			const uint64_t nsec = bench_histogram_known(&totals->latencies,
+								    percentiles[k].share);
 
 			json_object_object_add(run, percentiles[k].key,
 					       nsec ? json_object_new_uint64(nsec) : NULL);

@@ -141,7 +141,6 @@ struct result {
 
 /* The state of a process, beside the crew's. */
 struct task {
-	struct bench_process *process;
 	struct dsaio_handle *handle;
 	struct dsaio_file **files; /* n_files() */
 };
@@ -219,14 +218,15 @@ static void note_files(struct ctl *ctl, const char *const *folders, unsigned n)
 	}
 }
 
-/* Opens the handle and the files. */
-static int task_prepare(struct task *task)
+/* The crew's first call: opens the handle and the files.  The end of the process closes them. */
+static int prepare_task(struct bench_process *process, const void *arg)
 {
-	struct bench_process *process = task->process;
+	struct task *task = process->state = NEW_ARRAY(struct task, 1);
 	char path[PATH_MAX];
 	struct profile profile = make_profile();
 	int r = bench_open_handle(process, &profile, &task->handle);
 
+	(void)arg; /* there is none */
 	if (r < 0)
 		return r;
 	task->files = NEW_ARRAY(struct dsaio_file *, n_files());
@@ -250,9 +250,9 @@ static double seconds(uint64_t from_nsec, uint64_t to_nsec)
 	return (double)(to_nsec - from_nsec) / 1e9;
 }
 
-static int task_loop(struct task *task, unsigned loop)
+static int task_loop(struct bench_process *process, unsigned loop)
 {
-	struct bench_process *process = task->process;
+	const struct task *task = process->state;
 	struct result *result = process->shared;
 	unsigned i = options.different_files ? loop : 0;
 	bool is_counted = loop >= options.warmup_loops || options.include_warmup_time;
@@ -295,17 +295,6 @@ static int task_loop(struct task *task, unsigned loop)
 	return bench_io_validate(process, path, options.io_size, options.is_read);
 }
 
-/* The crew's first call.  The end of the process closes what this opens. */
-static int prepare_task(struct bench_process *process, const void *arg)
-{
-	struct task *task = NEW_ARRAY(struct task, 1);
-
-	(void)arg; /* there is none */
-	task->process = process;
-	process->state = task;
-	return task_prepare(task);
-}
-
 /* The second one. */
 static int run_task(struct bench_process *process, const void *arg)
 {
@@ -313,7 +302,7 @@ static int run_task(struct bench_process *process, const void *arg)
 
 	(void)arg; /* there is none */
 	for (unsigned loop = 0; r == 0 && loop < total_loops(); loop++)
-		r = task_loop(process->state, loop);
+		r = task_loop(process, loop);
 	return r;
 }
 

@@ -74,7 +74,7 @@ static int run(struct ctl *ctl)
 		return ctl_fail(ctl, "the Python program of the page, " PROGRAM
 				     ", is not beside dsaioctl: install both by make install, "
 				     "or by the wheel");
-	argv = NEW_ARRAY(char *, (size_t)ctl->n_args + 7);
+	argv = NEW_ARRAY(char *, (size_t)ctl->n_args + 8);
 	argv[n++] = (char *)(uintptr_t) "python3"; /* execvp(3) changes none of them */
 	argv[n++] = program;
 	if (ctl->is_json)

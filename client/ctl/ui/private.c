@@ -59,7 +59,7 @@ static const char **make_arguments(const char *daemon_path, const char *socket_p
 	/* The configuration of the system's daemon is not for this one. */
 	const char *const first[] = { daemon_path, "--socket", socket_path, "--config",
 				      "/dev/null" };
-	const char **argv = NEW_ARRAY(const char *, 2 * n_paths + 5);
+	const char **argv = NEW_ARRAY(const char *, 2 * n_paths + 6);
 	_cleanup_(freep) dev_t *devices = NEW_ARRAY(dev_t, n_paths);
 	size_t n = sizeof(first) / sizeof(first[0]), n_devices = 0;
 
