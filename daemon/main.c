@@ -346,11 +346,7 @@ static void on_stop(evutil_socket_t number, short what, void *arg)
 	server_stop(stop->server);
 }
 
-static void base_freep(struct event_base **base)
-{
-	if (*base)
-		event_base_free(*base);
-}
+CLEANUP_FUNCTION(struct event_base, event_base_free)
 
 static struct event_base *base_new(void)
 {
@@ -395,7 +391,7 @@ static bool start_server(struct config *config, struct event_base *base,
 
 static int serve(struct config *config)
 {
-	_cleanup_(base_freep) struct event_base *base = base_new();
+	_cleanup_(event_base_freep) struct event_base *base = base_new();
 	_cleanup_(event_freep) struct event *term = NULL;
 	_cleanup_(event_freep) struct event *interrupt = NULL;
 	_cleanup_(event_freep) struct event *hangup = NULL;

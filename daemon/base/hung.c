@@ -369,13 +369,11 @@ static void look_in(time_t sec)
 		atomic_store(&hung.is_watching, false); /* no memory: the next call tries again */
 }
 
-static void on_due(evutil_socket_t fd, short what, void *arg)
+static void on_due(EVENT_ARG(arg))
 {
 	struct due due;
 	bool is_any;
 
-	(void)fd;
-	(void)what;
 	(void)arg;
 	(void)pthread_mutex_lock(&hung.lock);
 	is_any = look(&due);

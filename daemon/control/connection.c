@@ -83,17 +83,13 @@ static void connection_flush(struct connection *connection)
 	connection_resume(connection);
 }
 
-static void on_writable(evutil_socket_t fd, short what, void *arg)
+static void on_writable(EVENT_ARG(arg))
 {
-	(void)fd;
-	(void)what;
 	connection_flush(arg);
 }
 
-static void on_retry(evutil_socket_t fd, short what, void *arg)
+static void on_retry(EVENT_ARG(arg))
 {
-	(void)fd;
-	(void)what;
 	connection_look_unread(arg);
 	connection_watch_unread(arg);
 	connection_flush(arg);
@@ -205,12 +201,10 @@ bool connection_serve(struct connection *connection)
 	return false;
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+static void on_readable(EVENT_ARG(arg))
 {
 	struct connection *connection = arg;
 
-	(void)fd;
-	(void)what;
 	if (connection->is_reading)
 		run_queue_add(connection->run_queue, &connection->run_entry);
 	else if (peer_has_ended(connection))
@@ -252,10 +246,8 @@ bool connection_has_unread_fds(int fd)
 
 /* ---- the client's process ---- */
 
-static void on_death(evutil_socket_t fd, short what, void *arg)
+static void on_death(EVENT_ARG(arg))
 {
-	(void)fd;
-	(void)what;
 	connection_lost(arg); /* a forked child may keep the socket open without reading from it */
 }
 

@@ -1,5 +1,6 @@
 #include "daemon/control/drain.h"
 
+#include "daemon/base/event.h"
 #include "daemon/base/log.h"
 #include "daemon/control/idle_files.h"
 #include "daemon/control/session.h"
@@ -7,7 +8,6 @@
 #include "proto/util/clock.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,14 +132,12 @@ static bool drain_walk(struct drain *drain)
 	return true;
 }
 
-static void on_turn(evutil_socket_t fd, short what, void *arg)
+static void on_turn(EVENT_ARG(arg))
 {
 	struct timeval pause = { 0 };
 	struct drain *drain = arg;
 	struct error error;
 
-	(void)fd;
-	(void)what;
 	if (session_is_ending(drain->call->session)) {
 		drain_end(drain,
 			  session_end_error(drain->call->session, "store ", drain->store->name,

@@ -84,11 +84,7 @@ void share_lose_file(struct share *share)
 	share_settle(share);
 }
 
-static void share_settlep(struct share **share)
-{
-	if (*share)
-		share_settle(*share);
-}
+CLEANUP_FUNCTION(struct share, share_settle)
 
 static void on_channel_removed(struct channel *channel, void *arg)
 {
@@ -122,11 +118,7 @@ static void on_channel_broken(struct channel *channel, const char *why, void *ar
 	session_end_for(session, object, why);
 }
 
-static void handle_freep(struct handle **handle)
-{
-	if (*handle)
-		handle_free(*handle);
-}
+CLEANUP_FUNCTION(struct handle, handle_free)
 
 int session_handle_open(struct session *session, const struct handle_config *config,
 			struct handle **ret_handle, int *ret_client_fd, struct error *error)

@@ -39,7 +39,7 @@ struct look {
 	} files[LOOK_FILES];
 };
 
-static void on_look(evutil_socket_t fd, short what, void *arg);
+static void on_look(EVENT_ARG(arg));
 
 /* Schedules a look at all idle files at that time, or earlier. */
 static void look_in(struct service *service, unsigned msec)
@@ -210,13 +210,11 @@ static void session_look(struct session *session)
 	job_submit(session->user->work_queue, &look->job);
 }
 
-static void on_look(evutil_socket_t fd, short what, void *arg)
+static void on_look(EVENT_ARG(arg))
 {
 	struct service *service = arg;
 	bool has_files = false;
 
-	(void)fd;
-	(void)what;
 	LIST_EACH(struct session, session, &service->sessions, node) {
 		if (!session->objects.files.n_objects)
 			continue;

@@ -34,13 +34,11 @@ static struct run_entry *run_queue_pop(struct run_queue *queue)
 	return entry;
 }
 
-static void on_run_queue(evutil_socket_t fd, short what, void *arg)
+static void on_run_queue(EVENT_ARG(arg))
 {
 	struct run_queue *queue = arg;
 	uint64_t end_nsec = clock_nsec() + RUN_QUEUE_NSEC;
 
-	(void)fd;
-	(void)what;
 	while (queue->owners.first) {
 		struct run_entry *entry = run_queue_pop(queue);
 

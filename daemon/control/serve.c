@@ -545,10 +545,7 @@ static int serve(struct session *session, const Wire__Request *request, struct f
 	return r;
 }
 
-static void request_freep(Wire__Request **request)
-{
-	request_free(*request);
-}
+CLEANUP_FUNCTION(Wire__Request, request_free)
 
 void serve_frame(struct session *session, struct frame *frame)
 {

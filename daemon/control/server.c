@@ -57,12 +57,10 @@ static void server_idle(struct server *server)
 }
 
 /* A client that connects at this moment is disconnected, and looks for a daemon again. */
-static void on_idle(evutil_socket_t fd, short what, void *arg)
+static void on_idle(EVENT_ARG(arg))
 {
 	struct server *server = arg;
 
-	(void)fd;
-	(void)what;
 	if (server->service.n_sessions || server->is_stopping)
 		return;
 	log_notice("dsaiod: no client for %u s: stopping", server->config->idle_exit_sec);
@@ -100,10 +98,8 @@ static void server_resume(struct server *server)
 	(void)event_add(server->listen_event, NULL); /* cannot fail: epoll knew it before */
 }
 
-static void on_resume(evutil_socket_t fd, short what, void *arg)
+static void on_resume(EVENT_ARG(arg))
 {
-	(void)fd;
-	(void)what;
 	server_resume(arg);
 }
 
@@ -164,13 +160,11 @@ static void server_leave_if_empty(struct server *server)
 }
 
 /* The stop goes on by itself when the calls return. */
-static void on_stop_wait_due(evutil_socket_t fd, short what, void *arg)
+static void on_stop_wait_due(EVENT_ARG(arg))
 {
 	struct server *server = arg;
 	unsigned n;
 
-	(void)fd;
-	(void)what;
 	if (!stop_wait_is_over(&server->stop_wait, &server->service.registry))
 		return;
 	n = server->stop_wait.counts.n_without_bytes;
@@ -195,12 +189,10 @@ static void on_gone(struct service *service)
 	server_leave_if_empty(server);
 }
 
-static void on_mailbox(evutil_socket_t fd, short what, void *arg)
+static void on_mailbox(EVENT_ARG(arg))
 {
 	struct server *server = arg;
 
-	(void)fd;
-	(void)what;
 	(void)mailbox_run(&server->mailbox); /* the number of messages does not matter */
 }
 
@@ -285,10 +277,7 @@ static int server_listen(struct server *server, struct error *error)
 	return 0;
 }
 
-static void server_freep(struct server **server)
-{
-	server_free(*server);
-}
+CLEANUP_FUNCTION(struct server, server_free)
 
 int server_new(struct config *config, struct event_base *base, struct gpu_probe *gpu_probe,
 	       struct server **ret_server, struct error *error)

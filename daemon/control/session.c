@@ -349,10 +349,7 @@ int session_end_error(const struct session *session, const char *kind, const cha
 			       kind, name);
 }
 
-static void session_freep(struct session **session)
-{
-	session_free(*session);
-}
+CLEANUP_FUNCTION(struct session, session_free)
 
 int session_new(struct service *service, int fd, struct error *error)
 {

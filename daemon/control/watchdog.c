@@ -23,13 +23,11 @@ const char *watchdog_look(struct watchdog *watchdog, uint64_t now_nsec)
 	return name;
 }
 
-static void on_look(evutil_socket_t fd, short what, void *arg)
+static void on_look(EVENT_ARG(arg))
 {
 	struct watchdog *watchdog = arg;
 	const char *name = watchdog_look(watchdog, clock_nsec());
 
-	(void)fd;
-	(void)what;
 	if (!name) {
 		(void)sd_notify(false, "WATCHDOG=1"); /* fails: the manager has gone */
 		return;

@@ -134,10 +134,8 @@ void wear_save(struct wear *wear)
 
 /* ---- begin and end ---- */
 
-static void on_minute(evutil_socket_t fd, short what, void *arg)
+static void on_minute(EVENT_ARG(arg))
 {
-	(void)fd;
-	(void)what;
 	wear_save(arg);
 }
 

@@ -274,13 +274,11 @@ static void probe_end(struct gpu_probe *probe)
 		probe->on_end(probe->on_end_arg);
 }
 
-static void on_late(evutil_socket_t fd, short what, void *arg)
+static void on_late(EVENT_ARG(arg))
 {
 	struct gpu_probe *probe = arg;
 	char text[160];
 
-	(void)fd;
-	(void)what;
 	if (!gpu_probe_is_running(probe))
 		return;
 	probe->is_late = true;
@@ -294,14 +292,12 @@ static void on_late(evutil_socket_t fd, short what, void *arg)
 	probe_end(probe);
 }
 
-static void on_end(evutil_socket_t fd, short what, void *arg)
+static void on_end(EVENT_ARG(arg))
 {
 	struct gpu_probe *probe = arg;
 	char text[160] = "";
 	int status;
 
-	(void)fd;
-	(void)what;
 	if (waitpid(probe->pid, &status, WNOHANG) != probe->pid)
 		return;
 	probe->pid = 0;

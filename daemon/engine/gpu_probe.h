@@ -18,6 +18,7 @@
 #ifndef DSAIO_DAEMON_ENGINE_GPU_PROBE_H
 #define DSAIO_DAEMON_ENGINE_GPU_PROBE_H
 
+#include "proto/util/cleanup.h"
 #include "proto/util/cuda.h"
 
 #include <stdbool.h>
@@ -66,10 +67,7 @@ struct gpu_probe *gpu_probe_new(const struct gpu_probe_options *options, struct 
 void gpu_probe_on_end(struct gpu_probe *probe, void (*on_ended)(void *arg), void *arg);
 /* Kills a child that still runs.  NULL is fine. */
 void gpu_probe_free(struct gpu_probe *probe);
-static inline void gpu_probe_freep(struct gpu_probe **probe)
-{
-	gpu_probe_free(*probe);
-}
+CLEANUP_FUNCTION(struct gpu_probe, gpu_probe_free)
 
 /* The report so far, or NULL: nothing to tell.  probe: NULL is fine.  Valid until the event loop runs. */
 const struct gpu_report *gpu_probe_report(struct gpu_probe *probe);

@@ -70,10 +70,7 @@ void channel_free(struct channel *channel)
 	free(channel);
 }
 
-static void channel_freep(struct channel **channel)
-{
-	channel_free(*channel);
-}
+CLEANUP_FUNCTION(struct channel, channel_free)
 
 static uint32_t block_depth(const struct lane_store *store, const struct profile *profile)
 {

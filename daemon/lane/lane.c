@@ -223,10 +223,7 @@ void lane_free(struct lane *lane)
 	free(lane);
 }
 
-static void lane_freep(struct lane **lane)
-{
-	lane_free(*lane);
-}
+CLEANUP_FUNCTION(struct lane, lane_free)
 
 static int start_thread(struct lane *lane, struct error *error)
 {

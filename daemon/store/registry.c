@@ -104,10 +104,8 @@ int registry_for_file(struct registry *registry, const struct file_facts *facts,
 
 /* ---- start and stop ---- */
 
-static void on_sweep(evutil_socket_t fd, short what, void *arg)
+static void on_sweep(EVENT_ARG(arg))
 {
-	(void)fd;
-	(void)what;
 	registry_sweep(arg, clock_nsec());
 }
 
@@ -168,11 +166,7 @@ static int store_make_configured(struct registry *registry, const struct store_c
 	return 0;
 }
 
-static void registry_deinitp(struct registry **registry)
-{
-	if (*registry)
-		registry_deinit(*registry);
-}
+CLEANUP_FUNCTION(struct registry, registry_deinit)
 
 int registry_init(struct registry *registry, const struct config *config, struct event_base *base,
 		  struct mailbox *main_mailbox, struct error *error)

@@ -53,10 +53,7 @@ static uint32_t whole_bytes(dev_t dev, const struct fs_type *fs_type)
 	return most;
 }
 
-static void store_freep(struct store **store)
-{
-	store_free(*store);
-}
+CLEANUP_FUNCTION(struct store, store_free)
 
 int store_new_on(uint32_t id, const struct store_config *config, dev_t dev,
 		 const struct fs_type *fs_type, struct mailbox *main_mailbox,

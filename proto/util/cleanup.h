@@ -13,6 +13,14 @@
 
 #define _cleanup_(fn) __attribute__((cleanup(fn)))
 
+/* Defines fn##p(), which _cleanup_() takes for a pointer: it calls fn() unless that is NULL. */
+#define CLEANUP_FUNCTION(type, fn)             \
+	static inline void fn##p(type **place) \
+	{                                      \
+		if (*place)                    \
+			fn(*place);            \
+	}
+
 /* Evaluates to the value and sets the local to NULL (-1). */
 #define TAKE_PTR(p)                        \
 	__extension__({                    \
