@@ -17,8 +17,12 @@ static void job_run(struct work *work)
 	mailbox_post(job->mailbox, &job->message);
 }
 
-void job_submit(struct work_queue *work_queue, struct job *job)
+void job_submit(struct work_queue *work_queue, struct job *job, struct mailbox *mailbox,
+		void (*run)(struct job *job), void (*done)(struct job *job))
 {
+	job->run = run;
+	job->done = done;
+	job->mailbox = mailbox;
 	job->work.run = job_run;
 	job->message.run = job_done;
 	work_queue_submit(work_queue, &job->work);

@@ -10,7 +10,7 @@
 #include "daemon/base/mailbox.h"
 #include "daemon/base/work_queue.h"
 
-/* Embedded in the object that it is about.  The caller sets run, done and mailbox. */
+/* Embedded in the object that it is about. */
 struct job {
 	void (*run)(struct job *job);
 	void (*done)(struct job *job);
@@ -20,6 +20,7 @@ struct job {
 };
 
 /* Any thread.  The job is not queued, nor is its message under way. */
-void job_submit(struct work_queue *work_queue, struct job *job);
+void job_submit(struct work_queue *work_queue, struct job *job, struct mailbox *mailbox,
+		void (*run)(struct job *job), void (*done)(struct job *job));
 
 #endif

@@ -60,9 +60,6 @@ bool closing_start(struct user *user, const struct hung_who *who, const char *fi
 	for (unsigned i = 0; i < n_fds; i++)
 		if (fds[i] >= 0)
 			closing->fds[closing->n_fds++] = fds[i];
-	closing->job.run = closing_run;
-	closing->job.done = closing_done;
-	closing->job.mailbox = user->users->mailbox;
 	closing->job.work.about = (struct hung_about){
 		.what = "close",
 		.file = file,
@@ -70,6 +67,7 @@ bool closing_start(struct user *user, const struct hung_who *who, const char *fi
 		.who = *who,
 	};
 	user->n_closing_fds += closing->n_fds;
-	job_submit(user->work_queue, &closing->job);
+	job_submit(user->work_queue, &closing->job, user->users->mailbox, closing_run,
+		   closing_done);
 	return true;
 }

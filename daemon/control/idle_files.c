@@ -140,8 +140,10 @@ static void look_run(struct job *job)
 	}
 }
 
-/* Takes references to the next idle files. */
-static void look_fill(struct look *look)
+static void looked_main(struct job *job);
+
+/* Takes references to the next idle files, for a worker.  False: there are none. */
+static bool look_go_on(struct look *look)
 {
 	struct session *session = look->session;
 	struct file *file;
@@ -155,6 +157,10 @@ static void look_fill(struct look *look)
 		look->files[look->n_files].is_unlinked = false;
 		look->files[look->n_files++].file = file;
 	}
+	if (look->n_files)
+		job_submit(session->user->work_queue, &look->job, session->service->mailbox,
+			   look_run, looked_main);
+	return look->n_files;
 }
 
 /* Closes files that have no link or are stale, then starts the next batch or ends the look. */
@@ -173,14 +179,8 @@ static void looked_main(struct job *job)
 			look->has_found |= idle_file_take(session, file, 2);
 		file_unref(file);
 	}
-	if (!session_is_ending(session) && look->n_files == LOOK_FILES)
-		look_fill(look);
-	else
-		look->n_files = 0;
-	if (look->n_files) {
-		job_submit(session->user->work_queue, &look->job);
+	if (!session_is_ending(session) && look->n_files == LOOK_FILES && look_go_on(look))
 		return;
-	}
 	if (look->has_found)
 		look_in(session->service, LOOK_SOON_MSEC);
 	session->look = NULL;
@@ -198,16 +198,10 @@ static void session_look(struct session *session)
 	if (!look)
 		return;
 	look->session = session;
-	look->job.run = look_run;
-	look->job.done = looked_main;
-	look->job.mailbox = session->service->mailbox;
-	look_fill(look);
-	if (!look->n_files) {
+	if (look_go_on(look))
+		session->look = look;
+	else
 		free(look);
-		return;
-	}
-	session->look = look;
-	job_submit(session->user->work_queue, &look->job);
 }
 
 static void on_look(EVENT_ARG(arg))

@@ -262,16 +262,14 @@ static void named_start(struct named *named)
 {
 	const struct session *session = named->call->session;
 
-	named->job.run = named_run;
-	named->job.done = named_main;
-	named->job.mailbox = session->service->mailbox;
 	named->job.work.about = (struct hung_about){ .what = "request",
 						     .file = named->text,
 						     .fd = -1,
 						     .dev = named->store->dev,
 						     .is_cluster = true,
 						     .who = session->who };
-	job_submit(session->user->work_queue, &named->job);
+	job_submit(session->user->work_queue, &named->job, session->service->mailbox, named_run,
+		   named_main);
 }
 
 /* ---- requests ---- */

@@ -149,11 +149,8 @@ int session_reload(struct session *session, struct call *call, struct error *err
 	reload->service = service;
 	reload->who = session->who;
 	reload->call = call;
-	reload->job.run = on_read;
-	reload->job.done = on_done;
-	reload->job.mailbox = service->mailbox;
 	service->is_reloading = true;
 	(void)sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_nsec() / 1000);
-	job_submit(reload->work_queue, &reload->job);
+	job_submit(reload->work_queue, &reload->job, service->mailbox, on_read, on_done);
 	return 0;
 }

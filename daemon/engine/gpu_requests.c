@@ -297,13 +297,11 @@ int gpu_file_register(struct gpu_client *client, struct file *file, const char u
 	memcpy(registration->uuid, uuid, sizeof(registration->uuid));
 	registration->on_done = on_done;
 	registration->arg = arg;
-	registration->job.run = registration_run;
-	registration->job.done = registration_main;
-	registration->job.mailbox = file->job.mailbox;
 	registration->job.work.about = target_about(&file->target, "cuFileHandleRegister");
 	/* cuFile looks at the file, so a call that hangs may hang there: the report names what can end it. */
 	registration->job.work.about.is_gpu = !file->facts.is_foreign;
 	list_push(&client->user->files, &registration->node);
-	job_submit(file->work_queue, &registration->job);
+	job_submit(file->work_queue, &registration->job, file->job.mailbox, registration_run,
+		   registration_main);
 	return 0;
 }

@@ -314,10 +314,8 @@ int file_make(struct quota *quota, struct work_queue *work_queue, struct work_qu
 	file->gpu_work_queue = gpu_work_queue;
 	file->on_checked = on_checked;
 	file->checked_arg = arg;
-	file->job.run = file_check_run;
-	file->job.done = file_checked_main;
 	file->job.work.about = target_about(&file->target, "check");
-	job_submit(work_queue, &file->job);
+	job_submit(work_queue, &file->job, main_mailbox, file_check_run, file_checked_main);
 	return 0;
 }
 
@@ -382,10 +380,9 @@ static void file_close_run(struct job *job)
 
 static void file_close(struct file *file)
 {
-	file->job.run = file_close_run;
-	file->job.done = file_freed_main;
 	file->job.work.about = target_about(&file->target, "close");
-	job_submit(file->work_queue, &file->job);
+	job_submit(file->work_queue, &file->job, file->job.mailbox, file_close_run,
+		   file_freed_main);
 }
 
 static void file_on_close_run(struct job *job)
@@ -409,11 +406,10 @@ void file_unref(struct file *file)
 		file_close(file);
 		return;
 	}
-	file->job.run = file_on_close_run;
-	file->job.done = file_on_close_main;
 	file->job.work.about = target_about(&file->target, "GPU release");
 	file->job.work.about.is_gpu = true;
-	job_submit(file->gpu_work_queue, &file->job);
+	job_submit(file->gpu_work_queue, &file->job, file->job.mailbox, file_on_close_run,
+		   file_on_close_main);
 }
 
 /* ---- the buffered description ---- */
@@ -531,10 +527,7 @@ int file_add_buffered(struct file *file, int fd,
 	adding->fd = fd;
 	adding->on_added = on_added;
 	adding->arg = arg;
-	adding->job.run = add_run;
-	adding->job.done = added_main;
-	adding->job.mailbox = file->job.mailbox;
 	adding->job.work.about = target_about(&file->target, "check");
-	job_submit(file->work_queue, &adding->job);
+	job_submit(file->work_queue, &adding->job, file->job.mailbox, add_run, added_main);
 	return 0;
 }

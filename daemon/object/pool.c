@@ -626,10 +626,8 @@ void slab_start(struct slab *slab,
 	slab->on_made = on_made;
 	slab->made_arg = arg;
 	slab->job.work.about.what = slab->kind->making;
-	slab->job.run = slab_make_run;
-	slab->job.done = slab_made_main;
-	slab->job.mailbox = slab->pool->main_mailbox;
-	job_submit(slab->work_queue, &slab->job);
+	job_submit(slab->work_queue, &slab->job, slab->pool->main_mailbox, slab_make_run,
+		   slab_made_main);
 }
 
 int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
@@ -713,8 +711,6 @@ void slab_unref(struct slab *slab)
 		return;
 	slab->job.work.about.what = slab->kind->freeing;
 	slab->job.work.about.is_memory = true;
-	slab->job.run = slab_free_run;
-	slab->job.done = slab_freed_main;
-	slab->job.mailbox = slab->pool->main_mailbox;
-	job_submit(slab->work_queue, &slab->job);
+	job_submit(slab->work_queue, &slab->job, slab->pool->main_mailbox, slab_free_run,
+		   slab_freed_main);
 }

@@ -179,12 +179,10 @@ int registry_change(struct registry *registry, const struct registry_question *q
 		query_go_on(query, store);
 		return 0;
 	}
-	query->job.run = look_run;
-	query->job.done = looked_main;
-	query->job.mailbox = registry->main_mailbox;
 	query->job.work.about = (struct hung_about){
 		.what = "check", .file = "(store)", .fd = question->fd, .who = *question->who
 	};
-	job_submit(question->work_queue, &query->job);
+	job_submit(question->work_queue, &query->job, registry->main_mailbox, look_run,
+		   looked_main);
 	return 0;
 }

@@ -249,7 +249,6 @@ static struct writing *writing_new(const struct saved *saved, const struct saved
 		return NULL;
 	}
 	*writing = (struct writing){
-		.job = { .run = write_run, .done = written_main, .mailbox = saved->main_mailbox },
 		.change = *change,
 		.dir = saved->dir,
 		.text = text,
@@ -285,7 +284,7 @@ void saved_set(struct saved *saved, const struct saved_change *change)
 	p->settings = *settings;
 	p->is_written = p->is_damaged = false;
 	p->n_writings++;
-	job_submit(saved->work_queue, &writing->job);
+	job_submit(saved->work_queue, &writing->job, saved->main_mailbox, write_run, written_main);
 }
 
 void saved_write(struct saved *saved, const struct saved_change *change, const char *name,
@@ -296,5 +295,5 @@ void saved_write(struct saved *saved, const struct saved_change *change, const c
 	if (!writing)
 		return;
 	writing->is_damaged = is_damaged;
-	job_submit(saved->work_queue, &writing->job);
+	job_submit(saved->work_queue, &writing->job, saved->main_mailbox, write_run, written_main);
 }

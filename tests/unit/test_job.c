@@ -28,7 +28,7 @@ static void task_done(struct job *job)
 
 	task->finisher = pthread_self();
 	if (++task->n_done < task->n_wanted)
-		job_submit(task->work_queue, job);
+		job_submit(task->work_queue, job, job->mailbox, job->run, job->done);
 }
 
 static void run_until_done(struct mailbox *mailbox, const struct task *task)
@@ -44,12 +44,11 @@ static void run_until_done(struct mailbox *mailbox, const struct task *task)
 TEST(a_job_runs_on_a_worker_and_is_done_by_its_owner)
 {
 	struct mailbox mailbox;
-	struct task task = { .job = { .run = task_run, .done = task_done, .mailbox = &mailbox },
-			     .n_wanted = 1 };
+	struct task task = { .n_wanted = 1 };
 
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(work_queue_new("job", 1, &task.work_queue), 0);
-	job_submit(task.work_queue, &task.job);
+	job_submit(task.work_queue, &task.job, &mailbox, task_run, task_done);
 	run_until_done(&mailbox, &task);
 	ck_assert_uint_eq(task.n_runs, 1);
 	ck_assert(!pthread_equal(task.runner, pthread_self()));
@@ -61,12 +60,11 @@ TEST(a_job_runs_on_a_worker_and_is_done_by_its_owner)
 TEST(a_job_that_is_done_can_be_submitted_again)
 {
 	struct mailbox mailbox;
-	struct task task = { .job = { .run = task_run, .done = task_done, .mailbox = &mailbox },
-			     .n_wanted = 100 };
+	struct task task = { .n_wanted = 100 };
 
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
 	ck_assert_int_eq(work_queue_new("job", 2, &task.work_queue), 0);
-	job_submit(task.work_queue, &task.job);
+	job_submit(task.work_queue, &task.job, &mailbox, task_run, task_done);
 	run_until_done(&mailbox, &task);
 	ck_assert_uint_eq(task.n_runs, 100);
 	ck_assert_uint_eq(task.n_done, 100);
