@@ -98,13 +98,15 @@ static void call_init(struct hung_call *call, const struct hung_about *about)
 	call->about.file = call->file;
 }
 
+static void on_begun(struct message *message);
+
 /* Under the lock: has the main thread look at the records. */
 static void watch(void)
 {
 	if (!hung.mailbox || atomic_load(&hung.is_watching))
 		return;
 	atomic_store(&hung.is_watching, true);
-	mailbox_post(hung.mailbox, &hung.message);
+	mailbox_post(hung.mailbox, &hung.message, on_begun);
 }
 
 /* Under the lock. */
@@ -436,7 +438,6 @@ int hung_init(struct event_base *base, struct mailbox *main_mailbox)
 	if (!hung.event)
 		return -ENOMEM;
 	(void)pthread_mutex_lock(&hung.lock);
-	hung.message.run = on_begun;
 	hung.mailbox = main_mailbox;
 	hung.is_stopping = false;
 	atomic_store(&hung.is_watching, false);

@@ -14,7 +14,7 @@ static void job_run(struct work *work)
 	struct job *job = container_of(work, struct job, work);
 
 	job->run(job);
-	mailbox_post(job->mailbox, &job->message);
+	mailbox_post(job->mailbox, &job->message, job_done);
 }
 
 void job_submit(struct work_queue *work_queue, struct job *job, struct mailbox *mailbox,
@@ -24,6 +24,5 @@ void job_submit(struct work_queue *work_queue, struct job *job, struct mailbox *
 	job->done = done;
 	job->mailbox = mailbox;
 	job->work.run = job_run;
-	job->message.run = job_done;
 	work_queue_submit(work_queue, &job->work);
 }

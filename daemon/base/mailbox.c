@@ -25,12 +25,14 @@ void mailbox_deinit(struct mailbox *mailbox)
 	(void)pthread_mutex_destroy(&mailbox->lock); /* nobody has it */
 }
 
-void mailbox_post(struct mailbox *mailbox, struct message *message)
+void mailbox_post(struct mailbox *mailbox, struct message *message,
+		  void (*run)(struct message *message))
 {
 	static const uint64_t one = 1;
 	bool was_empty;
 
 	message->next = NULL;
+	message->run = run;
 	(void)pthread_mutex_lock(&mailbox->lock); /* of the default kind: cannot fail */
 	was_empty = !mailbox->first;
 	*mailbox->last_next = message;

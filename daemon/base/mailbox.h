@@ -27,7 +27,8 @@ struct mailbox {
 int mailbox_init(struct mailbox *mailbox); /* 0 or -errno */
 void mailbox_deinit(struct mailbox *mailbox);
 
-void mailbox_post(struct mailbox *mailbox, struct message *message);
+void mailbox_post(struct mailbox *mailbox, struct message *message,
+		  void (*run)(struct message *message));
 
 static inline bool mailbox_has_any(const struct mailbox *mailbox)
 {

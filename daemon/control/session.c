@@ -269,8 +269,7 @@ void session_touch(struct session *session)
 	if (!session_is_ending(session) || session->is_advancing)
 		return;
 	session->is_advancing = true;
-	session->advance.run = session_advance;
-	mailbox_post(session->service->mailbox, &session->advance);
+	mailbox_post(session->service->mailbox, &session->advance, session_advance);
 }
 
 void session_end(struct session *session, bool drain)

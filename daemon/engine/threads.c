@@ -225,7 +225,7 @@ static void on_room(struct work_room *room)
 {
 	struct workers *workers = container_of(room, struct workers, room);
 
-	mailbox_post(&threads(workers->engine)->mailbox, &workers->message);
+	mailbox_post(&threads(workers->engine)->mailbox, &workers->message, on_room_message);
 }
 
 static void run(struct work *work)
@@ -233,7 +233,7 @@ static void run(struct work *work)
 	struct worker_block *block = container_of(work, struct worker_block, work);
 
 	threads_do(&block->block);
-	mailbox_post(&threads(block->workers->engine)->mailbox, &block->message);
+	mailbox_post(&threads(block->workers->engine)->mailbox, &block->message, on_done);
 }
 
 /* The block's call, for reports of a hang. */
@@ -262,9 +262,7 @@ static int threads_submit(struct engine *engine, struct block **blocks, int n)
 
 		block->work.run = run;
 		block->work.about = call_of(&block->block);
-		block->message.run = on_done;
 		workers->room.on_room = on_room;
-		workers->message.run = on_room_message;
 		if (!work_queue_try_submit(workers->user->queue, &block->work, &workers->room)) {
 			workers->waits_for_room = true;
 			return i;

@@ -214,6 +214,5 @@ void channel_break(struct channel *channel, const char *why)
 		return;
 	channel->is_broken = true;
 	channel->broken_why = why;
-	channel->broken_message.run = report_broken;
-	mailbox_post(channel->lane_store->main_mailbox, &channel->broken_message);
+	mailbox_post(channel->lane_store->main_mailbox, &channel->broken_message, report_broken);
 }

@@ -401,7 +401,6 @@ static void report_cancel(struct message *message)
 
 void intake_cancel(struct intake *intake, struct lane_cancel *cancel)
 {
-	struct message *message = &cancel->message;
 	struct channel *channel = cancel->channel;
 
 	intake_wake(intake, channel);
@@ -409,8 +408,7 @@ void intake_cancel(struct intake *intake, struct lane_cancel *cancel)
 	for (struct op *op = op_ids_first(&channel->ids, cancel->id); op;
 	     op = op_ids_next(&channel->ids, op))
 		transfer_cancel(intake->transfer, op, ECANCELED);
-	message->run = report_cancel;
-	mailbox_post(channel->lane_store->main_mailbox, message);
+	mailbox_post(channel->lane_store->main_mailbox, &cancel->message, report_cancel);
 }
 
 /* ---- Submit ---- */
@@ -469,8 +467,7 @@ void intake_remove_idle(struct intake *intake)
 		intake->n_channels--;
 		intake->n_closing--;
 		admit_remove_channel(intake->admit, &channel->admit);
-		channel->message.run = report_removed;
-		mailbox_post(channel->lane_store->main_mailbox, &channel->message);
+		mailbox_post(channel->lane_store->main_mailbox, &channel->message, report_removed);
 	}
 }
 

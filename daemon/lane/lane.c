@@ -90,8 +90,7 @@ static void do_quiesce(struct message *message)
 {
 	struct lane_quiesce *quiesce = container_of(message, struct lane_quiesce, message);
 
-	message->run = do_quiesce_reply;
-	mailbox_post(quiesce->lane->store->main_mailbox, message);
+	mailbox_post(quiesce->lane->store->main_mailbox, message, do_quiesce_reply);
 }
 
 static void do_submit(struct message *message)
@@ -347,8 +346,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 
 void lane_stop(struct lane *lane)
 {
-	lane->stop_message.run = do_stop;
-	mailbox_post(&lane->mailbox, &lane->stop_message);
+	mailbox_post(&lane->mailbox, &lane->stop_message, do_stop);
 	(void)pthread_join(lane->thread, NULL); /* it was started: cannot fail */
 	hung_remove_lane(&lane->call);
 	hung_remove_lane(&lane->device);
@@ -369,9 +367,8 @@ uint64_t lane_ping(struct lane *lane, uint64_t now_nsec)
 {
 	if (!atomic_load_explicit(&lane->owes_ping, memory_order_acquire)) {
 		lane->ping_nsec = now_nsec;
-		lane->ping_message.run = do_ping;
 		atomic_store_explicit(&lane->owes_ping, true, memory_order_relaxed);
-		mailbox_post(&lane->mailbox, &lane->ping_message);
+		mailbox_post(&lane->mailbox, &lane->ping_message, do_ping);
 	} else if (atomic_load_explicit(&lane->call.since_nsec, memory_order_relaxed)) {
 		lane->ping_nsec = now_nsec; /* it has this long again, from the end of the call */
 	}
@@ -385,15 +382,13 @@ int lane_board_fd(const struct lane *lane)
 
 void lane_add_channel(struct lane *lane, struct channel *channel)
 {
-	channel->add_message.run = do_add_channel;
-	mailbox_post(&lane->mailbox, &channel->add_message);
+	mailbox_post(&lane->mailbox, &channel->add_message, do_add_channel);
 }
 
 void lane_remove_channel(struct lane *lane, struct channel *channel, bool drain)
 {
 	channel->drain = drain;
-	channel->message.run = do_remove_channel;
-	mailbox_post(&lane->mailbox, &channel->message);
+	mailbox_post(&lane->mailbox, &channel->message, do_remove_channel);
 }
 
 void lane_hurry_channel(struct channel *channel)
@@ -403,19 +398,16 @@ void lane_hurry_channel(struct channel *channel)
 
 void lane_submit(struct batch *batch)
 {
-	batch->message.run = do_submit;
-	mailbox_post(&batch->channel->lane->mailbox, &batch->message);
+	mailbox_post(&batch->channel->lane->mailbox, &batch->message, do_submit);
 }
 
 void lane_cancel(struct lane_cancel *cancel)
 {
-	cancel->message.run = do_cancel;
-	mailbox_post(&cancel->channel->lane->mailbox, &cancel->message);
+	mailbox_post(&cancel->channel->lane->mailbox, &cancel->message, do_cancel);
 }
 
 void lane_quiesce(struct lane *lane, struct lane_quiesce *quiesce)
 {
 	quiesce->lane = lane;
-	quiesce->message.run = do_quiesce;
-	mailbox_post(&lane->mailbox, &quiesce->message);
+	mailbox_post(&lane->mailbox, &quiesce->message, do_quiesce);
 }

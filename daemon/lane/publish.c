@@ -157,8 +157,7 @@ static void report_batch(struct message *message)
 
 void publish_batch(struct batch *batch)
 {
-	batch->message.run = report_batch;
-	mailbox_post(batch->channel->lane_store->main_mailbox, &batch->message);
+	mailbox_post(batch->channel->lane_store->main_mailbox, &batch->message, report_batch);
 }
 
 /* The op is out of its channel's order: those that waited for it may start. */

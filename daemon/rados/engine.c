@@ -127,7 +127,7 @@ static void on_complete(rados_completion_t completion, void *arg)
 	struct rados_op *op = arg;
 
 	(void)completion;
-	mailbox_post(&op->engine->mailbox, &op->message);
+	mailbox_post(&op->engine->mailbox, &op->message, op->message.run);
 }
 
 /* Returns 0, or a negative errno if librados does not take it. */

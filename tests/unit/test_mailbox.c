@@ -35,8 +35,8 @@ TEST(messages_run_in_the_order_in_which_they_were_posted)
 	ck_assert(!is_readable());
 	ck_assert_int_eq(mailbox_run(&mailbox), 0);
 	for (int i = 0; i < 3; i++) {
-		notes[i] = (struct note){ .message.run = count, .number = i };
-		mailbox_post(&mailbox, &notes[i].message);
+		notes[i] = (struct note){ .number = i };
+		mailbox_post(&mailbox, &notes[i].message, count);
 	}
 	ck_assert(mailbox_has_any(&mailbox));
 	ck_assert(is_readable());
@@ -50,15 +50,16 @@ TEST(messages_run_in_the_order_in_which_they_were_posted)
 static void post_again(struct message *message)
 {
 	if (++n_run < 5)
-		mailbox_post(&mailbox, message); /* it is free again as soon as it runs */
+		mailbox_post(&mailbox, message,
+			     post_again); /* it is free again as soon as it runs */
 }
 
 TEST(a_message_may_be_posted_again_while_it_runs)
 {
-	struct message message = { .run = post_again };
+	struct message message;
 
 	ck_assert_int_eq(mailbox_init(&mailbox), 0);
-	mailbox_post(&mailbox, &message);
+	mailbox_post(&mailbox, &message, post_again);
 	ck_assert_int_eq(mailbox_run(&mailbox), 5);
 	ck_assert_int_eq(mailbox_run(&mailbox), 0); /* at most the wake-up is left */
 	ck_assert(!is_readable());
@@ -77,8 +78,7 @@ TEST(a_message_may_be_freed_while_it_runs)
 	for (int i = 0; i < 3; i++) {
 		struct note *note = calloc(1, sizeof(*note));
 
-		note->message.run = free_it;
-		mailbox_post(&mailbox, &note->message);
+		mailbox_post(&mailbox, &note->message, free_it);
 	}
 	ck_assert_int_eq(mailbox_run(&mailbox), 3);
 	mailbox_deinit(&mailbox);
@@ -90,10 +90,8 @@ static void *post_many(void *arg)
 {
 	struct note *notes = arg;
 
-	for (int i = 0; i < N_EACH; i++) {
-		notes[i].message.run = count;
-		mailbox_post(&mailbox, &notes[i].message);
-	}
+	for (int i = 0; i < N_EACH; i++)
+		mailbox_post(&mailbox, &notes[i].message, count);
 	return NULL;
 }
 
