@@ -1,7 +1,6 @@
 #include "daemon/control/objects.h"
 
 #include "daemon/control/session.h"
-#include "daemon/recovery/adopt.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -204,23 +203,13 @@ int session_slab_new(struct session *session, uint64_t size_bytes, const struct 
 			  -1);
 }
 
-int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
-			struct call *call, struct error *error)
+int session_slab_import(struct session *session, const struct slab_kind *kind, int fd, uint64_t off,
+			uint64_t size_bytes, struct call *call, struct error *error)
 {
 	return slab_begun(session,
-			  slab_import(&session->service->pool, &session->quota,
+			  slab_import(kind, &session->service->pool, &session->quota,
 				      session->user->work_queue, &session->who, fd, off, size_bytes,
 				      on_slab_made, call, error),
-			  fd);
-}
-
-int session_slab_adopt(struct session *session, int fd, uint64_t size_bytes, struct call *call,
-		       struct error *error)
-{
-	return slab_begun(session,
-			  slab_adopt(&session->service->pool, &session->quota,
-				     session->user->work_queue, &session->who, fd, size_bytes,
-				     on_slab_made, call, error),
 			  fd);
 }
 

@@ -21,6 +21,7 @@
 struct call;
 struct gds_handle;
 struct session;
+struct slab_kind;
 struct slab_place;
 
 /* -EBADF with a message: the session has no such object. */
@@ -37,12 +38,9 @@ int session_add(struct id_table *table, void *object, const char *name, uint32_t
    on_done with call->slab; the descriptor is in the reply's. */
 int session_slab_new(struct session *session, uint64_t size_bytes, const struct slab_place *place,
 		     struct call *call, struct error *error);
-/* Takes fd, also on error.  As session_slab_new(), but the reply has no descriptor. */
-int session_slab_import(struct session *session, int fd, uint64_t off, uint64_t size_bytes,
-			struct call *call, struct error *error);
-/* The same of memory that an earlier daemon has made. */
-int session_slab_adopt(struct session *session, int fd, uint64_t size_bytes, struct call *call,
-		       struct error *error);
+/* Takes fd, also on error.  As session_slab_new(), but the reply has no descriptor.  kind: as of slab_import(). */
+int session_slab_import(struct session *session, const struct slab_kind *kind, int fd, uint64_t off,
+			uint64_t size_bytes, struct call *call, struct error *error);
 /* The same of GPU memory: takes the handle's descriptor, also on error.  As gpu_import(). */
 int session_slab_import_gpu(struct session *session, const struct gds_handle *handle,
 			    bool must_import, struct call *call, struct error *error);

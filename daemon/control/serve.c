@@ -8,6 +8,7 @@
 #include "daemon/control/reload.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
+#include "daemon/recovery/adopt.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/plural.h"
 #include "proto/util/size.h"
@@ -466,13 +467,13 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		return serve_slab_new(session, request->slab_new, call, error);
 	case WIRE__REQUEST__BODY_SLAB_IMPORT:
 		call->wanted_id = request->slab_import->slab;
-		return session_slab_import(session, TAKE_FD(frame->fds[0]),
+		return session_slab_import(session, &slab_kind_imported, TAKE_FD(frame->fds[0]),
 					   request->slab_import->off,
 					   request->slab_import->size_bytes, call, error);
 	case WIRE__REQUEST__BODY_SLAB_ADOPT:
 		call->wanted_id = request->slab_adopt->slab;
-		return session_slab_adopt(session, TAKE_FD(frame->fds[0]),
-					  request->slab_adopt->size_bytes, call, error);
+		return session_slab_import(session, &slab_kind_adopted, TAKE_FD(frame->fds[0]), 0,
+					   request->slab_adopt->size_bytes, call, error);
 	case WIRE__REQUEST__BODY_SLAB_FREE:
 		return session_slab_free(session, request->slab_free->slab, call, error);
 	case WIRE__REQUEST__BODY_FILE_ADD:

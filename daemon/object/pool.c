@@ -576,7 +576,7 @@ static const struct slab_kind kind_new = {
 	.unmake = slab_unmake,
 };
 
-static const struct slab_kind kind_imported = {
+const struct slab_kind slab_kind_imported = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
 	.making = "slab import",
@@ -599,6 +599,7 @@ int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *q
 	if (!slab)
 		return error_set(error, -ENOMEM, "slab");
 	slab->kind = kind;
+	slab->keeps_bytes = kind->keeps_bytes;
 	slab->fd = -1;
 	slab->size_bytes = size_bytes;
 	slab->map_bytes = map_bytes;
@@ -657,8 +658,9 @@ int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_qu
 	return 0;
 }
 
-int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-		const struct hung_who *who, int fd, uint64_t off, uint64_t size_bytes,
+int slab_import(const struct slab_kind *kind, struct pool *pool, struct quota *quota,
+		struct work_queue *work_queue, const struct hung_who *who, int fd, uint64_t off,
+		uint64_t size_bytes,
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
 		void *arg, struct error *error)
@@ -672,8 +674,8 @@ int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_
 				       "shared memory: %" PRIu64 " bytes from %" PRIu64
 				       " on: their end passes 2^63",
 				       size_bytes, off);
-	r = slab_new_of(&kind_imported, pool, quota, work_queue, size_bytes,
-			whole_pages(size_bytes, page), &slab, error);
+	r = slab_new_of(kind, pool, quota, work_queue, size_bytes, whole_pages(size_bytes, page),
+			&slab, error);
 	if (r < 0)
 		return r;
 	slab->import_off = off;

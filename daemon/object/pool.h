@@ -76,6 +76,7 @@ struct slab_kind {
 	enum quota_kind quota;	      /* of its bytes */
 	const char *making, *freeing; /* the calls, if they may hang, for reports; else NULL */
 	bool sends_fd;		      /* the client needs the descriptor to map it */
+	bool keeps_bytes;	      /* as of struct slab, until its client has the slab */
 	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error. */
 	int (*make)(struct slab *slab);
 	/* Frees what make() has left, also after its failure. */
@@ -124,14 +125,17 @@ int slab_make(struct pool *pool, struct quota *quota, struct work_queue *work_qu
 
 /*
  * The same of size_bytes from byte off on of the client's file fd, checked, mapped and closed on the
- * work queue's thread.  Its memory is charged in whole pages.  Further errors: -EINVAL (off + size_bytes
+ * work queue's thread: of the kind below, or of recovery/adopt.h.  Its memory is charged in whole pages.
+ * Further errors: -EINVAL (off + size_bytes
  * passes 2^63; off is not at a page), -EOPNOTSUPP (neither on tmpfs nor on hugetlbfs, no regular
  * file), -EACCES (not open for reading and writing, sealed against writing), -ERANGE (the file is
  * shorter).  If on_made will be called, fd is taken; else it is still the caller's, which must
  * not simply close it.
  */
-int slab_import(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-		const struct hung_who *who, int fd, uint64_t off, uint64_t size_bytes,
+extern const struct slab_kind slab_kind_imported;
+int slab_import(const struct slab_kind *kind, struct pool *pool, struct quota *quota,
+		struct work_queue *work_queue, const struct hung_who *who, int fd, uint64_t off,
+		uint64_t size_bytes,
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
 		void *arg, struct error *error);

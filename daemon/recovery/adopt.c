@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <unistd.h>
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define NO_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
@@ -45,32 +44,12 @@ static void adopt_unmake(struct slab *slab)
 	slab_unmap_import(slab);
 }
 
-static const struct slab_kind kind_adopted = {
+const struct slab_kind slab_kind_adopted = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
 	.making = "slab adoption",
 	.freeing = "slab free",
+	.keeps_bytes = true,
 	.make = adopt_make,
 	.unmake = adopt_unmake,
 };
-
-int slab_adopt(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-	       const struct hung_who *who, int fd, uint64_t size_bytes,
-	       void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
-	       void *arg, struct error *error)
-{
-	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	const uint64_t rest = size_bytes % page;
-	struct slab *slab;
-	int r;
-
-	r = slab_new_of(&kind_adopted, pool, quota, work_queue, size_bytes,
-			size_bytes + (rest ? page - rest : 0), &slab, error);
-	if (r < 0)
-		return r;
-	slab->fd = fd;
-	slab->keeps_bytes = true;
-	slab->job.work.about = (struct hung_about){ .file = "a slab", .fd = fd, .who = *who };
-	slab_start(slab, on_made, arg);
-	return 0;
-}

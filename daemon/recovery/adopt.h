@@ -17,13 +17,10 @@
 #include "daemon/object/pool.h"
 
 /*
- * As slab_import() of the whole memfd fd, which has size_bytes.  When on_made is called with a slab, its keeps_bytes is
- * set; the callee clears it when the client has got the slab.  Errors: -EINVAL (no memfd like those of slabs, or of
- * another size), -ENOMEM (charge, or it cannot be locked and lock = yes), -EAGAIN (import_step.h).
+ * For slab_import() of the whole memfd.  When on_made is called with a slab, its keeps_bytes is set; the callee clears
+ * it when the client has got the slab.  Errors: -EINVAL (no memfd like those of slabs, or of another size), -ENOMEM
+ * (charge, or it cannot be locked and lock = yes), -EAGAIN (import_step.h).
  */
-int slab_adopt(struct pool *pool, struct quota *quota, struct work_queue *work_queue,
-	       const struct hung_who *who, int fd, uint64_t size_bytes,
-	       void (*on_made)(struct slab *slab, int result, const struct error *error, void *arg),
-	       void *arg, struct error *error);
+extern const struct slab_kind slab_kind_adopted;
 
 #endif

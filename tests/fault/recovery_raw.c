@@ -273,7 +273,7 @@ FAULT(adopt_wrong, "E2 a slab that is handed over and is none: refused, and not 
 	adopt_fails(&raw, 0, slab.fd, SLAB_BYTES - 1, -EINVAL, "4194303 bytes;has 4194304");
 	adopt_fails(&raw, 0, slab.fd, SLAB_BYTES + 1, -EINVAL, "4194305 bytes;has 4194304");
 	adopt_fails(&raw, 0, slab.fd, 0, -EINVAL, "slab of 0 B");
-	adopt_fails(&raw, 0, slab.fd, UINT64_MAX, -EINVAL, "slab of");
+	adopt_fails(&raw, 0, slab.fd, UINT64_MAX, -EINVAL, "passes 2^63");
 	adopt_fails(&raw, 0, slab.fd, UINT64_C(1) << 45, -ENOMEM, "pool");
 	adopt_fails(&raw, ID(0, 5), slab.fd, SLAB_BYTES, -EINVAL, "slab: its id 5;generation");
 	adopt_fails(&raw, UINT32_MAX, slab.fd, SLAB_BYTES, -EINVAL, "slab: its id;must be below");

@@ -108,7 +108,7 @@ proctype daemon()
 
 end:	do
 	:: atomic { !serving -> serving = true }	/* start_lock_take() */
-	/* session_slab_adopt(), id_table_add() */
+	/* session_slab_import(), id_table_add() */
 	:: atomic { open && !stopped && req?[ADOPT, i, x] -> req?ADOPT, i, x;
 #ifdef OTHER_ID
 		i = (slot[0] == NONE -> 0 : 1);

@@ -91,8 +91,8 @@ TEST(memory_that_cannot_be_imported_is_an_answer_and_its_descriptor_is_closed)
 {
 	int null = open("/dev/null", O_RDWR);
 
-	ck_assert_int_eq(session_slab_import(session, null, 0, 4096, control_call(session, 1, 's'),
-					     &c.error),
+	ck_assert_int_eq(session_slab_import(session, &slab_kind_imported, null, 0, 4096,
+					     control_call(session, 1, 's'), &c.error),
 			 0);
 	CONTROL_UNTIL(answers[1].is_done);
 	ck_assert_int_lt(answers[1].result, 0);
@@ -106,7 +106,7 @@ TEST(imported_memory_has_an_id_and_no_descriptor_in_the_reply)
 	int memory = memfd_create("test", MFD_CLOEXEC);
 
 	ck_assert_int_eq(ftruncate(memory, 8192), 0);
-	ck_assert_int_eq(session_slab_import(session, memory, 4096, 4096,
+	ck_assert_int_eq(session_slab_import(session, &slab_kind_imported, memory, 4096, 4096,
 					     control_call(session, 1, 's'), &c.error),
 			 0);
 	CONTROL_UNTIL(answers[1].is_done);

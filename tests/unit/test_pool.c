@@ -312,8 +312,8 @@ static int import_open(enum import_kind kind, int seals)
 static int import(int fd, uint64_t off, uint64_t size_bytes)
 {
 	struct error error;
-	int r = slab_import(&pool, &client, work_queue, &who, fd, off, size_bytes, on_made, &client,
-			    &error);
+	int r = slab_import(&slab_kind_imported, &pool, &client, work_queue, &who, fd, off,
+			    size_bytes, on_made, &client, &error);
 
 	if (r < 0) {
 		made_error = error;
