@@ -123,9 +123,6 @@ struct engine_ops {
 
 	/* Whether reap would return a block or report room: the check before a sleep. */
 	bool (*is_ready)(const struct engine *engine);
-
-	/* Readable when blocks complete; for an edge-triggered epoll set. */
-	int (*event_fd)(const struct engine *engine);
 };
 
 struct engine {
@@ -133,10 +130,37 @@ struct engine {
 	uint32_t depth; /* blocks that fit */
 	uint32_t room;	/* of them: in the kernel; of the thread that calls grow() */
 	uint32_t n_in_flight;
+	int event_fd; /* readable when blocks complete; for an edge-triggered epoll set */
+	struct block *ended, *last_ended; /* without an event: to be reaped, in order */
+	uint32_t n_ended;
 	struct hung_call *call; /* its lane's record of calls that may hang; NULL: none */
 	struct fault *fault;	/* of tests; NULL: none */
 	bool is_at_once; /* lately blocks were complete when submit returned, as those of a disk in memory */
 };
+
+/* For engines: the block has its result, and reap returns it when it takes what has ended. */
+static inline void engine_end(struct engine *engine, struct block *block)
+{
+	block->next = NULL;
+	if (engine->ended)
+		engine->last_ended->next = block;
+	else
+		engine->ended = block;
+	engine->last_ended = block;
+	engine->n_ended++;
+}
+
+static inline int engine_take_ended(struct engine *engine, struct block **blocks, int n)
+{
+	int done = 0;
+
+	while (done < n && engine->ended) {
+		blocks[done++] = engine->ended;
+		engine->ended = engine->ended->next;
+	}
+	engine->n_ended -= (uint32_t)done;
+	return done;
+}
 
 enum engine_kind { ENGINE_LIBAIO, ENGINE_THREADS, N_ENGINE_KINDS };
 

@@ -159,7 +159,7 @@ static void alarm_set(const struct fault *fault, const struct engine *engine)
 	alarm->is_of_plan = fault->plan.kind == FAULT_NEVER;
 	alarm->usec = alarm->is_of_plan ? LOOK_USEC : fault->plan.delay_usec;
 	alarm->serial = serial_of(&fault->plan);
-	alarm->fd = fcntl(fault->ops->event_fd(engine), F_DUPFD_CLOEXEC, 0);
+	alarm->fd = fcntl(engine->event_fd, F_DUPFD_CLOEXEC, 0);
 	if (alarm->fd >= 0 && pthread_create(&thread, NULL, ring, alarm) == 0) {
 		(void)pthread_detach(thread);
 		return;

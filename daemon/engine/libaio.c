@@ -84,10 +84,7 @@ struct engine_libaio {
 	struct engine engine;
 	struct context contexts[CONTEXTS_MAX];
 	_Atomic uint32_t n_contexts; /* grow(): release; the lane: acquire: those before it */
-	int event_fd;
-	struct block *ended, **ended_next; /* not started, or copied: to be reaped */
-	uint32_t n_ended;		   /* of them */
-	unsigned n_at_once;		   /* io_submits in a row that left nothing in flight */
+	unsigned n_at_once;	     /* io_submits in a row that left nothing in flight */
 };
 
 /* A shallower queue would not keep a device busy. */
@@ -138,7 +135,7 @@ static void libaio_close(struct engine *engine)
 	e = libaio(engine);
 	for (uint32_t i = 0; i < n_contexts(e); i++)
 		(void)io_destroy(e->contexts[i].id); /* only fails for what is no context */
-	closep(&e->event_fd);
+	closep(&engine->event_fd);
 	free(e);
 }
 
@@ -203,9 +200,8 @@ static int libaio_open(const struct engine_config *config, struct engine **ret_e
 		return error_set(error, -ENOMEM, "libaio: context");
 	e->engine.ops = &engine_libaio;
 	e->engine.depth = config->depth;
-	e->ended_next = &e->ended;
-	e->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (e->event_fd < 0)
+	e->engine.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (e->engine.event_fd < 0)
 		r = error_set(error, -errno, "libaio: eventfd");
 	else if (config->room)
 		r = libaio_grow(&e->engine, config->room, error);
@@ -215,15 +211,6 @@ static int libaio_open(const struct engine_config *config, struct engine **ret_e
 	}
 	*ret_engine = &e->engine;
 	return 0;
-}
-
-/* The block has its result, and no event will tell of it. */
-static void end(struct engine_libaio *e, struct block *block)
-{
-	block->next = NULL;
-	*e->ended_next = block;
-	e->ended_next = &block->next;
-	e->n_ended++;
 }
 
 /* Completions that wait in the ring. */
@@ -239,7 +226,7 @@ static uint32_t ring_count(const struct aio_ring *ring)
 static void note_submitted(struct engine_libaio *e)
 {
 	const uint32_t n = n_contexts(e);
-	uint32_t n_done = e->n_ended;
+	uint32_t n_done = e->engine.n_ended;
 
 	for (uint32_t i = 0; i < n; i++)
 		if (e->contexts[i].ring)
@@ -312,7 +299,7 @@ static void prepare(const struct engine_libaio *e, struct block *block, struct i
 		io_prep_pread(iocb, block->target->fd, memory, block->len, (long long)block->off);
 	iocb->aio_rw_flags = (block->is_nowait ? RWF_NOWAIT : 0) |
 			     (block->is_dsync ? RWF_DSYNC : 0);
-	io_set_eventfd(iocb, e->event_fd);
+	io_set_eventfd(iocb, e->engine.event_fd);
 	iocb->data = block;
 }
 
@@ -331,7 +318,7 @@ static int submit_batch(struct engine_libaio *e, struct context *context, struct
 		if (is_tmpfs) {
 			threads_do(blocks[i]);
 			*ret_has_failed |= blocks[i]->result < 0;
-			end(e, blocks[i]);
+			engine_end(&e->engine, blocks[i]);
 		} else {
 			prepare(e, blocks[i], &iocbs[i]);
 			pointers[i] = &iocbs[i];
@@ -373,7 +360,7 @@ static int libaio_submit(struct engine *engine, struct block **blocks, int n)
 		if (r < 0) {
 			/* it speaks of the first one only */
 			first->result = r;
-			end(e, first);
+			engine_end(engine, first);
 			r = 1;
 		}
 		engine->n_in_flight += (uint32_t)r;
@@ -425,15 +412,8 @@ static int libaio_reap(struct engine *engine, struct block **blocks, int n)
 {
 	struct engine_libaio *e = libaio(engine);
 	const uint32_t n_all = n_contexts(e);
-	int done = 0;
+	int done = engine_take_ended(engine, blocks, n);
 
-	while (done < n && e->ended) {
-		blocks[done++] = e->ended;
-		e->n_ended--;
-		e->ended = e->ended->next;
-		if (!e->ended)
-			e->ended_next = &e->ended;
-	}
 	for (uint32_t i = 0; i < n_all; i++)
 		if (e->contexts[i].n_in_flight)
 			done += context_reap(&e->contexts[i], &blocks[done], n - done);
@@ -448,7 +428,7 @@ static bool libaio_is_ready(const struct engine *engine)
 						     struct engine_libaio, engine);
 	const uint32_t n = n_contexts(e);
 
-	if (e->ended)
+	if (engine->ended)
 		return true;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct aio_ring *ring = e->contexts[i].ring;
@@ -458,12 +438,6 @@ static bool libaio_is_ready(const struct engine *engine)
 			return true;
 	}
 	return false; /* without a ring, the eventfd reports it */
-}
-
-static int libaio_event_fd(const struct engine *engine)
-{
-	return container_of((struct engine *)(uintptr_t)engine, struct engine_libaio, engine)
-		->event_fd;
 }
 
 const struct engine_ops engine_libaio = {
@@ -482,5 +456,4 @@ const struct engine_ops engine_libaio = {
 	.submit = libaio_submit,
 	.reap = libaio_reap,
 	.is_ready = libaio_is_ready,
-	.event_fd = libaio_event_fd,
 };

@@ -163,7 +163,6 @@ void threads_do(struct block *block)
 struct engine_threads {
 	struct engine engine;
 	struct mailbox mailbox; /* workers post their blocks, and work queues report room */
-	struct block *done, **done_next;
 };
 
 static struct engine_threads *threads(const struct engine *engine)
@@ -196,7 +195,7 @@ static int threads_open(const struct engine_config *config, struct engine **ret_
 	}
 	e->engine.ops = &engine_threads;
 	e->engine.depth = config->depth;
-	e->done_next = &e->done;
+	e->engine.event_fd = e->mailbox.event_fd;
 	*ret_engine = &e->engine;
 	return 0;
 }
@@ -205,11 +204,8 @@ static int threads_open(const struct engine_config *config, struct engine **ret_
 static void on_done(struct message *message)
 {
 	struct worker_block *block = container_of(message, struct worker_block, message);
-	struct engine_threads *e = threads(block->workers->engine);
 
-	block->block.next = NULL;
-	*e->done_next = &block->block;
-	e->done_next = &block->block.next;
+	engine_end(block->workers->engine, &block->block);
 }
 
 static void on_room_message(struct message *message)
@@ -283,30 +279,18 @@ bool workers_stop_waiting(struct workers *workers)
 static int threads_reap(struct engine *engine, struct block **blocks, int n)
 {
 	struct engine_threads *e = threads(engine);
-	int done = 0;
+	int done;
 
 	if (mailbox_has_any(&e->mailbox))
 		(void)mailbox_run(&e->mailbox);
-	while (done < n && e->done) {
-		blocks[done++] = e->done;
-		e->done = e->done->next;
-	}
-	if (!e->done)
-		e->done_next = &e->done;
+	done = engine_take_ended(engine, blocks, n);
 	engine->n_in_flight -= (uint32_t)done;
 	return done;
 }
 
 static bool threads_is_ready(const struct engine *engine)
 {
-	const struct engine_threads *e = threads(engine);
-
-	return e->done || mailbox_has_any(&e->mailbox);
-}
-
-static int threads_event_fd(const struct engine *engine)
-{
-	return threads(engine)->mailbox.event_fd;
+	return engine->ended || mailbox_has_any(&threads(engine)->mailbox);
 }
 
 const struct engine_ops engine_threads = {
@@ -324,5 +308,4 @@ const struct engine_ops engine_threads = {
 	.submit = threads_submit,
 	.reap = threads_reap,
 	.is_ready = threads_is_ready,
-	.event_fd = threads_event_fd,
 };

@@ -314,9 +314,9 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 		return error_set(error, r, "store %s: lane: blocks", config->store->name);
 	r = poller_add_fd(&lane->poller, lane->mailbox.event_fd);
 	if (r == 0)
-		r = poller_add_fd(&lane->poller, config->engine->event_fd(lane->engine));
+		r = poller_add_fd(&lane->poller, lane->engine->event_fd);
 	if (r == 0)
-		r = poller_add_fd(&lane->poller, lane->threads->ops->event_fd(lane->threads));
+		r = poller_add_fd(&lane->poller, lane->threads->event_fd);
 	if (r < 0)
 		return error_set(error, r, "store %s: lane: epoll", config->store->name);
 	lane->turn.recording = recorder_new(lane->store->name);

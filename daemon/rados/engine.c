@@ -290,11 +290,6 @@ static bool rados_is_ready(const struct engine *engine)
 	return rados(engine)->done || mailbox_has_any(&rados(engine)->mailbox);
 }
 
-static int rados_event_fd(const struct engine *engine)
-{
-	return rados(engine)->epoll_fd;
-}
-
 /* ---- open, close ---- */
 
 static void rados_close(struct engine *engine)
@@ -336,7 +331,7 @@ static int rados_open(const struct engine_config *config, struct engine **ret_en
 		e->free_ops = &e->ops[i];
 	}
 	e->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	e->engine.event_fd = e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (e->timer_fd < 0 || e->epoll_fd < 0 ||
 	    epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, e->timer_fd, &event) < 0 ||
 	    epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, e->mailbox.event_fd, &event) < 0) {
@@ -364,5 +359,4 @@ const struct engine_ops engine_rados = {
 	.submit = rados_submit,
 	.reap = rados_reap,
 	.is_ready = rados_is_ready,
-	.event_fd = rados_event_fd,
 };

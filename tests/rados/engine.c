@@ -63,7 +63,7 @@ static struct block *reap(void)
 	struct block *block;
 
 	while (engine_rados.reap(engine, &block, 1) == 0) {
-		struct pollfd fd = { .fd = engine_rados.event_fd(engine), .events = POLLIN };
+		struct pollfd fd = { .fd = engine->event_fd, .events = POLLIN };
 
 		(void)poll(&fd, 1, 1000);
 	}

@@ -181,7 +181,7 @@ static inline int watched_submit(struct engine *engine, struct block **blocks, i
 	if (atomic_load(&wanted.holds_lane))
 		hold_lane(engine);
 
-	atomic_store(&wanted.event_fd, libaio_ops()->event_fd(engine));
+	atomic_store(&wanted.event_fd, engine->event_fd);
 	if (wanted.refusal && blocks[0]->is_nowait) {
 		blocks[0]->result = wanted.refusal;
 		blocks[0]->next = wanted.refused;

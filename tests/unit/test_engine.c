@@ -87,7 +87,7 @@ static void run_all(bool is_write)
 		list[i] = &blocks[i];
 	}
 	while (n < N) {
-		struct pollfd poll_fd = { .fd = engine_libaio.event_fd(engine), .events = POLLIN };
+		struct pollfd poll_fd = { .fd = engine->event_fd, .events = POLLIN };
 
 		submitted += engine_libaio.submit(engine, list + submitted, N - submitted);
 		if (!engine_libaio.is_ready(engine))
@@ -247,7 +247,7 @@ TEST(blocks_of_tmpfs_are_done_when_submit_returns)
 	for (int i = 0; i < (N - 1) * BYTES + 100; i++)
 		ck_assert_int_eq(memory[i], i / BYTES == 5);
 	/* none was an event, of which there would be one now */
-	ck_assert_int_eq(read(engine_libaio.event_fd(engine), &n_events, sizeof(n_events)), -1);
+	ck_assert_int_eq(read(engine->event_fd, &n_events, sizeof(n_events)), -1);
 	(void)close(tmpfs.fd);
 	teardown();
 }

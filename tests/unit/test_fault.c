@@ -132,7 +132,7 @@ TEST_TABLE(one_request_gets_the_fault, faults)
 	ck_assert_str_eq(reap(), faults[_i].first);
 	ck_assert_uint_eq(engine->n_in_flight, waits);
 	if (faults[_i].kind == FAULT_DELAY) {
-		struct pollfd pollfd = { .fd = engine->ops->event_fd(engine), .events = POLLIN };
+		struct pollfd pollfd = { .fd = engine->event_fd, .events = POLLIN };
 
 		ck_assert_int_eq(poll(&pollfd, 1, 10000), 1);
 	}

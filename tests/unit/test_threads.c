@@ -249,7 +249,7 @@ static bool submit(unsigned i, struct block block)
 /* Sleeps until something is there; returns how many blocks are back. */
 static int await(struct block **ret_blocks, int n)
 {
-	struct pollfd fd = { .fd = engine_threads.event_fd(engine), .events = POLLIN };
+	struct pollfd fd = { .fd = engine->event_fd, .events = POLLIN };
 
 	if (!engine_threads.is_ready(engine))
 		ck_assert_int_eq(poll(&fd, 1, 20000), 1);
