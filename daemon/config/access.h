@@ -11,18 +11,22 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* No user and no group: everybody. */
+enum { ACCESS_USERS, ACCESS_GROUPS, N_ACCESS_LISTS };
+
 struct access {
-	uid_t *users;
-	unsigned n_users;
-	gid_t *groups;
-	unsigned n_groups;
-	char *lists[2]; /* as the administrator wrote them; NULL: not given */
-	char *text;	/* both, as "users a, b; groups c"; NULL: everybody */
+	struct access_list {
+		id_t *ids;
+		unsigned n;
+		char *text; /* as the administrator wrote it; NULL: not given */
+	} lists[N_ACCESS_LISTS];
+	bool is_closed; /* without lists it is for administrators alone, else for everybody */
 };
 void access_deinit(struct access *access);
 
 /* Administrators have access to everything; the caller checks that. */
 bool access_allows(const struct access *access, const struct peer *peer);
+
+/* Whom it allows, as "users a, b; groups c", until the next call; "": everybody. */
+const char *access_text(const struct access *access);
 
 #endif

@@ -597,6 +597,7 @@ static void rados_settle(struct config *config, struct store_config *store)
 				store->file, store->name, store->rados_key);
 		return;
 	}
+	store->access.is_closed = true;
 	if (!store->has_block_size)
 		store->profile.block_size = store->rados.object_bytes;
 	if (!store->has_queue_depth)

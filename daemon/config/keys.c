@@ -263,39 +263,18 @@ static int group_set(void *field, const struct key *key, const char *text, struc
 	return r;
 }
 
-/* Sets the text of one of the lists, and so what an administrator may read. */
-static int access_set_text(struct access *access, bool is_group, const char *list)
-{
-	const char *users, *groups;
-	char *copy = strdup(list), *text;
-
-	if (!copy)
-		return -ENOMEM;
-	free(access->lists[is_group]);
-	access->lists[is_group] = copy;
-	users = access->lists[false];
-	groups = access->lists[true];
-	if (asprintf(&text, "%s%s%s%s%s", users ? "users " : "", users ? users : "",
-		     users && groups ? "; " : "", groups ? "groups " : "",
-		     groups ? groups : "") < 0)
-		return -ENOMEM;
-	free(access->text);
-	access->text = text;
-	return 0;
-}
-
 /* Names or numbers with commas between them. */
 static int ids_set(void *field, const struct key *key, const char *text, struct error *error)
 {
 	const bool is_group = strcmp(key->name, "groups") == 0;
-	struct access *access = field;
-	_cleanup_(freep) char *copy = strdup(text);
+	struct access_list *list = field;
+	_cleanup_(freep) char *copy = strdup(text), *kept = strdup(text);
 	_cleanup_(freep) id_t *ids = NULL;
 	char *rest = copy, *word;
 	unsigned n = 0;
 	int r;
 
-	if (copy) /* one more than there are commas */
+	if (copy && kept) /* one more than there are commas */
 		ids = calloc(strlen(text) + 1, sizeof(*ids));
 	if (!ids)
 		return error_set(error, -ENOMEM, "configuration");
@@ -313,17 +292,9 @@ static int ids_set(void *field, const struct key *key, const char *text, struct 
 			return r;
 		n++;
 	}
-	if (access_set_text(access, is_group, text) < 0)
-		return error_set(error, -ENOMEM, "configuration");
-	if (is_group) {
-		free(access->groups);
-		access->groups = TAKE_PTR(ids);
-		access->n_groups = n;
-	} else {
-		free(access->users);
-		access->users = TAKE_PTR(ids);
-		access->n_users = n;
-	}
+	free(list->ids);
+	free(list->text);
+	*list = (struct access_list){ .ids = TAKE_PTR(ids), .n = n, .text = TAKE_PTR(kept) };
 	return 0;
 }
 
@@ -386,9 +357,9 @@ static const struct key keys[] = {
 	  "Limit on the window: bytes in flight while several clients use the store; 0: none." },
 	{ STORE(spin_usec), "spin_usec", number_set, 0, SPIN_USEC_MAX, NULL, "20",
 	  "As in [daemon], for this store's lane." },
-	{ LIVE_STORE(access), "users", ids_set, 0, 0, NULL, "root, 1001",
+	{ LIVE_STORE(access.lists[ACCESS_USERS]), "users", ids_set, 0, 0, NULL, "root, 1001",
 	  "Names or numbers of the users that the store serves, with commas between them." },
-	{ LIVE_STORE(access), "groups", ids_set, 0, 0, NULL, "users",
+	{ LIVE_STORE(access.lists[ACCESS_GROUPS]), "groups", ids_set, 0, 0, NULL, "users",
 	  "Names or numbers of the groups whose members the store serves, with commas between "
 	  "them." },
 	{ PROFILE(block_size), "block_size", size_set, PROFILE_BLOCK_SIZE_MIN,
@@ -481,10 +452,7 @@ int key_set(const struct key *key, void *object, const char *text, struct error 
 
 bool key_is_same(const struct key *key, const void *a, const void *b)
 {
-	const size_t list = strcmp(key->name, "groups") == 0;
-	const size_t text = key->set == ids_set
-				    ? offsetof(struct access, lists) + list * sizeof(char *)
-				    : 0;
+	const size_t text = key->set == ids_set ? offsetof(struct access_list, text) : 0;
 	const char *field_a = (const char *)a + key->offset + text;
 	const char *field_b = (const char *)b + key->offset + text;
 	const char *text_a, *text_b;

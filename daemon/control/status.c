@@ -184,9 +184,7 @@ static Wire__Store *add_store(const struct store *store, bool with_histograms)
 	wire->engine = text(store->engine->name);
 	wire->engine_text = text(store_engine_text(store));
 	wire->profile_source = text(store_profile_source(store));
-	wire->allowed = text(store->access.text ? store->access.text
-			     : store->plugin	? "administrators"
-						: "");
+	wire->allowed = text(access_text(&store->access));
 	if (store->rados)
 		add_cluster(wire, store);
 	wire->counters = counters_to_wire(&sum, with_histograms);

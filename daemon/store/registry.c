@@ -40,20 +40,13 @@ struct store *registry_on_device(const struct registry *registry, dev_t dev)
 int registry_check_access(const struct registry *registry, const struct store *store,
 			  const struct peer *peer, const char *what, struct error *error)
 {
-	const bool has_lists = store->access.n_users || store->access.n_groups;
-
-	if (config_is_admin(registry->config, peer) ||
-	    (access_allows(&store->access, peer) && (has_lists || !store->plugin)))
+	if (config_is_admin(registry->config, peer) || access_allows(&store->access, peer))
 		return 0;
-	return error_set_plain(
-		error, -EACCES,
-		"%s: store %s does not serve user %u (it serves %.120s): ask the "
-		"administrator to add the user to its users, or one of the user's "
-		"groups to its groups, in dsaiod.conf",
-		what, store->name, peer->uid,
-		has_lists
-			? store->access.text
-			: "administrators alone, as a store on RADOS with neither users nor groups");
+	return error_set_plain(error, -EACCES,
+			       "%s: store %s does not serve user %u (it serves %.120s): ask the "
+			       "administrator to add the user to its users, or one of the user's "
+			       "groups to its groups, in dsaiod.conf",
+			       what, store->name, peer->uid, access_text(&store->access));
 }
 
 /* Whether the file system with the store's device number may still be the store's own. */

@@ -179,13 +179,14 @@ TEST(a_whole_file_is_taken)
 	ck_assert_uint_eq(config.client_limit[QUOTA_ENTRIES], 15);
 	ck_assert_uint_eq(config.user_limit[QUOTA_SESSIONS], 20);
 	ck_assert_uint_eq(config.n_stores, 2);
-	ck_assert_uint_eq(config.stores[0].access.n_users, 2);
-	ck_assert_uint_eq(config.stores[0].access.users[0], 0);
-	ck_assert_uint_eq(config.stores[0].access.users[1], 1001);
-	ck_assert_uint_eq(config.stores[0].access.n_groups, 2);
-	ck_assert_uint_eq(config.stores[0].access.groups[0], 50);
-	ck_assert_uint_eq(config.stores[0].access.groups[1], 0);
-	ck_assert_str_eq(config.stores[0].access.text, "users root , 1001; groups 50,root");
+	ck_assert_uint_eq(config.stores[0].access.lists[ACCESS_USERS].n, 2);
+	ck_assert_uint_eq(config.stores[0].access.lists[ACCESS_USERS].ids[0], 0);
+	ck_assert_uint_eq(config.stores[0].access.lists[ACCESS_USERS].ids[1], 1001);
+	ck_assert_uint_eq(config.stores[0].access.lists[ACCESS_GROUPS].n, 2);
+	ck_assert_uint_eq(config.stores[0].access.lists[ACCESS_GROUPS].ids[0], 50);
+	ck_assert_uint_eq(config.stores[0].access.lists[ACCESS_GROUPS].ids[1], 0);
+	ck_assert_str_eq(access_text(&config.stores[0].access),
+			 "users root , 1001; groups 50,root");
 	ck_assert_str_eq(config.stores[0].name, "nvme0");
 	ck_assert_str_eq(config.stores[0].path, "/mnt/nvme0");
 	ck_assert_uint_eq(config.stores[0].profile.block_size, 128u << 10);
@@ -533,8 +534,8 @@ TEST(a_later_drop_in_overrides_an_earlier_one_and_the_file)
 	ck_assert_uint_eq(config.admin_group, 9);
 	ck_assert_uint_eq(config.n_stores, 2);
 	ck_assert_str_eq(config.stores[0].path, "/srv");
-	ck_assert_str_eq(config.stores[0].access.text, "users 4; groups 3");
-	ck_assert_uint_eq(config.stores[0].access.n_users, 1);
+	ck_assert_str_eq(access_text(&config.stores[0].access), "users 4; groups 3");
+	ck_assert_uint_eq(config.stores[0].access.lists[ACCESS_USERS].n, 1);
 	ck_assert_uint_eq(config.stores[0].profile.queue_depth, 2);
 	ck_assert_uint_eq(config.stores[0].profile.block_size, 64 << 10);
 	ck_assert_str_eq(config.stores[1].name, "b");

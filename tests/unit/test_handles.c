@@ -115,10 +115,11 @@ TEST(a_store_refuses_the_channel_of_a_user_that_it_does_not_serve)
 	struct store *s = registry_by_key(&c.service.registry, store);
 	uint32_t handle = control_handle(session)->id;
 	struct channel *channel;
-	uid_t users[] = { 1234 };
+	id_t users[] = { 1234 };
+	char name[] = "bob";
 
 	session->peer.uid = 4321; /* neither root nor the daemon's own user */
-	s->access = (struct access){ .users = users, .n_users = 1, .text = "users bob" };
+	s->access.lists[ACCESS_USERS] = (struct access_list){ .ids = users, .n = 1, .text = name };
 	ck_assert_int_eq(control_channel(session, handle, store, ENTRIES, true, &channel), -EACCES);
 	s->access = (struct access){ 0 };
 }

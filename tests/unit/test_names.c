@@ -132,6 +132,7 @@ static void setup(void)
 				      &store, &c.error),
 			 0);
 	store->plugin = &plugin;
+	store->access.is_closed = true;
 	registry_add_prepared(&c.service.registry, store);
 }
 
@@ -201,14 +202,13 @@ TEST_TABLE(a_name_of_no_store_is_refused_with_the_place_of_another_daemon, refus
 
 TEST(only_administrators_are_served_unless_the_store_names_users)
 {
-	static uid_t users[] = { 12345 };
+	static id_t users[] = { 12345 };
 	const uid_t own = session->peer.uid;
 
 	session->peer.uid = 12345;
 	ck_assert_int_eq(open_begin(1, NAME, WIRE__OPEN_MODE__OPEN_READ), -EACCES);
-	ck_assert_msg(strstr(c.error.text, "neither users nor groups"), "%s", c.error.text);
-	store->access.users = users;
-	store->access.n_users = 1;
+	ck_assert_msg(strstr(c.error.text, "it serves administrators"), "%s", c.error.text);
+	store->access.lists[ACCESS_USERS] = (struct access_list){ .ids = users, .n = 1 };
 	(void)open_file(2, WIRE__OPEN_MODE__OPEN_READ);
 	session->peer.uid = own;
 }

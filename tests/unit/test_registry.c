@@ -258,7 +258,8 @@ TEST(a_store_serves_whom_it_is_for)
 	struct file_facts facts = facts_of(0, 0);
 	const struct peer bob = stranger();
 	char says[100];
-	uid_t users[] = { 1000 };
+	id_t users[] = { 1000 };
+	char name[] = "alice";
 	struct store *store;
 	struct stat st;
 
@@ -266,9 +267,9 @@ TEST(a_store_serves_whom_it_is_for)
 	facts.dev = st.st_dev;
 	ck_assert_int_eq(config_add_store(&config, "p=/", &error), 0);
 	start();
-	first_store()->access = (struct access){ .users = users,
-						 .n_users = 1,
-						 .text = "users alice" };
+	first_store()->access.lists[ACCESS_USERS] = (struct access_list){ .ids = users,
+									  .n = 1,
+									  .text = name };
 	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &alice, &store, &error), 0);
 	ck_assert_ptr_eq(store, first_store());
 	ck_assert_int_eq(registry_for_file(&stores, &facts, "f", &root, &store, &error), 0);
