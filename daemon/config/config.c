@@ -9,7 +9,6 @@
 #include "proto/util/parser.h"
 #include "proto/util/socket.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -479,7 +478,7 @@ int config_set_socket(struct config *config, const char *path, struct error *err
 		return error_set(error, -ENOMEM, "--socket");
 	free(config->socket_path);
 	config->socket_path = copy;
-	config_key_place_at(config, "socket")->line = 0; /* no longer a file's */
+	config->key_places[key_index(key_of_daemon("socket"))].line = 0; /* no longer a file's */
 	return 0;
 }
 
@@ -540,14 +539,9 @@ int config_init(struct config *config)
 static void library_inherit(struct config *config, const char *name, const char *variable)
 {
 	const char *path = secure_getenv(variable);
-	const struct key *key;
 	struct error error;
 
-	if (!path || !*path)
-		return;
-	key = key_find(KEYS_DAEMON, name, &error);
-	assert(key); /* callers name keys of the table */
-	if (key_set(key, config, path, &error) < 0)
+	if (path && *path && key_set(key_of_daemon(name), config, path, &error) < 0)
 		config_mistake(config, "environment: %s = %.*s: %s", variable, SHOWN_BYTES, path,
 			       error.text);
 }

@@ -141,7 +141,6 @@ struct store_config *config_find_store(const struct config *config, const char *
 
 /* The last place of this key of [daemon]. */
 struct config_place config_key_place(const struct config *config, const char *key);
-struct config_place *config_key_place_at(struct config *config, const char *key);
 /* Adds a mistake to config->mistakes. */
 void config_mistake(struct config *config, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

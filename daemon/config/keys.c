@@ -430,6 +430,14 @@ const struct key *key_find(enum key_section section, const char *name, struct er
 	return NULL;
 }
 
+const struct key *key_of_daemon(const char *name)
+{
+	const struct key *key = key_find(KEYS_DAEMON, name, &(struct error){ 0 });
+
+	assert(key);
+	return key;
+}
+
 int key_set(const struct key *key, void *object, const char *text, struct error *error)
 {
 	void *field = (char *)object + key->offset;

@@ -5,7 +5,6 @@
 #include "proto/frame.h"
 #include "proto/util/size.h"
 
-#include <assert.h>
 #include <string.h>
 
 #define UNREAD_FDS_MAX 16u /* the sessions' SESSION_UNREAD_FDS_MAX */
@@ -51,24 +50,16 @@ static uint64_t at_most(uint64_t n, uint64_t limit)
 	return n < limit ? n : limit;
 }
 
-static const struct key *key_of(const char *name)
-{
-	const struct key *key = key_find(KEYS_DAEMON, name, &(struct error){ 0 });
-
-	assert(key); /* the names above are the table's */
-	return key;
-}
-
 static uint64_t *field_of(struct config *config, const char *name)
 {
-	return (uint64_t *)((char *)config + key_of(name)->offset);
+	return (uint64_t *)((char *)config + key_of_daemon(name)->offset);
 }
 
 static uint64_t preset_of(const char *name)
 {
 	uint64_t n = 0;
 
-	(void)size_parse(key_of(name)->preset, &n); /* config_init() has checked it */
+	(void)size_parse(key_of_daemon(name)->preset, &n); /* config_init() has checked it */
 	return n;
 }
 

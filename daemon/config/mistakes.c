@@ -4,9 +4,7 @@
 #include "daemon/config/config.h"
 #include "daemon/config/keys.h"
 
-#include <assert.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 
 void config_mistake(struct config *config, const char *format, ...)
@@ -25,15 +23,7 @@ void config_mistake(struct config *config, const char *format, ...)
 	config->mistakes[config->n_mistakes++] = text; /* NULL: without memory there is one, too */
 }
 
-struct config_place *config_key_place_at(struct config *config, const char *name)
-{
-	const struct key *key = key_find(KEYS_DAEMON, name, &(struct error){ 0 });
-
-	assert(key); /* callers name keys of the table */
-	return &config->key_places[key_index(key)];
-}
-
 struct config_place config_key_place(const struct config *config, const char *name)
 {
-	return *config_key_place_at((struct config *)(uintptr_t)config, name); /* is only read */
+	return config->key_places[key_index(key_of_daemon(name))];
 }

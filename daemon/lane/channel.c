@@ -174,11 +174,14 @@ void channel_count_time(struct channel *channel, uint64_t now_nsec)
 
 uint32_t channel_block_size(const struct channel *channel, const struct op *op)
 {
-	const uint32_t align = target_align(&op->file->target);
+	const struct target *target = &op->file->target;
+	const uint32_t align = target_align(target);
 	const uint32_t block_size = channel->profile.block_size;
 
 	if (op->is_misaligned)
 		return WORKERS_UNALIGNED_BYTES;
+	if (target->kind == TARGET_RADOS && block_size > target->rados.object_bytes)
+		return target->rados.object_bytes;
 	if (block_size & (align - 1)) /* the file's alignment exceeds the block size asked for */
 		return (block_size / align + 1) * align;
 	return block_size;

@@ -14,12 +14,6 @@ static bool is_of_gpu(const struct op *op)
 	return op->slab && op->slab->region.kind == REGION_GPU;
 }
 
-/* The engine of such files never blocks, and cuts no block. */
-static bool is_of_objects(const struct op *op)
-{
-	return op->file->target.kind == TARGET_RADOS;
-}
-
 bool workers_are_engine(const struct lane_store *store, const struct op *op)
 {
 	const struct file *file = op->file;
@@ -68,30 +62,17 @@ static struct op *next_op(const struct channel *channel)
 }
 
 /* Bytes from the op's next one to the end of the middle's block: rules may have cut a first part off it.  Blocks of
-   objects are cut at multiples in the file, so that they are whole objects. */
+   objects are cut at multiples in the file, so that they are whole objects, or parts of one if their size divides it:
+   the engine does no more than that at once. */
 static uint32_t block_left(const struct channel *channel, const struct op *op)
 {
 	const uint64_t left = op_middle_len(op) - op->next;
-	const uint64_t from = op->next + (is_of_objects(op) ? op->off : 0);
+	const uint64_t from = op->next + (op->file->target.kind == TARGET_RADOS ? op->off : 0);
 	uint32_t len = channel_block_size(channel, op);
 
 	if (from) /* most ops: without a division */
 		len -= (uint32_t)(from % len);
 	return left < len ? (uint32_t)left : len;
-}
-
-static void look_at_objects(const struct channel *channel, const struct op *op,
-			    const struct block_rules *rules, struct next_block *next)
-{
-	const uint32_t object = op->file->target.rados.object_bytes;
-	const uint32_t to_end = object - (uint32_t)((op->off + op->next) & (object - 1));
-
-	next->op_off = op->next;
-	next->len = block_left(channel, op);
-	if (next->len > to_end)
-		next->len = to_end;
-	if (next->len > rules->cut_bytes)
-		next->len = rules->cut_bytes;
 }
 
 static enum block_operation operation_of(const struct op *op)
@@ -125,10 +106,6 @@ struct next_block next_block_look(const struct channel *channel, const struct bl
 	next.is_worker = !engine_takes(rules->engine, next.operation, &file->target, region);
 	if (op_is_sync(op))
 		return next;
-	if (is_of_objects(op)) {
-		look_at_objects(channel, op, rules, &next);
-		return next;
-	}
 	next.is_nowait = (rules->must_not_wait && !file->facts.is_tmpfs) || file->facts.is_foreign;
 	next.workers_are_engine = workers_are_engine(rules->store, op);
 	next.is_worker |= next.workers_are_engine ||

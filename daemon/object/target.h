@@ -23,7 +23,7 @@ enum target_kind {
 struct rados_file {
 	uint64_t id;
 	_Atomic uint64_t size; /* of all its bytes; of one being written 0: not known yet */
-	uint32_t object_bytes; /* a power of two: no block crosses a multiple of it */
+	uint32_t object_bytes; /* a power of two */
 	bool is_sparse;	       /* what nobody wrote reads as zeroes */
 	/* It is being written.  This and size: the main thread changes a file's, at its commit; the lane reads them. */
 	_Atomic bool is_writable;

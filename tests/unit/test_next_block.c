@@ -350,7 +350,7 @@ TEST(the_first_block_of_an_op_is_known)
 	ck_assert(!next_block_is_first(&op));
 }
 
-/* No rule for files with a descriptor applies: no worker, no RWF_NOWAIT, no bounce page. */
+/* All in the lane, and without a bounce page. */
 TEST(blocks_of_a_rados_file_end_where_its_objects_do)
 {
 	static const uint32_t lens[] = { KIB(32) - 100, KIB(32), 68 };
@@ -364,19 +364,19 @@ TEST(blocks_of_a_rados_file_end_where_its_objects_do)
 	p.file.target.offset_align = p.file.target.memory_align = 1;
 	engine.targets = 1u << TARGET_RADOS;
 	op = put(W, KIB(64) + 100, KIB(64) - 32);
-	rules = rules_of(SHARED | MULTI_USER | BANNED | NO_NOWAIT | FOREIGN);
+	rules = rules_of(SHARED | MULTI_USER);
 	rules.engine = &engine;
 	for (unsigned i = 0; i < 3; i++) {
 		const struct next_block next = next_block_look(&p.channel, &rules);
 
 		ck_assert_uint_eq(next.len, lens[i]);
-		ck_assert(!next.is_worker && !next.is_nowait && !next.is_bounce &&
-			  !next.is_unaligned);
+		ck_assert(!next.is_worker && !next.is_bounce && !next.is_unaligned);
 		next_block_step_over(&next);
 	}
 	ck_assert(next_block_is_over(op));
 	op->next = 0;
 	rules.cut_bytes = KIB(8);
+	rules.is_any_cut = true;
 	ck_assert_uint_eq(next_block_look(&p.channel, &rules).len, KIB(8));
 	teardown(op);
 }
