@@ -5,42 +5,33 @@
 #include <string.h>
 
 /*
- * Deficit round robin, twice: a class has a ring of clients with something to do (struct
- * sched_flow), a flow a ring of queues.  The head of each ring is served.  When it becomes the
+ * Deficit round robin, twice: a class has a list of clients with something to do (struct
+ * sched_flow), a flow a list of queues.  The head of each list is served, and goes to its end.  When it becomes the
  * head it gets its quantum; while its deficit is positive it may start a block, which may be
  * larger than what is left: the debt is paid in later rounds.
  *
  * A client's quantum is that of its heaviest queue there, so that opening more handles gains
  * nothing.
  *
- * A flow without queues that is away stands in the ring like the others, is passed over with its
- * quantum, and leaves the ring when it is the head and the client has been gone for too long.
+ * A flow without queues that is away stands in the list like the others, is passed over with its
+ * quantum, and leaves the list when it is the head and the client has been gone for too long.
  */
 
-#define RING_INSERT_BEFORE(head, item)                        \
-	do {                                                  \
-		if (head) {                                   \
-			(item)->next = (head);                \
-			(item)->prev = (head)->prev;          \
-			(item)->prev->next = (item);          \
-			(head)->prev = (item);                \
-		} else {                                      \
-			(item)->next = (item)->prev = (item); \
-			(head) = (item);                      \
-		}                                             \
-	} while (0)
-#define RING_REMOVE(head, item)                            \
-	do {                                               \
-		if ((item)->next == (item)) {              \
-			(head) = NULL;                     \
-		} else {                                   \
-			if ((head) == (item))              \
-				(head) = (item)->next;     \
-			(item)->prev->next = (item)->next; \
-			(item)->next->prev = (item)->prev; \
-		}                                          \
-		(item)->next = (item)->prev = NULL;        \
-	} while (0)
+static struct sched_flow *flow_of(struct list_node *node)
+{
+	return list_entry(node, struct sched_flow, node);
+}
+
+static struct sched_queue *queue_of(struct list_node *node)
+{
+	return list_entry(node, struct sched_queue, node);
+}
+
+/* The head becomes the last. */
+static void rotate(struct list *list)
+{
+	list_push(list, list_pop(list));
+}
 
 void sched_init(struct sched *sched)
 {
@@ -71,15 +62,10 @@ static int64_t quantum(const struct sched_queue *queue)
 
 static int64_t flow_quantum(const struct sched_flow *flow)
 {
-	const struct sched_queue *queue = flow->queues;
 	int64_t most = 0;
 
-	do {
-		const int64_t bytes = quantum(queue);
-
-		most = bytes > most ? bytes : most;
-		queue = queue->next;
-	} while (queue != flow->queues);
+	LIST_EACH(const struct sched_queue, queue, &flow->queues, node)
+		most = quantum(queue) > most ? quantum(queue) : most;
 	return most;
 }
 
@@ -93,7 +79,7 @@ static void flow_enter(struct sched *sched, unsigned c, struct sched_flow *flow)
 	sched->n_active[c]++;
 	flow->stay_bytes = 0;
 	if (!flow->is_away) {
-		RING_INSERT_BEFORE(sched->flows[c], flow);
+		list_push(&sched->flows[c], &flow->node);
 		return;
 	}
 	flow->is_away = false;
@@ -101,18 +87,17 @@ static void flow_enter(struct sched *sched, unsigned c, struct sched_flow *flow)
 	if (flow->deficit_bytes <= 0)
 		return;
 	/* It was passed over while it was away: it is next, and all others keep their order. */
-	RING_REMOVE(sched->flows[c], flow);
-	RING_INSERT_BEFORE(sched->flows[c], flow);
-	sched->flows[c] = flow;
+	list_remove(&sched->flows[c], &flow->node);
+	list_push_front(&sched->flows[c], &flow->node);
 	flow->is_charged = true;
 }
 
 /* A debt is kept; credit is not saved up by being idle. */
 static void flow_drop(struct sched *sched, unsigned c, struct sched_flow *flow)
 {
-	if (sched->flows[c] == flow)
+	if (sched->flows[c].first == &flow->node)
 		flow->is_charged = false;
-	RING_REMOVE(sched->flows[c], flow);
+	list_remove(&sched->flows[c], &flow->node);
 	if (flow->is_away)
 		sched->owed_bytes[c] -= credit(flow);
 	flow->is_away = false;
@@ -136,8 +121,8 @@ static void flow_go_away(struct sched *sched, unsigned c, struct sched_flow *flo
 {
 	flow->is_away = true;
 	flow->is_charged = false;
-	if (sched->flows[c] == flow)
-		sched->flows[c] = flow->next;
+	if (sched->flows[c].first == &flow->node)
+		rotate(&sched->flows[c]);
 	flow->quantum_bytes = quantum_bytes;
 	flow->owed_max = flow->stay_bytes < SCHED_OWED_MAX ? flow->stay_bytes : SCHED_OWED_MAX;
 	sched->owed_bytes[c] += credit(flow);
@@ -158,9 +143,9 @@ void sched_add(struct sched *sched, struct sched_queue *queue)
 	if (queue->is_active)
 		return;
 	queue->is_active = true;
-	if (!flow->queues)
+	if (!flow->queues.first)
 		flow_enter(sched, queue->io_class, flow);
-	RING_INSERT_BEFORE(flow->queues, queue);
+	list_push(&flow->queues, &queue->node);
 }
 
 static void leave(struct sched *sched, struct sched_queue *queue, bool may_return)
@@ -169,12 +154,12 @@ static void leave(struct sched *sched, struct sched_queue *queue, bool may_retur
 
 	assert(queue->is_active);
 	queue->is_active = false;
-	if (flow->queues == queue)
+	if (flow->queues.first == &queue->node)
 		queue->is_charged = false; /* it gets a quantum when it comes back */
-	RING_REMOVE(flow->queues, queue);
+	list_remove(&flow->queues, &queue->node);
 	if (queue->deficit_bytes > 0)
 		queue->deficit_bytes = 0;
-	if (flow->queues)
+	if (flow->queues.first)
 		return;
 	sched->n_active[queue->io_class]--;
 	if (may_return)
@@ -272,7 +257,7 @@ static struct sched_flow *next_flow(struct sched *sched, unsigned c, uint64_t no
 	/* Each step gives a quantum, so a debt of one block of 64 MiB at weight 1 is paid in 256
 	   rounds at most. */
 	for (;;) {
-		struct sched_flow *flow = sched->flows[c];
+		struct sched_flow *flow = flow_of(sched->flows[c].first);
 
 		if (flow->is_away && is_gone(flow, now_nsec)) {
 			flow_drop(sched, c, flow); /* the next one is the head by that */
@@ -289,7 +274,7 @@ static struct sched_flow *next_flow(struct sched *sched, unsigned c, uint64_t no
 				return flow;
 			flow->is_charged = false;
 		}
-		sched->flows[c] = flow->next;
+		rotate(&sched->flows[c]);
 	}
 }
 
@@ -302,7 +287,7 @@ struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec)
 		return NULL;
 	flow = next_flow(sched, c, now_nsec);
 	for (;;) {
-		struct sched_queue *queue = flow->queues;
+		struct sched_queue *queue = queue_of(flow->queues.first);
 
 		if (!queue->is_charged) {
 			queue->is_charged = true;
@@ -311,7 +296,7 @@ struct sched_queue *sched_next(struct sched *sched, uint64_t now_nsec)
 		if (queue->deficit_bytes > 0)
 			return queue;
 		queue->is_charged = false;
-		flow->queues = queue->next;
+		rotate(&flow->queues);
 	}
 }
 
@@ -324,29 +309,23 @@ static struct sched_flow *walk_class(struct sched *sched, struct sched_walk *wal
 
 		if (sched->n_active[c] && (!sched_is_throttled(sched, c, now_nsec) ||
 					   has_credit(&sched->shares[c], now_nsec)))
-			return sched->flows[c];
+			return flow_of(sched->flows[c].first);
 	}
 	return NULL;
 }
 
 struct sched_queue *sched_walk_next(struct sched *sched, struct sched_walk *walk, uint64_t now_nsec)
 {
-	if (walk->queue) {
-		walk->queue = walk->queue->next;
-		if (walk->queue == walk->flow->queues)
-			walk->queue = NULL;
-	}
+	if (walk->queue)
+		walk->queue = queue_of(walk->queue->node.next);
 	while (!walk->queue) { /* a flow that is away has none */
-		if (walk->flow) {
-			walk->flow = walk->flow->next;
-			if (walk->flow == sched->flows[walk->n_classes - 1])
-				walk->flow = NULL;
-		}
+		if (walk->flow)
+			walk->flow = flow_of(walk->flow->node.next);
 		if (!walk->flow)
 			walk->flow = walk_class(sched, walk, now_nsec);
 		if (!walk->flow)
 			return NULL;
-		walk->queue = walk->flow->queues;
+		walk->queue = queue_of(walk->flow->queues.first);
 	}
 	return walk->queue;
 }

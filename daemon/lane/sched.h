@@ -58,8 +58,8 @@ struct sched_queue;
 
 /* A client's share in one class. */
 struct sched_flow {
-	struct sched_flow *next, *prev; /* in the class's ring of clients that are active or away */
-	struct sched_queue *queues;	/* ring of its queues with a block to start; NULL: none */
+	struct list_node node; /* in the class's list of clients that are active or away */
+	struct list queues;    /* its queues with a block to start */
 	int64_t deficit_bytes;
 	int64_t stay_bytes;    /* started since it was last inactive or away */
 	int64_t owed_max;      /* away: the deficit it may have */
@@ -89,7 +89,7 @@ struct sched_queue {
 	struct sched_client *client;
 	enum sched_class io_class;
 	_Atomic uint32_t weight; /* the main thread may change it: relaxed, any value is right */
-	struct sched_queue *next, *prev; /* in its client's ring */
+	struct list_node node;	 /* in its client's list */
 	int64_t deficit_bytes;
 	bool is_active, is_charged;
 };
@@ -101,9 +101,9 @@ struct sched_share {
 };
 
 struct sched {
-	struct sched_flow *flows[N_SCHED_CLASSES]; /* ring; its head is served */
-	uint32_t n_active[N_SCHED_CLASSES];	   /* flows with a block to start */
-	int64_t owed_bytes[N_SCHED_CLASSES];	   /* to those that are away */
+	struct list flows[N_SCHED_CLASSES];  /* the head is served */
+	uint32_t n_active[N_SCHED_CLASSES];  /* flows with a block to start */
+	int64_t owed_bytes[N_SCHED_CLASSES]; /* to those that are away */
 	struct sched_share shares[N_SCHED_CLASSES];
 	/* Maintained by admission: open ops, and the last op or end of a block. */
 	uint32_t n_open[N_SCHED_CLASSES];

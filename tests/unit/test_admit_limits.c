@@ -317,7 +317,9 @@ TEST(what_passes_the_window_does_not_pass_a_limit)
 	start(2, MIB(1), SEC);
 	admit_set_ready(&admit, &sides[0].channel, true);
 	admit_begin_turn(&admit, SEC);
-	admit.sched.flows[SCHED_NORMAL] = &sides[1].client.flows[SCHED_NORMAL]; /* it is next */
+	list_remove(&admit.sched.flows[SCHED_NORMAL], &sides[1].client.flows[SCHED_NORMAL].node);
+	list_push_front(&admit.sched.flows[SCHED_NORMAL],
+			&sides[1].client.flows[SCHED_NORMAL].node); /* it is next */
 	sides[1].client.flows[SCHED_NORMAL].deficit_bytes = 1;
 	for (struct admit_channel *channel; (channel = admit_candidate(&admit, SEC));)
 		ck_assert_int_ne(admit_ask(&admit, channel,
