@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -79,36 +78,22 @@ uint64_t registry_room_left(const struct registry *registry, const struct store 
 
 /* ---- the end of a store ---- */
 
-/* A store to be freed on a worker thread: io_destroy(2) of its lane may take 50 ms. */
-struct removal {
-	struct work work;
-	struct store *store;
-};
-
+/* On a worker thread: io_destroy(2) of its lane may take 50 ms. */
 static void removal_run(struct work *work)
 {
-	struct removal *removal = container_of(work, struct removal, work);
-
-	store_free(removal->store);
-	free(removal);
+	store_free(container_of(work, struct store, removal));
 }
 
 void automatic_remove(struct registry *registry, struct store *store)
 {
-	struct removal *removal = malloc(sizeof(*removal));
-
 	assert(store->is_automatic && !store->n_refs);
 	list_remove(&registry->stores, &store->node);
 	registry->n_automatic--;
 	if (store->saved)
 		store->saved->written_bytes += lane_store_written(&store->lane_store);
 	log_client(&registry->log_limit, "store %s: unused: removed", store->name);
-	if (!removal) { /* without memory the main thread waits */
-		store_free(store);
-		return;
-	}
-	*removal = (struct removal){ .work.run = removal_run, .store = store };
-	work_queue_submit(registry->work_queue, &removal->work);
+	store->removal.run = removal_run;
+	work_queue_submit(registry->work_queue, &store->removal);
 }
 
 void registry_sweep(struct registry *registry, uint64_t now_nsec)

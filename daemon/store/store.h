@@ -70,6 +70,7 @@ struct store {
 		_Atomic bool is_done;		    /* text is set: release, acquire */
 	} probe;
 	struct inodes inodes; /* of all files on it */
+	struct work removal;  /* of an automatic store */
 };
 
 /*
