@@ -109,38 +109,24 @@ static void watch(void)
 	mailbox_post(hung.mailbox, &hung.message, on_begun);
 }
 
-/* Under the lock. */
-static void call_begin(struct hung_call *call)
+void hung_begin(struct hung_call *call, const struct hung_about *about)
 {
+	call_init(call, about);
+	if (!about->mount_id && !about->is_gpu && !about->is_memory)
+		call->about.mount_id = fd_mount_id(about->fd);
+	LOCKED(&hung.lock);
 	atomic_store(&call->since_nsec, clock_nsec());
 	hung.n_begun++;
 	list_push(&hung.calls, &call->node);
 	watch();
 }
 
-/* Under the lock. */
-static void call_end(struct hung_call *call)
+void hung_end(struct hung_call *call)
 {
+	LOCKED(&hung.lock);
 	list_remove(&hung.calls, &call->node);
 	if (call->reported_nsec)
 		log_return(call);
-}
-
-void hung_begin(struct hung_call *call, const struct hung_about *about)
-{
-	call_init(call, about);
-	if (!about->mount_id && !about->is_gpu && !about->is_memory)
-		call->about.mount_id = fd_mount_id(about->fd);
-	(void)pthread_mutex_lock(&hung.lock); /* of the default kind: cannot fail */
-	call_begin(call);
-	(void)pthread_mutex_unlock(&hung.lock);
-}
-
-void hung_end(struct hung_call *call)
-{
-	(void)pthread_mutex_lock(&hung.lock);
-	call_end(call);
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 /* ---- lanes ---- */
@@ -149,16 +135,8 @@ void hung_add_lane(struct hung_call *call, const struct hung_about *about)
 {
 	call_init(call, about);
 	call->is_lane = true;
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	list_push_front(&hung.calls, &call->node);
-	(void)pthread_mutex_unlock(&hung.lock);
-}
-
-void hung_remove_lane(struct hung_call *call)
-{
-	(void)pthread_mutex_lock(&hung.lock);
-	call_end(call);
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 void hung_enter(struct hung_call *call, const struct hung_who *who, uint64_t now_nsec)
@@ -171,9 +149,8 @@ void hung_enter(struct hung_call *call, const struct hung_who *who, uint64_t now
 	atomic_store(&call->since_nsec, now_nsec);
 	if (atomic_load(&hung.is_watching))
 		return;
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	watch();
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 void hung_leave(struct hung_call *call)
@@ -351,7 +328,7 @@ static void report(const struct due *due)
 	struct hung_place place;
 
 	place_find(&due->about, &place);
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	LIST_EACH(struct hung_call, call, &hung.calls, node) {
 		if (call != due->call || atomic_load(&call->since_nsec) != due->since_nsec)
 			continue;
@@ -360,7 +337,6 @@ static void report(const struct due *due)
 		if (!has_line(call))
 			log_hung(call);
 	}
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 static void look_in(time_t sec)
@@ -399,37 +375,31 @@ static void on_begun(struct message *message)
 
 void hung_stopping(void)
 {
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	hung.is_stopping = true;
 	LIST_EACH(const struct hung_call, call, &hung.calls, node)
 		if (call->reported_nsec)
 			log_hung(call);
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 void hung_count(struct hung_counts *ret_counts)
 {
-	struct hung_counts counts = { 0 };
-
-	(void)pthread_mutex_lock(&hung.lock);
-	counts.n_begun = hung.n_begun;
+	LOCKED(&hung.lock);
+	*ret_counts = (struct hung_counts){ .n_begun = hung.n_begun };
 	LIST_EACH(const struct hung_call, call, &hung.calls, node) {
 		if (!atomic_load(&call->since_nsec))
 			continue;
-		counts.n_with_bytes += call->about.is_block;
-		counts.n_without_bytes += !call->about.is_block;
+		ret_counts->n_with_bytes += call->about.is_block;
+		ret_counts->n_without_bytes += !call->about.is_block;
 	}
-	(void)pthread_mutex_unlock(&hung.lock);
-	*ret_counts = counts;
 }
 
 void hung_each(bool (*each)(const struct hung_call *call, void *arg), void *arg)
 {
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	LIST_EACH(const struct hung_call, call, &hung.calls, node)
 		if (call->reported_nsec && !each(call, arg))
 			break;
-	(void)pthread_mutex_unlock(&hung.lock);
 }
 
 int hung_init(struct event_base *base, struct mailbox *main_mailbox)
@@ -437,18 +407,16 @@ int hung_init(struct event_base *base, struct mailbox *main_mailbox)
 	hung.event = evtimer_new(base, on_due, NULL);
 	if (!hung.event)
 		return -ENOMEM;
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	hung.mailbox = main_mailbox;
 	hung.is_stopping = false;
 	atomic_store(&hung.is_watching, false);
-	(void)pthread_mutex_unlock(&hung.lock);
 	return 0;
 }
 
 void hung_deinit(void)
 {
-	(void)pthread_mutex_lock(&hung.lock);
+	LOCKED(&hung.lock);
 	hung.mailbox = NULL;
-	(void)pthread_mutex_unlock(&hung.lock);
 	event_freep(&hung.event);
 }

@@ -84,10 +84,9 @@ void hung_deinit(void);
 void hung_begin(struct hung_call *call, const struct hung_about *about);
 void hung_end(struct hung_call *call);
 
-/* The record of a lane, which makes many short calls, one at a time. */
+/* The record of a lane, which makes many short calls, one at a time.  hung_end() removes it: no call may be in
+   progress. */
 void hung_add_lane(struct hung_call *call, const struct hung_about *about);
-/* No call may be in progress. */
-void hung_remove_lane(struct hung_call *call);
 /* The lane brackets each call with these.  now_nsec: of clock_nsec(). */
 void hung_enter(struct hung_call *call, const struct hung_who *who, uint64_t now_nsec);
 void hung_leave(struct hung_call *call);

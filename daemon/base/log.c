@@ -109,11 +109,10 @@ static bool is_writable(void)
 /* record: the same for the journal, or NULL.  The journal's stream has the lines that cannot be sent. */
 static void line_write(const char *line, size_t n, const char *record, size_t n_record)
 {
-	_cleanup_(unlockp) pthread_mutex_t *locked = &lock;
 	char text[96];
 	int n_text;
 
-	(void)pthread_mutex_lock(locked); /* a plain mutex: cannot fail */
+	LOCKED(&lock);
 	if (record && !n_lost && journal_send(record, n_record))
 		return;
 	if (n_lost && is_writable()) {
@@ -178,10 +177,9 @@ void log_clean(char *text)
 static bool limit_take(struct log_limit *limit)
 {
 	static pthread_mutex_t limits = PTHREAD_MUTEX_INITIALIZER;
-	_cleanup_(unlockp) pthread_mutex_t *locked = &limits;
 	struct timespec now;
 
-	(void)pthread_mutex_lock(locked);	    /* a plain mutex: cannot fail */
+	LOCKED(&limits);
 	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* this clock is always there */
 	if (now.tv_sec != limit->second) {
 		if (limit->n_left_out)

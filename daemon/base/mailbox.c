@@ -33,7 +33,7 @@ void mailbox_post(struct mailbox *mailbox, struct message *message,
 
 	message->next = NULL;
 	message->run = run;
-	(void)pthread_mutex_lock(&mailbox->lock); /* of the default kind: cannot fail */
+	LOCKED(&mailbox->lock);
 	was_empty = !mailbox->first;
 	*mailbox->last_next = message;
 	mailbox->last_next = &message->next;
@@ -45,20 +45,18 @@ void mailbox_post(struct mailbox *mailbox, struct message *message,
  */
 	if (was_empty && write(mailbox->event_fd, &one, sizeof(one)) < 0)
 		assert(errno == EAGAIN); /* full: readable all the same */
-	(void)pthread_mutex_unlock(&mailbox->lock);
 }
 
 static struct message *mailbox_take(struct mailbox *mailbox)
 {
 	struct message *first;
 
-	(void)pthread_mutex_lock(&mailbox->lock);
+	LOCKED(&mailbox->lock);
 	first = mailbox->first;
 	mailbox->first = NULL;
 	mailbox->last_next = &mailbox->first;
 	atomic_store_explicit(&mailbox->has_any, false,
 			      memory_order_relaxed); /* ours, under lock */
-	(void)pthread_mutex_unlock(&mailbox->lock);
 	return first;
 }
 

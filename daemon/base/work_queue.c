@@ -263,19 +263,18 @@ static void queue_work(struct work_queue *work_queue, struct work *work)
 
 void work_queue_submit(struct work_queue *work_queue, struct work *work)
 {
-	(void)pthread_mutex_lock(&work_queue->lock);
+	LOCKED(&work_queue->lock);
 	assert(!work_queue->is_stopping);
 	if (work_queue->n_queued >= work_queue->n_idle && thread_take(work_queue))
 		(void)thread_start(work_queue);
 	queue_work(work_queue, work);
-	(void)pthread_mutex_unlock(&work_queue->lock);
 }
 
 bool work_queue_try_submit(struct work_queue *work_queue, struct work *work, struct work_room *room)
 {
 	bool may_begin, has_room;
 
-	(void)pthread_mutex_lock(&work_queue->lock);
+	LOCKED(&work_queue->lock);
 	assert(!work_queue->is_stopping);
 	may_begin = work->may_exceed_max || work_queue->n_bounded < work_queue->max_threads;
 	has_room = may_begin && work_queue->n_queued < work_queue->n_idle;
@@ -287,21 +286,17 @@ bool work_queue_try_submit(struct work_queue *work_queue, struct work *work, str
 		room->is_waiting = true;
 		list_push(&work_queue->rooms, &room->node);
 	}
-	(void)pthread_mutex_unlock(&work_queue->lock);
 	return has_room;
 }
 
 bool work_queue_stop_waiting(struct work_queue *work_queue, struct work_room *room)
 {
-	bool was_waiting;
-
-	(void)pthread_mutex_lock(&work_queue->lock);
-	was_waiting = room->is_waiting;
-	if (was_waiting)
-		list_remove(&work_queue->rooms, &room->node);
+	LOCKED(&work_queue->lock);
+	if (!room->is_waiting)
+		return false;
+	list_remove(&work_queue->rooms, &room->node);
 	room->is_waiting = false;
-	(void)pthread_mutex_unlock(&work_queue->lock);
-	return was_waiting;
+	return true;
 }
 
 /* Under the lock: idle threads end now, the others after what is queued. */

@@ -80,21 +80,18 @@ static bool is_planned(const struct fault *fault, const struct block *block, boo
 /* Whether the request gets the plan's fault there.  It counts then, unless the engine has no room for it. */
 static bool is_hit(struct fault *fault, const struct block *block, bool at_completion)
 {
-	bool hits;
+	uint32_t n;
 
 	fault->plan = plan_read();
 	if (!is_planned(fault, block, at_completion))
 		return false;
-	(void)pthread_mutex_lock(&faults.lock);
+	LOCKED(&faults.lock);
 	if (faults.serial != serial_of(&fault->plan)) {
 		faults.serial = serial_of(&fault->plan);
 		faults.n_seen = 0;
 	}
-	hits = faults.n_seen >= fault->plan.skip &&
-	       faults.n_seen - fault->plan.skip < fault->plan.n;
-	faults.n_seen++;
-	(void)pthread_mutex_unlock(&faults.lock);
-	return hits;
+	n = faults.n_seen++;
+	return n >= fault->plan.skip && n - fault->plan.skip < fault->plan.n;
 }
 
 /* There was no room for the request: it comes again. */
@@ -102,10 +99,9 @@ static void count_back(const struct fault *fault, const struct block *block)
 {
 	if (!is_planned(fault, block, false))
 		return;
-	(void)pthread_mutex_lock(&faults.lock);
+	LOCKED(&faults.lock);
 	if (faults.n_seen)
 		faults.n_seen--;
-	(void)pthread_mutex_unlock(&faults.lock);
 }
 
 static void note(const struct fault *fault, const struct block *block, bool at_completion)

@@ -375,14 +375,11 @@ const struct gds_gpu *gds_memory_gpu(const struct gds_memory *memory)
 /* True: the caller unmaps it, and others wait for that. */
 static bool memory_is_last(struct gds_memory *memory)
 {
-	bool is_last;
-
-	(void)pthread_mutex_lock(&gds.lock);
-	is_last = --memory->n_imports == 0;
-	if (is_last)
-		memory->state = MEMORY_CHANGES;
-	(void)pthread_mutex_unlock(&gds.lock);
-	return is_last;
+	LOCKED(&gds.lock);
+	if (--memory->n_imports)
+		return false;
+	memory->state = MEMORY_CHANGES;
+	return true;
 }
 
 void gds_release(struct gds_memory *memory)

@@ -131,9 +131,8 @@ int gds_cufile_result(const char *call, CUfileError_t result, struct error *erro
 
 static void call_begins(struct once *once, const char *call)
 {
-	(void)pthread_mutex_lock(&driver.lock);
+	LOCKED(&driver.lock);
 	once->call = call;
-	(void)pthread_mutex_unlock(&driver.lock);
 }
 
 static void *once_main(void *arg)
@@ -142,11 +141,10 @@ static void *once_main(void *arg)
 
 	(void)pthread_setname_np(pthread_self(), "gpu once"); /* a name is for people only */
 	once->run(once);
-	(void)pthread_mutex_lock(&driver.lock);
+	LOCKED(&driver.lock);
 	/* Memory may be there later. */
 	once->state = once->error.code == -ENOMEM ? ONCE_NEW : ONCE_IS_DONE;
 	(void)pthread_cond_broadcast(&driver.changed);
-	(void)pthread_mutex_unlock(&driver.lock);
 	return NULL;
 }
 
@@ -173,28 +171,22 @@ static int once_do(struct once *once, struct error *error)
 	struct timespec until;
 	int r = 0;
 
-	(void)pthread_mutex_lock(&driver.lock);
-	if (once->state == ONCE_NEW) {
-		r = once_start(once);
-		if (r < 0) {
-			(void)pthread_mutex_unlock(&driver.lock);
-			return error_set(error, -ENOMEM, "GPU memory: no thread can start");
-		}
-	}
+	LOCKED(&driver.lock);
+	if (once->state == ONCE_NEW && once_start(once) < 0)
+		return error_set(error, -ENOMEM, "GPU memory: no thread can start");
 	until = (struct timespec){ .tv_sec = (time_t)(once->until_nsec / 1000000000u),
 				   .tv_nsec = (long)(once->until_nsec % 1000000000u) };
 	while (once->state == ONCE_RUNS && r != ETIMEDOUT)
 		r = pthread_cond_clockwait(&driver.changed, &driver.lock, CLOCK_MONOTONIC, &until);
 	if (once->state == ONCE_RUNS)
-		r = error_set_plain(
+		return error_set_plain(
 			error, -ETIMEDOUT,
 			"GPU memory: %s has not returned within %.3g s: see whether nvidia-smi "
 			"returns, and restart the daemon to try again",
 			once->call, once->limit_msec / 1000.0);
-	else if ((r = once->error.code) < 0)
+	if (once->error.code < 0)
 		*error = once->error;
-	(void)pthread_mutex_unlock(&driver.lock);
-	return r;
+	return once->error.code;
 }
 
 /* ---- the libraries ---- */

@@ -348,8 +348,8 @@ void lane_stop(struct lane *lane)
 {
 	mailbox_post(&lane->mailbox, &lane->stop_message, do_stop);
 	(void)pthread_join(lane->thread, NULL); /* it was started: cannot fail */
-	hung_remove_lane(&lane->call);
-	hung_remove_lane(&lane->device);
+	hung_end(&lane->call);
+	hung_end(&lane->device);
 	assert(!lane->intake.n_channels && !lane->admit.n_in_flight);
 }
 

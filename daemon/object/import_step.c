@@ -1,6 +1,7 @@
 #include "daemon/object/import_step.h"
 
 #include "daemon/base/log.h"
+#include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
 #include "proto/util/cpu.h"
 
@@ -69,10 +70,9 @@ void import_step_hold(bool is_first)
 void import_step_go_on(void)
 {
 	(void)pthread_rwlock_unlock(&steps.calls);
-	(void)pthread_mutex_lock(&slab_calls.lock);
+	LOCKED(&slab_calls.lock);
 	slab_calls.n_running--;
 	(void)pthread_cond_broadcast(&slab_calls.change);
-	(void)pthread_mutex_unlock(&slab_calls.lock);
 }
 
 /* Under the lock. */
@@ -122,12 +122,8 @@ static int check(const struct import_step *step, struct error *error)
 
 int import_step_check(const struct import_step *step, struct error *error)
 {
-	int r;
-
-	(void)pthread_mutex_lock(&steps.lock); /* of the default kind: cannot fail */
-	r = check(step, error);
-	(void)pthread_mutex_unlock(&steps.lock);
-	return r;
+	LOCKED(&steps.lock);
+	return check(step, error);
 }
 
 int import_step_begin(struct import_step *step, struct error *error)

@@ -281,7 +281,7 @@ TEST(a_lane_that_is_inside_a_call_for_over_a_second_is_listed_until_it_is_back)
 	turn();
 	ck_assert_uint_eq(n, 0);
 	ck_assert_int_eq(n_timers(), 0);
-	hung_remove_lane(&lane);
+	hung_end(&lane);
 }
 
 TEST(a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_is_no_timer)
@@ -301,7 +301,7 @@ TEST(a_lane_that_comes_back_wakes_the_main_thread_once_and_at_rest_there_is_no_t
 	ck_assert_int_eq(mailbox_run(&mailbox), 1); /* a wake-up again */
 	look();
 	ck_assert_uint_eq(n, 0);
-	hung_remove_lane(&lane);
+	hung_end(&lane);
 }
 
 /* `journalctl -p warning` did not show it, and no field named the store and the process. */
@@ -323,7 +323,7 @@ TEST(a_hung_lane_is_a_warning_with_the_fields_of_its_store_and_client)
 	hung_leave(&lane);
 	turn();
 	ck_assert_msg(journal_has("5", "hung-end\nDSAIO_STORE=a"), "%s", journal_text);
-	hung_remove_lane(&lane);
+	hung_end(&lane);
 }
 
 FIXTURE(setup, teardown)
