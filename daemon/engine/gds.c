@@ -76,10 +76,8 @@ static int open_ipc(struct gds_memory *memory, struct error *error)
 	int r;
 
 	memcpy(handle.reserved, memory->handle.ipc, sizeof(handle.reserved));
-	r = gds_cuda_result("cuIpcOpenMemHandle()",
-			    gds_cuda.cuIpcOpenMemHandle_v2(&memory->base, handle,
-							   CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
-			    error);
+	r = GDS_CUDA(error, cuIpcOpenMemHandle_v2, &memory->base, handle,
+		     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 	memory->is_mapped = r == 0;
 	return r;
 }
@@ -90,20 +88,15 @@ static int open_fd(struct gds_memory *memory, struct error *error)
 	const CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, memory->gpu->ordinal },
 					 CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	const uint64_t bytes = memory->handle.size_bytes;
-	int r = gds_cuda_result("cuMemAddressReserve()",
-				gds_cuda.cuMemAddressReserve(&memory->base, bytes, 0, 0, 0), error);
+	int r = GDS_CUDA(error, cuMemAddressReserve, &memory->base, bytes, 0, 0, 0);
 
 	if (r == 0) {
 		memory->reserved_bytes = bytes;
-		r = gds_cuda_result("cuMemMap()",
-				    gds_cuda.cuMemMap(memory->base, bytes, 0, memory->shared, 0),
-				    error);
+		r = GDS_CUDA(error, cuMemMap, memory->base, bytes, 0, memory->shared, 0);
 		memory->is_mapped = r == 0;
 	}
 	if (r == 0)
-		r = gds_cuda_result("cuMemSetAccess()",
-				    gds_cuda.cuMemSetAccess(memory->base, bytes, &access, 1),
-				    error);
+		r = GDS_CUDA(error, cuMemSetAccess, memory->base, bytes, &access, 1);
 	return r;
 }
 
@@ -114,21 +107,14 @@ static int memory_check(struct gds_memory *memory, struct error *error)
 	CUdeviceptr start;
 	int ordinal;
 	size_t bytes;
-	int r = gds_cuda_result("cuPointerGetAttribute()",
-				gds_cuda.cuPointerGetAttribute(
-					&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory->base),
-				error);
+	int r = GDS_CUDA(error, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+			 memory->base);
 
 	if (r == 0)
-		r = gds_cuda_result(
-			"cuPointerGetAttribute()",
-			gds_cuda.cuPointerGetAttribute(
-				&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory->base),
-			error);
+		r = GDS_CUDA(error, cuPointerGetAttribute, &ordinal,
+			     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory->base);
 	if (r == 0)
-		r = gds_cuda_result("cuMemGetAddressRange()",
-				    gds_cuda.cuMemGetAddressRange_v2(&start, &bytes, memory->base),
-				    error);
+		r = GDS_CUDA(error, cuMemGetAddressRange_v2, &start, &bytes, memory->base);
 	if (r < 0)
 		return r;
 	if (type != CU_MEMORYTYPE_DEVICE || ordinal != memory->gpu->ordinal)
@@ -142,9 +128,7 @@ static int memory_check(struct gds_memory *memory, struct error *error)
 /* Memory that cuFile cannot pin for want of room works unregistered: cuFile then copies through its own. */
 static int memory_register(struct gds_memory *memory, struct error *error)
 {
-	int r = gds_cufile_result(
-		"cuFileBufRegister()",
-		gds_cufile.cuFileBufRegister(pointer(memory->base), memory->bytes, 0), error);
+	int r = GDS_CUFILE(error, cuFileBufRegister, pointer(memory->base), memory->bytes, 0);
 
 	memory->is_registered = r == 0;
 	return r == -ENOMEM ? 0 : r;
@@ -156,20 +140,13 @@ static void memory_unmap(struct gds_memory *memory)
 	int r = 0;
 
 	if (memory->is_registered)
-		r |= gds_cufile_result("cuFileBufDeregister()",
-				       gds_cufile.cuFileBufDeregister(pointer(memory->base)),
-				       &error);
+		r |= GDS_CUFILE(&error, cuFileBufDeregister, pointer(memory->base));
 	if (memory->is_mapped && memory->handle.is_ipc)
-		r |= gds_cuda_result("cuIpcCloseMemHandle()",
-				     gds_cuda.cuIpcCloseMemHandle(memory->base), &error);
+		r |= GDS_CUDA(&error, cuIpcCloseMemHandle, memory->base);
 	if (memory->is_mapped && !memory->handle.is_ipc)
-		r |= gds_cuda_result("cuMemUnmap()",
-				     gds_cuda.cuMemUnmap(memory->base, memory->reserved_bytes),
-				     &error);
+		r |= GDS_CUDA(&error, cuMemUnmap, memory->base, memory->reserved_bytes);
 	if (memory->reserved_bytes)
-		r |= gds_cuda_result(
-			"cuMemAddressFree()",
-			gds_cuda.cuMemAddressFree(memory->base, memory->reserved_bytes), &error);
+		r |= GDS_CUDA(&error, cuMemAddressFree, memory->base, memory->reserved_bytes);
 	if (r)
 		log_release(&error);
 }

@@ -191,9 +191,8 @@ static int once_do(struct once *once, struct error *error)
 
 /* ---- the libraries ---- */
 
-#define CUDA_CALL(once, name, ...)      \
-	(call_begins(once, #name "()"), \
-	 gds_cuda_result(#name "()", gds_cuda.name(__VA_ARGS__), &(once)->error))
+#define CUDA_CALL(once, name, ...) \
+	(call_begins(once, #name "()"), GDS_CUDA(&(once)->error, name, __VA_ARGS__))
 
 static int gpus_find(struct once *once)
 {
@@ -234,7 +233,7 @@ static void start_run(struct once *once)
 		return;
 	}
 	call_begins(once, "cuFileDriverOpen()");
-	(void)gds_cufile_result("cuFileDriverOpen()", gds_cufile.cuFileDriverOpen(), &once->error);
+	(void)GDS_CUFILE(&once->error, cuFileDriverOpen);
 }
 
 /* Whatever the call's errno is, the memory of this GPU cannot be used. */
@@ -251,8 +250,7 @@ static void context_run(struct once *once)
 static void end_run(struct once *once)
 {
 	call_begins(once, "cuFileDriverClose()");
-	(void)gds_cufile_result("cuFileDriverClose()", gds_cufile.cuFileDriverClose_v2(),
-				&once->error);
+	(void)GDS_CUFILE(&once->error, cuFileDriverClose_v2);
 }
 
 void gds_driver_init(const char *cuda_library, const char *cufile_library, uint32_t limit_msec)
@@ -305,8 +303,7 @@ int gds_driver_close(struct error *error)
 
 int gds_enter(const struct gds_gpu *gpu, struct error *error)
 {
-	return gds_cuda_result("cuCtxPushCurrent()", gds_cuda.cuCtxPushCurrent_v2(gpu->context),
-			       error);
+	return GDS_CUDA(error, cuCtxPushCurrent_v2, gpu->context);
 }
 
 int gds_enter_first(const struct gds_gpu *gpu, struct error *error)

@@ -59,6 +59,10 @@ void gds_leave(void);
 /* Fill in the error of a call, such as "cuMemMap()", and return its code, or 0 for a success. */
 int gds_cuda_result(const char *call, CUresult result, struct error *error);
 int gds_cufile_result(const char *call, CUfileError_t result, struct error *error);
+/* The same for a call of that function. */
+#define GDS_CUDA(error, name, ...) gds_cuda_result(#name "()", gds_cuda.name(__VA_ARGS__), error)
+#define GDS_CUFILE(error, name, ...) \
+	gds_cufile_result(#name "()", gds_cufile.name(__VA_ARGS__), error)
 /* The errno, negative, and the name of a CUfileOpError. */
 int gds_cufile_errno(CUfileOpError result);
 const char *gds_cufile_name(CUfileOpError result);

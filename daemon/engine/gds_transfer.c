@@ -29,8 +29,7 @@ static int file_register(struct target *target, struct error *error)
 	CUfileDescr_t description = { .type = CU_FILE_HANDLE_TYPE_OPAQUE_FD,
 				      .handle = { .fd = target->fd } };
 	CUfileHandle_t handle;
-	int r = gds_cufile_result("cuFileHandleRegister()",
-				  gds_cufile.cuFileHandleRegister(&handle, &description), error);
+	int r = GDS_CUFILE(error, cuFileHandleRegister, &handle, &description);
 
 	if (r < 0)
 		return r;
@@ -96,7 +95,7 @@ static int64_t write_copied(const struct block *block, int fd, uint32_t len, str
 
 	if (posix_memalign(&memory, align > CUFILE_UNIT ? align : CUFILE_UNIT, len))
 		return error_set(error, -ENOMEM, "a copy of %" PRIu32 " bytes", len);
-	r = gds_cuda_result("cuMemcpyDtoH()", gds_cuda.cuMemcpyDtoH_v2(memory, from, len), error);
+	r = GDS_CUDA(error, cuMemcpyDtoH_v2, memory, from, len);
 	if (r < 0)
 		return r;
 	n = pwrite(fd, memory, len, (off_t)block->off);

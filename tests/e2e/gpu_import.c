@@ -345,7 +345,7 @@ static const struct {
 	{ "cuFile takes no imported memory", "nvfs=2.24 buf_imported=no", "",
 	  "CU_FILE_CUDA_MEMORY_TYPE_INVALID" },
 	{ "the handle does not open", "nvfs=2.24 cuIpcOpenMemHandle_v2=400", "",
-	  "cuIpcOpenMemHandle()" },
+	  "cuIpcOpenMemHandle_v2()" },
 	{ "the driver has failed", "nvfs=2.24 cuFileDriverOpen=5004", "",
 	  "CU_FILE_DRIVER_VERSION_MISMATCH" },
 };
@@ -368,7 +368,7 @@ static const struct {
 } refusals[] = {
 	{ "cuFile takes no imported memory", "buf_imported=no", "CU_FILE_CUDA_MEMORY_TYPE_INVALID",
 	  -EOPNOTSUPP },
-	{ "the handle does not open", "cuIpcOpenMemHandle_v2=400", "cuIpcOpenMemHandle()",
+	{ "the handle does not open", "cuIpcOpenMemHandle_v2=400", "cuIpcOpenMemHandle_v2()",
 	  -EFAULT },
 	{ "the driver has failed", "cuFileDriverOpen=5004", "CU_FILE_DRIVER_VERSION_MISMATCH",
 	  -EOPNOTSUPP },

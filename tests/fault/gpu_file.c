@@ -118,7 +118,7 @@ static const struct {
 	  "/f;CU_FILE_INTERNAL_ERROR (5030)" },
 	{ "permission", "cuFileHandleRegister=5025", -EOPNOTSUPP, "CU_FILE_PERMISSION_DENIED" },
 	{ "no memory", "cuFileHandleRegister=5036", -ENOMEM, "CU_FILE_GPU_MEMORY_PINNING_FAILED" },
-	{ "no context", "cuCtxPushCurrent_v2=709", -EIO, "cuCtxPushCurrent()" },
+	{ "no context", "cuCtxPushCurrent_v2=709", -EIO, "cuCtxPushCurrent_v2()" },
 };
 
 TEST_TABLE(refused, refusals,

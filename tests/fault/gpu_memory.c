@@ -149,7 +149,7 @@ TEST(handles, "forged and stale handles, wrong sizes and UUIDs are refused, and 
 	for (size_t i = 0; i < 32; i += 3) { /* the part that is not zero */
 		import_init(&import, handle_of(memory), MIB);
 		import.handle.reserved[i] ^= 0x55;
-		import_fails(&kit.raw, &import, -EFAULT, "cuIpcOpenMemHandle()");
+		import_fails(&kit.raw, &import, -EFAULT, "cuIpcOpenMemHandle_v2()");
 	}
 	import_init(&import, (CUipcMemHandle){ 0 }, MIB);
 	import_fails(&kit.raw, &import, -EFAULT, "");

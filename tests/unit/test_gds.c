@@ -44,7 +44,7 @@ TEST(a_handle_with_another_buffer_id_is_another_allocation)
 	/* The driver is asked for the memory that the handle names now: there is none. */
 	handle.buffer_id = 8;
 	r = gds_import(&handle, &second, &region, &error);
-	ck_assert_msg(r == -EFAULT && strstr(error.text, "cuIpcOpenMemHandle()"), "%d, %s", r,
+	ck_assert_msg(r == -EFAULT && strstr(error.text, "cuIpcOpenMemHandle_v2()"), "%d, %s", r,
 		      error.text);
 	gds_release(first);
 	nothing_is_left("after both");
@@ -90,14 +90,14 @@ static const struct {
 	const char *text;
 	int result_fd;
 } failures[] = {
-	{ "cuCtxPushCurrent_v2=709", -EIO, "cuCtxPushCurrent(): unknown error (709)", -EIO },
-	{ "cuIpcOpenMemHandle_v2=400", -EFAULT, "cuIpcOpenMemHandle(): unknown error (400)", 0 },
+	{ "cuCtxPushCurrent_v2=709", -EIO, "cuCtxPushCurrent_v2(): unknown error (709)", -EIO },
+	{ "cuIpcOpenMemHandle_v2=400", -EFAULT, "cuIpcOpenMemHandle_v2(): unknown error (400)", 0 },
 	{ "cuIpcOpenMemHandle_v2=205", -EFAULT, "(205)", 0 },
 	{ "cuIpcOpenMemHandle_v2=800", -EACCES, "(800)", 0 },
 	{ "cuIpcOpenMemHandle_v2=2", -ENOMEM, "(2)", 0 },
 	{ "cuIpcOpenMemHandle_v2=3", -EIO, "CUDA_ERROR_NOT_INITIALIZED (3)", 0 },
 	{ "cuPointerGetAttribute=1", -EFAULT, "cuPointerGetAttribute()", -EFAULT },
-	{ "cuMemGetAddressRange_v2=500", -EFAULT, "cuMemGetAddressRange()", -EFAULT },
+	{ "cuMemGetAddressRange_v2=500", -EFAULT, "cuMemGetAddressRange_v2()", -EFAULT },
 	{ "cuFileBufRegister=5012", -EFAULT,
 	  "cuFileBufRegister(): CU_FILE_CUDA_POINTER_INVALID (5012)", -EFAULT },
 	{ "cuFileBufRegister=5011", -EIO, "cuFileBufRegister(): unknown error (999)", -EIO },

@@ -67,7 +67,7 @@ TEST(a_handle_that_does_not_open_releases_its_charges)
 	ck_assert_int_eq(probe_import(1, &handle, true), 0);
 	CONTROL_UNTIL(answers[1].is_done);
 	ck_assert_int_eq(answers[1].result, -EFAULT);
-	ck_assert_msg(strstr(answers[1].text, "cuIpcOpenMemHandle()"), "%s", answers[1].text);
+	ck_assert_msg(strstr(answers[1].text, "cuIpcOpenMemHandle_v2()"), "%s", answers[1].text);
 	ck_assert(quota_is_zero(&session->quota));
 }
 
