@@ -280,6 +280,7 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	struct engine_config queue = { .depth = config->depth,
 				       .room = config->room,
 				       .rados_store = config->rados_store };
+	struct hung_about about;
 	char name[64];
 	int r;
 
@@ -324,20 +325,17 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	if (r < 0)
 		return r;
 	(void)snprintf(name, sizeof(name), "store %s, lane", lane->store->name);
-	hung_add_lane(&lane->call, &(struct hung_about){ .what = "io_submit",
-							 .file = name,
-							 .store = lane->store->name,
-							 .dev = lane->store->dev,
-							 .is_cluster = config->rados_store,
-							 .is_block = true });
+	about = (struct hung_about){ .what = "io_submit",
+				     .file = name,
+				     .store = lane->store->name,
+				     .dev = lane->store->dev,
+				     .is_cluster = config->rados_store,
+				     .is_block = true };
+	hung_add_lane(&lane->call, &about);
 	(void)snprintf(name, sizeof(name), "store %s", lane->store->name);
-	hung_add_lane(&lane->device, &(struct hung_about){ .what = "block",
-							   .file = name,
-							   .store = lane->store->name,
-							   .dev = lane->store->dev,
-							   .is_cluster = config->rados_store,
-							   .is_block = true,
-							   .is_device = true });
+	about.what = "block";
+	about.is_device = true;
+	hung_add_lane(&lane->device, &about);
 	lane->store->lane = lane;
 	lane->store->depth = lane->engine->depth;
 	*ret_lane = TAKE_PTR(lane);

@@ -137,8 +137,6 @@ int file_look(int fd, const char *name, struct file_facts *ret_facts, struct err
 
 static int kind_check(int fd, const char *name, struct file_facts *facts, struct error *error)
 {
-	static const char needed[] = "a regular file or a block device is needed";
-	const char *kind;
 	mode_t mode;
 	int r;
 
@@ -147,17 +145,13 @@ static int kind_check(int fd, const char *name, struct file_facts *facts, struct
 		return r;
 	if (S_ISREG(mode) || S_ISBLK(mode))
 		return 0;
-	if (S_ISDIR(mode))
-		kind = "a directory";
-	else if (S_ISFIFO(mode))
-		kind = "a pipe";
-	else if (S_ISSOCK(mode))
-		kind = "a socket";
-	else if (S_ISCHR(mode))
-		kind = "a character device";
-	else
-		kind = "neither file nor device";
-	return error_set_plain(error, -EOPNOTSUPP, "file %s: is %s: %s", name, kind, needed);
+	return error_set_plain(error, -EOPNOTSUPP,
+			       "file %s: is %s: a regular file or a block device is needed", name,
+			       S_ISDIR(mode)	? "a directory"
+			       : S_ISFIFO(mode) ? "a pipe"
+			       : S_ISSOCK(mode) ? "a socket"
+			       : S_ISCHR(mode)	? "a character device"
+						: "neither file nor device");
 }
 
 static int flags_check(int fd, const char *name, struct file_facts *facts, struct error *error)
