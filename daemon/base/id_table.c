@@ -43,8 +43,20 @@ void id_table_deinit(struct id_table *table)
 	memset(table, 0, sizeof(*table));
 }
 
+static void slot_free(struct id_table *table, struct id_table_slot *slot)
+{
+	slot->is_free = true;
+	list_push(&table->free, &slot->node);
+}
+
+static void slot_take_free(struct id_table *table, struct id_table_slot *slot)
+{
+	slot->is_free = false;
+	list_remove(&table->free, &slot->node);
+}
+
 /* A slot that was never used; its chunk is made when it is the first. */
-static int slot_take_fresh(struct id_table *table, uint32_t *ret_index)
+static int slot_take_fresh(struct id_table *table, struct id_table_slot **ret_slot)
 {
 	uint32_t index = table->n_slots;
 
@@ -56,88 +68,58 @@ static int slot_take_fresh(struct id_table *table, uint32_t *ret_index)
 		atomic_store_explicit(&table->chunks[index / ID_TABLE_CHUNK], chunk,
 				      memory_order_release); /* lanes: slot_at() */
 	}
-	slot_at(table, index)->id = 1u << INDEX_BITS | index;
+	*ret_slot = slot_at(table, index);
+	(*ret_slot)->id = 1u << INDEX_BITS | index;
 	table->n_slots++;
-	*ret_index = index;
 	return 0;
 }
 
-static void slot_free(struct id_table *table, uint32_t index)
+static int slot_take_any(struct id_table *table, struct id_table_slot **ret_slot)
 {
-	struct id_table_slot *slot = slot_at(table, index);
+	struct id_table_slot *oldest = list_entry(table->free.first, struct id_table_slot, node);
 
-	slot->next_free = 0;
-	slot->prev_free = table->last_free;
-	if (table->last_free)
-		slot_at(table, table->last_free - 1)->next_free = index + 1;
-	else
-		table->first_free = index + 1;
-	table->last_free = index + 1;
-}
-
-static bool slot_is_free(const struct id_table *table, uint32_t index)
-{
-	return table->first_free == index + 1 || slot_at(table, index)->prev_free;
-}
-
-static void slot_take_free(struct id_table *table, uint32_t index)
-{
-	struct id_table_slot *slot = slot_at(table, index);
-
-	if (slot->prev_free)
-		slot_at(table, slot->prev_free - 1)->next_free = slot->next_free;
-	else
-		table->first_free = slot->next_free;
-	if (slot->next_free)
-		slot_at(table, slot->next_free - 1)->prev_free = slot->prev_free;
-	else
-		table->last_free = slot->prev_free;
-	slot->next_free = slot->prev_free = 0;
-}
-
-static int slot_take_any(struct id_table *table, uint32_t *ret_index)
-{
 	if (table->n_slots < n_fresh_first(table) ||
-	    (!table->first_free && table->n_slots < ID_TABLE_SLOTS_MAX))
-		return slot_take_fresh(table, ret_index);
-	if (!table->first_free)
+	    (!oldest && table->n_slots < ID_TABLE_SLOTS_MAX))
+		return slot_take_fresh(table, ret_slot);
+	if (!oldest)
 		return -EMFILE;
-	*ret_index = table->first_free - 1;
-	slot_take_free(table, *ret_index);
+	slot_take_free(table, oldest);
+	*ret_slot = oldest;
 	return 0;
 }
 
-static int slot_take_at(struct id_table *table, uint32_t id)
+static int slot_take_at(struct id_table *table, uint32_t id, struct id_table_slot **ret_slot)
 {
-	uint32_t index = id & INDEX_MASK, fresh;
+	uint32_t index = id & INDEX_MASK;
+	struct id_table_slot *slot;
 	int r;
 
 	if (!(id >> INDEX_BITS) || index >= id_table_end(table))
 		return -EINVAL;
 	while (table->n_slots <= index) {
-		r = slot_take_fresh(table, &fresh);
+		r = slot_take_fresh(table, &slot);
 		if (r < 0)
 			return r;
-		slot_free(table, fresh);
+		slot_free(table, slot);
 	}
-	if (!slot_is_free(table, index))
+	slot = slot_at(table, index);
+	if (!slot->is_free)
 		return -EEXIST;
-	slot_take_free(table, index);
-	slot_at(table, index)->id = id;
+	slot_take_free(table, slot);
+	slot->id = id;
+	*ret_slot = slot;
 	return 0;
 }
 
 int id_table_add(struct id_table *table, void *object, uint32_t wanted_id, uint32_t *ret_id)
 {
 	struct id_table_slot *slot;
-	uint32_t index = wanted_id & INDEX_MASK;
 	int r;
 
 	assert(object);
-	r = wanted_id ? slot_take_at(table, wanted_id) : slot_take_any(table, &index);
+	r = wanted_id ? slot_take_at(table, wanted_id, &slot) : slot_take_any(table, &slot);
 	if (r < 0)
 		return r;
-	slot = slot_at(table, index);
 	table->n_objects++;
 	*ret_id = slot->id;
 	atomic_store_explicit(&slot->object, object, memory_order_release); /* lanes: get */
@@ -176,7 +158,7 @@ void id_table_release(struct id_table *table, uint32_t id)
 	assert(slot && !atomic_load_explicit(&slot->object, memory_order_relaxed)); /* ours */
 	generation = generation == UINT16_MAX ? 1 : generation + 1;
 	slot->id = generation << INDEX_BITS | index;
-	slot_free(table, index);
+	slot_free(table, slot);
 	table->n_objects--;
 }
 

@@ -10,24 +10,28 @@
 #ifndef DSAIO_DAEMON_BASE_ID_TABLE_H
 #define DSAIO_DAEMON_BASE_ID_TABLE_H
 
+#include "proto/util/list.h"
+
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ID_TABLE_SLOTS_MAX 65536u
 #define ID_TABLE_CHUNK 256u
 
 struct id_table_slot {
-	_Atomic(void *) object;	       /* main: release; lanes: acquire */
-	uint32_t id;		       /* main writes while object is NULL and no lane can look */
-	uint32_t next_free, prev_free; /* in the list of free slots: index + 1; 0: none */
+	_Atomic(void *) object; /* main: release; lanes: acquire */
+	uint32_t id;		/* main writes while object is NULL and no lane can look */
+	bool is_free;
+	struct list_node node; /* is_free: in the table's list */
 };
 
 struct id_table {
 	_Atomic(struct id_table_slot *) chunks[ID_TABLE_SLOTS_MAX / ID_TABLE_CHUNK];
-	uint32_t n_slots;		/* ever used */
-	uint32_t index_end;		/* see id_table_bound(); 0: none */
-	uint32_t n_objects;		/* added and not released */
-	uint32_t first_free, last_free; /* oldest first, so that generations last; index + 1 */
+	uint32_t n_slots;   /* ever used */
+	uint32_t index_end; /* see id_table_bound(); 0: none */
+	uint32_t n_objects; /* added and not released */
+	struct list free;   /* slots, oldest first, so that generations last */
 };
 
 void id_table_deinit(struct id_table *table); /* all must have been released */
