@@ -17,8 +17,6 @@
 #define DRAIN_WALKS 10u
 /* Between two walks. */
 #define DRAIN_PAUSE_USEC 20000
-/* Files in a turn of the main thread: takes about a millisecond if all are taken. */
-#define DRAIN_FILES 1024u
 /* Clients in a reply, which fits into a frame. */
 #define DRAIN_CLIENTS_MAX 256u
 
@@ -28,10 +26,9 @@ struct drain {
 	struct store *store; /* referenced */
 	uint64_t deadline_nsec;
 	uint32_t n_closed, n_walks;
-	/* The walk: it is at slot `cursor` of the files of the session with that id. */
-	uint32_t session_id, cursor;
-	uint32_t n_used;    /* files of that session so far that are in use */
-	uint32_t n_closing; /* files of the sessions before it that are being closed */
+	/* The walk: a session in each turn of the main thread. */
+	uint32_t session_id; /* the last one */
+	uint32_t n_closing;  /* files of the sessions so far that are being closed */
 };
 
 /* ---- the end ---- */
@@ -86,48 +83,40 @@ static void drain_report(struct drain *drain)
 
 /* ---- the walk ---- */
 
-/* The session's files from the cursor on.  Returns how many of n_max it looked at. */
-static uint32_t walk_session(struct drain *drain, struct session *session, uint32_t n_max)
+/* Takes the session's idle files.  Returns how many others are in use. */
+static uint32_t walk_session(struct drain *drain, struct session *session)
 {
+	const bool may_take = drain->n_walks < DRAIN_WALKS;
+	uint32_t cursor = 0, n_used = 0;
 	struct file *file;
-	uint32_t n = 0;
-	bool may_take;
 
-	while (n < n_max && (file = id_table_next(&session->objects.files, &drain->cursor))) {
-		n++;
+	while ((file = id_table_next(&session->objects.files, &cursor))) {
 		if (file->store != drain->store || session_is_ending(session))
 			continue;
-		may_take = drain->n_walks < DRAIN_WALKS;
 		if (may_take && idle_file_take(session, file, 1))
 			drain->n_closed++;
 		else if (!may_take || !file_board_idle(session->board, file->id))
-			drain->n_used++; /* else a look has a reference, or the client lies */
+			n_used++; /* else a look has a reference, or the client lies */
 	}
-	return n;
+	return n_used;
 }
 
 /* Returns whether the walk is done, else a later turn goes on. */
 static bool drain_walk(struct drain *drain)
 {
-	uint32_t n_left = DRAIN_FILES;
-
 	LIST_EACH(struct session, s, &drain->call->session->service->sessions, node) {
-		const struct share *share = s->id < drain->session_id ? NULL
-								      : share_find(s, drain->store);
+		const struct share *share = s->id <= drain->session_id
+						    ? NULL
+						    : share_find(s, drain->store);
+		uint32_t n_used;
 
 		if (!share)
 			continue;
-		if (s->id > drain->session_id) {
-			drain->session_id = s->id;
-			drain->cursor = drain->n_used = 0;
-		}
-		n_left -= walk_session(drain, s, n_left);
-		if (!n_left)
-			return false;
-		if (share->n_files > drain->n_used)
-			drain->n_closing += share->n_files - drain->n_used;
-		drain->session_id = s->id + 1;
-		drain->cursor = drain->n_used = 0;
+		n_used = walk_session(drain, s);
+		if (share->n_files > n_used)
+			drain->n_closing += share->n_files - n_used;
+		drain->session_id = s->id;
+		return false;
 	}
 	return true;
 }
@@ -151,7 +140,7 @@ static void on_turn(EVENT_ARG(arg))
 			drain_report(drain);
 			return;
 		}
-		drain->session_id = drain->cursor = drain->n_used = drain->n_closing = 0;
+		drain->session_id = drain->n_closing = 0;
 		drain->n_walks++;
 		pause.tv_usec = DRAIN_PAUSE_USEC;
 	}

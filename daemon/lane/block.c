@@ -76,25 +76,17 @@ unsigned block_window_kind(const struct block *block)
 
 static void metrics_charge(struct transfer *transfer, struct channel *channel, uint32_t bytes)
 {
-	struct metrics *class_metrics = channel_class_metrics(channel);
-
-	metrics_add(&channel->metrics.blocks_in_flight, 1);
-	metrics_add(&channel->metrics.bytes_in_flight, bytes);
 	count_blocks_time(transfer);
-	metrics_add(&class_metrics->blocks, bytes > 0);
-	metrics_add(&class_metrics->blocks_in_flight, 1);
-	metrics_add(&class_metrics->bytes_in_flight, bytes);
+	metrics_add(&channel_class_metrics(channel)->blocks, bytes > 0);
+	CHANNEL_ADD(channel, blocks_in_flight, 1);
+	CHANNEL_ADD(channel, bytes_in_flight, bytes);
 }
 
 static void metrics_discharge(struct transfer *transfer, struct channel *channel, uint32_t bytes)
 {
-	struct metrics *class_metrics = channel_class_metrics(channel);
-
-	metrics_add(&channel->metrics.blocks_in_flight, UINT64_MAX);
-	metrics_add(&channel->metrics.bytes_in_flight, -(uint64_t)bytes);
 	count_blocks_time(transfer);
-	metrics_add(&class_metrics->blocks_in_flight, UINT64_MAX);
-	metrics_add(&class_metrics->bytes_in_flight, -(uint64_t)bytes);
+	CHANNEL_ADD(channel, blocks_in_flight, UINT64_MAX);
+	CHANNEL_ADD(channel, bytes_in_flight, -(uint64_t)bytes);
 }
 
 static void op_charge(struct transfer *transfer, struct op *op)

@@ -158,7 +158,6 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 
 void channel_count_time(struct channel *channel, uint64_t now_nsec)
 {
-	struct metrics *all = channel_class_metrics(channel);
 	uint64_t nsec = now_nsec - channel->timed_nsec;
 
 	if (!nsec)
@@ -166,10 +165,8 @@ void channel_count_time(struct channel *channel, uint64_t now_nsec)
 	channel->timed_nsec = now_nsec;
 	if (!channel->n_open)
 		return;
-	metrics_add(&channel->metrics.open_nsec, nsec * channel->n_open);
-	metrics_add(&channel->metrics.device_nsec, nsec * channel->n_in_device);
-	metrics_add(&all->open_nsec, nsec * channel->n_open);
-	metrics_add(&all->device_nsec, nsec * channel->n_in_device);
+	CHANNEL_ADD(channel, open_nsec, nsec * channel->n_open);
+	CHANNEL_ADD(channel, device_nsec, nsec * channel->n_in_device);
 }
 
 uint32_t channel_block_size(const struct channel *channel, const struct op *op)

@@ -146,6 +146,13 @@ static inline struct metrics *channel_class_metrics(const struct channel *channe
 	return &channel->lane_store->metrics[channel->admit.queue.io_class];
 }
 
+/* Adds to a counter of the channel, and to that of its class. */
+#define CHANNEL_ADD(channel, counter, n)                                  \
+	do {                                                              \
+		metrics_add(&(channel)->metrics.counter, n);              \
+		metrics_add(&channel_class_metrics(channel)->counter, n); \
+	} while (0)
+
 /* The client broke the rules: reports it to the owner.  Once for a channel. */
 void channel_break(struct channel *channel, const char *why);
 

@@ -244,8 +244,7 @@ static void take_entry(struct intake *intake, struct channel *channel,
 	op->error = 0;
 	op->cancel_error = 0;
 	op->taken_nsec = intake->turn->now_nsec;
-	metrics_add(&channel->metrics.open_ops, 1);
-	metrics_add(&channel_class_metrics(channel)->open_ops, 1);
+	CHANNEL_ADD(channel, open_ops, 1);
 
 	r = intake_check_entry(channel, entry, op);
 	/* As the client wrote it, also where it is refused. */

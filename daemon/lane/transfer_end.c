@@ -78,10 +78,8 @@ static void settle(struct transfer *transfer, struct block *block)
 	int error;
 
 	/* Also those behind a block that failed, which are not in the op's result: they wear the device. */
-	if (block_is_write(block)) {
-		metrics_add(&op->channel->metrics.write_bytes, block->best);
-		metrics_add(&channel_class_metrics(op->channel)->write_bytes, block->best);
-	}
+	if (block_is_write(block))
+		CHANNEL_ADD(op->channel, write_bytes, block->best);
 	if (block->best == block->bytes && block->result >= 0)
 		return;
 	op->is_unknown |= block->is_unknown;
