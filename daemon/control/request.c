@@ -12,42 +12,26 @@
 #define UUID_BYTES (sizeof(((struct gds_handle *)NULL)->uuid))
 #define IPC_HANDLE_BYTES (sizeof(((struct gds_handle *)NULL)->ipc))
 
-/* The descriptors that each request may have; by body_case. */
-static const struct {
-	const char *name;
-	unsigned n_fds_min, n_fds_max;
-} requests[] = {
-	[WIRE__REQUEST__BODY_HELLO] = { "hello", 0, 1 },
-	[WIRE__REQUEST__BODY_SLAB_NEW] = { "slab_new", 0, 0 },
-	[WIRE__REQUEST__BODY_SLAB_FREE] = { "slab_free", 0, 0 },
-	[WIRE__REQUEST__BODY_FILE_ADD] = { "file_add", 1, 1 },
-	[WIRE__REQUEST__BODY_FILE_REMOVE] = { "file_remove", 0, 0 },
-	[WIRE__REQUEST__BODY_HANDLE_OPEN] = { "handle_open", 0, 0 },
-	[WIRE__REQUEST__BODY_HANDLE_CLOSE] = { "handle_close", 0, 0 },
-	[WIRE__REQUEST__BODY_CHANNEL_OPEN] = { "channel_open", 0, 0 },
-	[WIRE__REQUEST__BODY_SUBMIT] = { "submit", 0, 0 },
-	[WIRE__REQUEST__BODY_CANCEL] = { "cancel", 0, 0 },
-	[WIRE__REQUEST__BODY_STATUS] = { "status", 0, 0 },
-	[WIRE__REQUEST__BODY_SLAB_IMPORT] = { "slab_import", 1, 1 },
-	[WIRE__REQUEST__BODY_FILE_BUFFERED] = { "file_buffered", 1, 1 },
-	[WIRE__REQUEST__BODY_FILE_GET] = { "file_get", 0, 0 },
-	[WIRE__REQUEST__BODY_STORE_GET] = { "store_get", 0, 1 },
-	[WIRE__REQUEST__BODY_PROFILE_SET] = { "profile_set", 0, 1 },
-	[WIRE__REQUEST__BODY_DEVICE_IMPORT] = { "device_import", 0, 1 },
-	[WIRE__REQUEST__BODY_FILE_GPU] = { "file_gpu", 0, 0 },
-	[WIRE__REQUEST__BODY_STORE_DRAIN] = { "store_drain", 0, 1 },
-	[WIRE__REQUEST__BODY_SLAB_ADOPT] = { "slab_adopt", 1, 1 },
-	[WIRE__REQUEST__BODY_RECOVERED] = { "recovered", 0, 0 },
-	[WIRE__REQUEST__BODY_RELOAD] = { "reload", 0, 0 },
-	[WIRE__REQUEST__BODY_CLIENT_KILL] = { "client_kill", 0, 0 },
-	[WIRE__REQUEST__BODY_LIMIT_SET] = { "limit_set", 0, 0 },
-	[WIRE__REQUEST__BODY_FILE_OPEN] = { "file_open", 0, 0 },
-	[WIRE__REQUEST__BODY_FILE_COMMIT] = { "file_commit", 0, 0 },
-	[WIRE__REQUEST__BODY_FILE_ABANDON] = { "file_abandon", 0, 0 },
-	[WIRE__REQUEST__BODY_NAME_REMOVE] = { "name_remove", 0, 0 },
-	[WIRE__REQUEST__BODY_NAME_STAT] = { "name_stat", 0, 0 },
-	[WIRE__REQUEST__BODY_NAME_LIST] = { "name_list", 0, 0 },
-};
+/* How many descriptors may come with a request.  *ret_min: how many have to. */
+static unsigned fds_of(const Wire__Request *request, unsigned *ret_min)
+{
+	*ret_min = 0;
+	switch (request->body_case) {
+	case WIRE__REQUEST__BODY_FILE_ADD:
+	case WIRE__REQUEST__BODY_FILE_BUFFERED:
+	case WIRE__REQUEST__BODY_SLAB_IMPORT:
+	case WIRE__REQUEST__BODY_SLAB_ADOPT:
+		return *ret_min = 1;
+	case WIRE__REQUEST__BODY_HELLO:
+	case WIRE__REQUEST__BODY_STORE_GET:
+	case WIRE__REQUEST__BODY_STORE_DRAIN:
+	case WIRE__REQUEST__BODY_PROFILE_SET:
+	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
+		return 1;
+	default:
+		return 0;
+	}
+}
 
 int request_decode(const uint8_t *body, size_t len, Wire__Request **ret_request,
 		   struct error *error)
@@ -216,16 +200,16 @@ static int unknown_refuse(const Wire__Request *request, struct error *error)
 
 int request_check(const Wire__Request *request, unsigned n_fds, struct error *error)
 {
-	unsigned what = request->body_case, min, max;
+	const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(
+		request->base.descriptor, request->body_case);
+	unsigned min, max = fds_of(request, &min);
 
-	if (what >= sizeof(requests) / sizeof(*requests) || !requests[what].name)
+	if (!field)
 		return unknown_refuse(request, error);
-	min = requests[what].n_fds_min;
-	max = requests[what].n_fds_max;
 	if (n_fds < min || n_fds > max)
-		return error_set_plain(
-			error, -EINVAL, "%s: %u descriptors came with it: expected %s%u",
-			requests[what].name, n_fds, min < max ? "at most " : "", max);
+		return error_set_plain(error, -EINVAL,
+				       "%s: %u descriptors came with it: expected %s%u",
+				       field->name, n_fds, min < max ? "at most " : "", max);
 
 	switch (request->body_case) {
 	case WIRE__REQUEST__BODY_HELLO:
