@@ -165,16 +165,12 @@ static int options_pass(int argc, char **argv, struct options *options, bool is_
 			(void)printf("dsaiod %s (build %s)\n", DSAIO_VERSION, DSAIO_BUILD);
 			options->is_done = true;
 			return stdout_flush();
-		case ':':
-			config_mistake(config, "%s: needs a value: see dsaiod --help",
-				       argv[optind - 1]);
-			return -EINVAL;
-		default:
-			config_mistake(config,
-				       "%s: no such option, or it takes no value: see "
-				       "dsaiod --help",
-				       argv[optind - 1]);
-			return -EINVAL;
+		default: /* ':' or '?' */
+			r = error_set_plain(&error, -EINVAL, "%s: %s: see dsaiod --help",
+					    argv[optind - 1],
+					    option == ':' ? "needs a value"
+							  : "no such option, or it takes no value");
+			break;
 		}
 		if (r < 0) {
 			config_mistake(config, "%s", error.text);

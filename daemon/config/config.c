@@ -122,7 +122,6 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 	const char *equals = strchr(text, '=');
 	_cleanup_(freep) char *name = NULL;
 	struct store_config *store;
-	char *path;
 	struct error why;
 	int r;
 
@@ -138,16 +137,11 @@ int config_add_store(struct config *config, const char *text, struct error *erro
 	if (config_find_store(config, name))
 		return error_set_plain(error, -EINVAL, "--store %s: there is a store %s already",
 				       text, name);
-	path = strdup(equals + 1);
-	if (!path)
-		return error_set(error, -ENOMEM, "--store %s", text);
 	r = store_add(config, name, &store, error);
-	if (r < 0) {
-		free(path);
+	if (r < 0)
 		return r;
-	}
-	store->path = path;
-	return 0;
+	store->path = strdup(equals + 1);
+	return store->path ? 0 : error_set(error, -ENOMEM, "--store %s", text);
 }
 
 void config_log_mistakes(const struct config *config, const char *prefix)

@@ -195,6 +195,7 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 	struct store *store = registry_by_key(&session->service->registry, store_key);
 	_cleanup_(freep) struct session_channel *session_channel = NULL;
 	_cleanup_(share_settlep) struct share *share = NULL;
+	_cleanup_(channel_freep) struct channel *made = NULL;
 	struct channel *channel;
 	unsigned n_fds = 0;
 	int r;
@@ -245,25 +246,21 @@ int session_channel_open(struct session *session, uint32_t handle_id, uint32_t s
 			     registry_room_left(&session->service->registry, store), error);
 	if (r < 0)
 		return r;
-	r = channel_new(&config, &channel, error);
+	r = channel_new(&config, &made, error);
 	if (r < 0)
 		return r;
-	if (has_rings) {
-		r = channel_copy_fds(channel, ret_fds, &n_fds);
-		if (r < 0) {
-			channel_free(channel);
-			return error_set(error, r, "channel: descriptors");
-		}
-	}
+	r = has_rings ? channel_copy_fds(made, ret_fds, &n_fds) : 0;
+	if (r < 0)
+		return error_set(error, r, "channel: descriptors");
 	r = session_add(&session->handles.channels, session_channel, "channel", wanted_id,
-			&channel->id, error);
+			&made->id, error);
 	if (r < 0) {
 		for (unsigned i = 0; i < n_fds; i++)
 			closep(&ret_fds[i]);
-		channel_free(channel);
 		return r;
 	}
 
+	channel = TAKE_PTR(made);
 	session_channel->handle = handle;
 	session_channel->share = share;
 	session_channel->channel = channel;

@@ -70,8 +70,6 @@ void channel_free(struct channel *channel)
 	free(channel);
 }
 
-CLEANUP_FUNCTION(struct channel, channel_free)
-
 static uint32_t block_depth(const struct lane_store *store, const struct profile *profile)
 {
 	const uint32_t most = store->depth;

@@ -133,6 +133,7 @@ int channel_new(const struct channel_config *config, struct channel **ret_channe
 		struct error *error);
 /* Gives the charges back.  Not while a lane has it.  NULL is fine. */
 void channel_free(struct channel *channel);
+CLEANUP_FUNCTION(struct channel, channel_free)
 
 /*
  * Before n_open or n_in_device changes: brings the sums of time up to now.  The time that all
