@@ -43,7 +43,7 @@ const struct key *key_at(unsigned index);
 unsigned key_index(const struct key *key);
 /* NULL: the section has no such key, and error has a message that names those it has. */
 const struct key *key_find(enum key_section section, const char *name, struct error *error);
-/* Of [daemon], which has one with this name. */
+/* The key of [daemon] with this name: there is one. */
 const struct key *key_of_daemon(const char *name);
 
 /* Returns 0, or -EINVAL: it is not rados://POOL/NAMESPACE. */
