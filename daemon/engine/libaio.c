@@ -115,9 +115,9 @@ static uint64_t libaio_user_room(void)
 	return events_max() / 4;
 }
 
-static struct engine_libaio *libaio(struct engine *engine)
+static struct engine_libaio *libaio(const struct engine *engine)
 {
-	return container_of(engine, struct engine_libaio, engine);
+	return container_of((uintptr_t)engine, struct engine_libaio, engine);
 }
 
 static uint32_t n_contexts(const struct engine_libaio *e)
@@ -424,8 +424,7 @@ static int libaio_reap(struct engine *engine, struct block **blocks, int n)
 
 static bool libaio_is_ready(const struct engine *engine)
 {
-	const struct engine_libaio *e = container_of((struct engine *)(uintptr_t)engine,
-						     struct engine_libaio, engine);
+	const struct engine_libaio *e = libaio(engine);
 	const uint32_t n = n_contexts(e);
 
 	if (engine->ended)

@@ -476,7 +476,7 @@ void intake_add_channel(struct intake *intake, struct channel *channel)
 	transfer_add_channel(intake->transfer, channel);
 	intake_wake(intake, channel);
 	admit_add_channel(&channel->admit);
-	if (channel->has_rings && poller_add_channel(intake->poller, channel) < 0)
+	if (channel->has_rings && poller_add(intake->poller, channel->doorbell_fd, channel) < 0)
 		channel_break(channel, "its doorbell cannot be added to epoll (epoll_ctl)");
 }
 

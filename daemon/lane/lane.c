@@ -313,11 +313,11 @@ int lane_start(const struct lane_config *config, struct lane **ret_lane, struct 
 	r = init_parts(lane, config);
 	if (r < 0)
 		return error_set(error, r, "store %s: lane: blocks", config->store->name);
-	r = poller_add_fd(&lane->poller, lane->mailbox.event_fd);
+	r = poller_add(&lane->poller, lane->mailbox.event_fd, NULL);
 	if (r == 0)
-		r = poller_add_fd(&lane->poller, lane->engine->event_fd);
+		r = poller_add(&lane->poller, lane->engine->event_fd, NULL);
 	if (r == 0)
-		r = poller_add_fd(&lane->poller, lane->threads->event_fd);
+		r = poller_add(&lane->poller, lane->threads->event_fd, NULL);
 	if (r < 0)
 		return error_set(error, r, "store %s: lane: epoll", config->store->name);
 	lane->turn.recording = recorder_new(lane->store->name);

@@ -76,21 +76,11 @@ void poller_deinit(struct poller *poller)
 	closep(&poller->epoll_fd);
 }
 
-static int add(struct poller *poller, int fd, struct channel *channel)
+int poller_add(struct poller *poller, int fd, struct channel *channel)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = channel };
 
 	return epoll_ctl(poller->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
-}
-
-int poller_add_fd(struct poller *poller, int fd)
-{
-	return add(poller, fd, NULL);
-}
-
-int poller_add_channel(struct poller *poller, struct channel *channel)
-{
-	return add(poller, channel->doorbell_fd, channel);
 }
 
 void poller_remove_channel(struct poller *poller, struct channel *channel)

@@ -60,8 +60,8 @@ struct poller {
 int poller_init(struct poller *poller, const struct poller_config *config, struct error *error);
 void poller_deinit(struct poller *poller);
 
-int poller_add_fd(struct poller *poller, int fd); /* an eventfd of the lane's; 0, -errno */
-int poller_add_channel(struct poller *poller, struct channel *channel);
+/* A channel's doorbell, or (channel: NULL) an eventfd of the lane's.  0, -errno. */
+int poller_add(struct poller *poller, int fd, struct channel *channel);
 void poller_remove_channel(struct poller *poller, struct channel *channel);
 
 /* Call it after each turn.  Returns true: the lane goes on spinning; false: it sleeps. */

@@ -653,7 +653,7 @@ static void behind_an_outage_others_renew_first(struct rados_store *store)
 	sweep(store);
 }
 
-/* What a client leaves behind is discarded in turns, and no held file waits for all of it. */
+/* Dead files are discarded in turns, and no held file waits for all of them. */
 static void many_dead_files_delay_no_renewal(struct rados_store *store)
 {
 	struct rados_file held, file;

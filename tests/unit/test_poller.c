@@ -55,7 +55,7 @@ static void setup(void)
 	memset(map, 0, ring_bytes(64));
 	ring_lane_init(&t.channel.ring, map, 64);
 	t.channel.doorbell_fd = eventfd(0, EFD_NONBLOCK);
-	ck_assert_int_eq(poller_add_channel(&t.poller, &t.channel), 0);
+	ck_assert_int_eq(poller_add(&t.poller, t.channel.doorbell_fd, &t.channel), 0);
 	t.turn.now_nsec = clock_nsec();
 }
 

@@ -397,12 +397,14 @@ static const struct {
 	uint64_t size;
 	uint32_t object_bytes;
 	int want;
+	bool has_no_id;
 } file_opens[] = {
 	{ WIRE__OPEN_MODE__OPEN_READ, 0, 0, 0 },
 	{ WIRE__OPEN_MODE__OPEN_CREATE, INT64_MAX, 0, 0 },
 	{ WIRE__OPEN_MODE__OPEN_CREATE, UINT64_C(1) << 63, 0, -EINVAL },
 	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 64 << 10, 0 },
 	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 32 << 20, 0 },
+	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 32 << 20, -EINVAL, true },
 	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 0, -EINVAL },
 	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 32 << 10, -EINVAL },
 	{ WIRE__OPEN_MODE__OPEN_AGAIN, 0, 64 << 20, -EINVAL },
@@ -412,7 +414,7 @@ static const struct {
 	{ -1, 0, 0, -EINVAL },
 };
 
-/* The cluster is not asked about a file that the client had before, so its claims must be possible. */
+/* Where the cluster is silent, what a client says of a file that it had before must be possible. */
 TEST_TABLE(a_file_of_a_rados_store_is_possible, file_opens)
 {
 	Wire__FileOpen open = WIRE__FILE_OPEN__INIT;
@@ -420,6 +422,7 @@ TEST_TABLE(a_file_of_a_rados_store_is_possible, file_opens)
 	open.mode = (Wire__OpenMode)file_opens[_i].mode;
 	open.size = file_opens[_i].size;
 	open.object_bytes = file_opens[_i].object_bytes;
+	open.id = !file_opens[_i].has_no_id;
 	ck_assert_int_eq(check(WIRE__REQUEST__BODY_FILE_OPEN, &open, 0), file_opens[_i].want);
 }
 
