@@ -43,11 +43,10 @@ struct engine_rados {
 	struct engine engine;
 	struct rados_store *store;
 	struct mailbox mailbox;
-	int timer_fd, epoll_fd; /* readable for the mailbox, or when ops that wait look */
+	int timer_fd; /* readable when ops that wait look */
 	struct rados_op *free_ops, *waiting;
 	uint64_t op_bytes; /* in flight */
 	uint64_t room;	   /* of all buffers */
-	struct block *done;
 	unsigned turn;
 	struct rados_op ops[];
 };
@@ -62,8 +61,7 @@ static struct engine_rados *rados(const struct engine *engine)
 static void block_end(struct engine_rados *e, struct block *block, int64_t result)
 {
 	block->result = result;
-	block->next = e->done;
-	e->done = block;
+	engine_end(&e->engine, block);
 }
 
 /* Ends a read: r bytes of its object are in the buffer, or there is no object. */
@@ -121,13 +119,15 @@ static void op_end(struct rados_op *op, int r)
 
 /* ---- ops at librados, and those that wait for it ---- */
 
+static void on_done(struct message *message);
+
 /* One of librados' threads. */
 static void on_complete(rados_completion_t completion, void *arg)
 {
 	struct rados_op *op = arg;
 
 	(void)completion;
-	mailbox_post(&op->engine->mailbox, &op->message, op->message.run);
+	mailbox_post(&op->engine->mailbox, &op->message, on_done);
 }
 
 /* Returns 0, or a negative errno if librados does not take it. */
@@ -264,7 +264,7 @@ static int rados_reap(struct engine *engine, struct block **blocks, int n)
 {
 	struct engine_rados *e = rados(engine);
 	uint64_t count;
-	int done = 0;
+	int done;
 
 	if (mailbox_has_any(&e->mailbox))
 		(void)mailbox_run(&e->mailbox);
@@ -276,10 +276,7 @@ static int rados_reap(struct engine *engine, struct block **blocks, int n)
 			op_go(op);
 		}
 	}
-	while (done < n && e->done) {
-		blocks[done++] = e->done;
-		e->done = e->done->next;
-	}
+	done = engine_take_ended(engine, blocks, n);
 	engine->n_in_flight -= (uint32_t)done;
 	return done;
 }
@@ -287,7 +284,7 @@ static int rados_reap(struct engine *engine, struct block **blocks, int n)
 /* The timer needs no look before a sleep: its descriptor is readable. */
 static bool rados_is_ready(const struct engine *engine)
 {
-	return rados(engine)->done || mailbox_has_any(&rados(engine)->mailbox);
+	return engine->ended || mailbox_has_any(&rados(engine)->mailbox);
 }
 
 /* ---- open, close ---- */
@@ -306,7 +303,7 @@ static void rados_close(struct engine *engine)
 	}
 	mailbox_deinit(&e->mailbox);
 	closep(&e->timer_fd);
-	closep(&e->epoll_fd);
+	closep(&e->engine.event_fd);
 	free(e);
 }
 
@@ -325,16 +322,14 @@ static int rados_open(const struct engine_config *config, struct engine **ret_en
 	e->engine.depth = config->depth;
 	e->store = config->rados_store;
 	for (uint32_t i = 0; i < config->depth; i++) {
-		e->ops[i] = (struct rados_op){ .message.run = on_done,
-					       .engine = e,
-					       .next = e->free_ops };
+		e->ops[i] = (struct rados_op){ .engine = e, .next = e->free_ops };
 		e->free_ops = &e->ops[i];
 	}
 	e->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	e->engine.event_fd = e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (e->timer_fd < 0 || e->epoll_fd < 0 ||
-	    epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, e->timer_fd, &event) < 0 ||
-	    epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, e->mailbox.event_fd, &event) < 0) {
+	e->engine.event_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (e->timer_fd < 0 || e->engine.event_fd < 0 ||
+	    epoll_ctl(e->engine.event_fd, EPOLL_CTL_ADD, e->timer_fd, &event) < 0 ||
+	    epoll_ctl(e->engine.event_fd, EPOLL_CTL_ADD, e->mailbox.event_fd, &event) < 0) {
 		r = error_set(error, -errno, "rados: engine");
 		rados_close(&e->engine);
 		return r;

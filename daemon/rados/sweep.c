@@ -225,7 +225,7 @@ static int remove_each(const struct index *index, const struct entry *entry, voi
 			return TURN_OVER;
 		r = remove_next(held, index, entry);
 	} while (r > 0);
-	/* Who had it open may have written on, and knows better by trash_after: then once more. */
+	/* Another host may have written on, and is refused by trash_after: then once more. */
 	later.file.time_sec = (uint64_t)time(NULL);
 	if (!r)
 		r = index_change(
