@@ -88,12 +88,9 @@ static int look_each(const struct index *index, const struct entry *entry, void 
 	struct index_look *look = arg;
 
 	(void)index;
-	if (entry->kind == ENTRY_FILE)
-		look->file = *entry;
-	else if (entry->kind == ENTRY_WRITTEN)
-		look->written = *entry;
-	else
-		look->trash = *entry;
+	*(entry->kind == ENTRY_FILE	 ? &look->file
+	  : entry->kind == ENTRY_WRITTEN ? &look->written
+					 : &look->trash) = *entry;
 	return 0;
 }
 

@@ -202,7 +202,7 @@ static int names_open_token(struct rados_store *store, const char *name, uint64_
 
 /* Replaces what the look has found. */
 static int commit_apply(const struct index *index, const struct index_look *look,
-			const struct entry *entry, struct error *error)
+			struct entry *entry, struct error *error)
 {
 	const bool is_new = !look->file.file.id;
 	struct entry trash = look->file;
@@ -212,8 +212,9 @@ static int commit_apply(const struct index *index, const struct index_look *look
 		{ NULL, &trash },
 	};
 
+	entry->kind = ENTRY_FILE;
 	trash.kind = ENTRY_TRASH;
-	trash.file.time_sec = entry->file.time_sec;
+	trash.file.time_sec = entry->file.time_sec = now_sec();
 	return index_change(index, changes, is_new ? 2 : 3, error);
 }
 
@@ -241,13 +242,11 @@ static int looked_commit(const struct index *index, const struct index_look *loo
 					 wanted->size, entry.file.size);
 		r = size_check(index->store, wanted->name, entry.file.size, entry.file.object_bytes,
 			       error);
+		if (r == 0)
+			r = commit_apply(index, look, &entry, error);
 		if (r < 0)
 			return r;
-		entry.kind = ENTRY_FILE;
-		entry.file.time_sec = now_sec();
-		r = commit_apply(index, look, &entry, error);
-		if (r < 0)
-			return r;
+		sweep_ended(index->store, entry.file.id);
 	}
 	wanted->file->size = entry.file.size;
 	return 0;
@@ -256,33 +255,30 @@ static int looked_commit(const struct index *index, const struct index_look *loo
 static int names_commit(struct rados_store *store, const char *name, struct rados_file *file,
 			uint64_t size, struct error *error)
 {
-	int r = look_and(looked_commit, store,
-			 &(struct wanted){ .name = name, .file = file, .size = size }, error);
-
-	if (!r)
-		sweep_ended(store, file->id);
-	return r;
+	return look_and(looked_commit, store,
+			&(struct wanted){ .name = name, .file = file, .size = size }, error);
 }
 
 static int looked_abandon(const struct index *index, const struct index_look *look,
 			  const struct wanted *wanted, struct error *error)
 {
-	int r = 0; /* it is abandoned already */
+	int r;
 
-	if (look->written.file.id || look->file.file.id == wanted->file->id)
-		r = written_check(index, look, wanted, error);
-	return r < 0 || !look->written.file.id ? r : index_discard(index, &look->written, error);
+	if (!look->written.file.id && look->file.file.id != wanted->file->id)
+		return 0; /* it is abandoned already */
+	r = written_check(index, look, wanted, error);
+	if (r == 0)
+		r = index_discard(index, &look->written, error);
+	if (r == 0)
+		sweep_ended(index->store, wanted->file->id);
+	return r;
 }
 
 static int names_abandon(struct rados_store *store, const char *name, struct rados_file *file,
 			 struct error *error)
 {
-	int r = look_and(looked_abandon, store, &(struct wanted){ .name = name, .file = file },
-			 error);
-
-	if (!r)
-		sweep_ended(store, file->id);
-	return r;
+	return look_and(looked_abandon, store, &(struct wanted){ .name = name, .file = file },
+			error);
 }
 
 static int looked_remove(const struct index *index, const struct index_look *look,
