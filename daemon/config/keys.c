@@ -387,7 +387,7 @@ static const struct key keys[] = {
 	{ RADOS(connections), "connections", number_set, 1, 16, "1", NULL,
 	  "Connections to the cluster, each with threads of its own, 1 to 16." },
 	{ RADOS(trash_after_sec), "trash_after", number_set, 1, 30 * 86400, "600", NULL,
-	  "Seconds until bytes that no name has any more are removed, up to 2592000." },
+	  "Seconds until bytes that no name has any more are removed, 1 to 2592000." },
 	{ SAVED(limit.bytes_per_sec), "bandwidth", number_set, 0, RATE_LIMIT_MAX, "0", NULL,
 	  "Limit on the bytes in a second; 0: none." },
 	{ SAVED(limit.ops_per_sec), "iops", number_set, 0, RATE_LIMIT_MAX, "0", NULL,
