@@ -1,8 +1,8 @@
 /*
  * The keeper's work on files.  It renews the held ones, which clients of this daemon write, and discards those that no
  * daemon has renewed for trash_after: only when its own rounds have succeeded for half of that, without a gap, so that
- * behind an outage all daemons renew theirs first.  If it gets the lock, it removes bytes that are due.  A turn discards
- * so many files and removes so many objects; the next one renews again.
+ * behind an outage all daemons renew theirs first.  If it gets the lock, it removes bytes that are due.  A turn
+ * discards so many files and removes so many objects; the next one renews again.
  *
  * The lock only spares work: two daemons that sweep at once do no harm, as an id is never used again.  Hosts' clocks
  * may differ by less than a half of trash_after.

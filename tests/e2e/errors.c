@@ -88,6 +88,7 @@ TEST(missing_arguments, "NULL where something has to be: errno and a message")
 	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
 	struct dsaio_handle_options options = DSAIO_HANDLE_OPTIONS_INIT;
 	struct dsaio_memory memory = DSAIO_MEMORY_INIT;
+	struct dsaio_profile profile = DSAIO_PROFILE_INIT;
 	struct dsaio_handle *handle;
 	struct dsaio_file *file;
 	struct dsaio_op *op;
@@ -108,6 +109,14 @@ TEST(missing_arguments, "NULL where something has to be: errno and a message")
 	CHECK_FAILS(dsaio_memory_register(rig.client, &memory), -EINVAL, "memory_register");
 	options.flags = UINT32_MAX;
 	CHECK_FAILS(dsaio_handle_open(rig.client, &options, &handle), -E2BIG, "handle_open;flags");
+	profile.zero = 1;
+	options = (struct dsaio_handle_options)DSAIO_HANDLE_OPTIONS_INIT;
+	options.profile = &profile;
+	CHECK_FAILS(dsaio_handle_open(rig.client, &options, &handle), -E2BIG, "handle_open;zero");
+	profile.zero = 0;
+	profile.single_submit = 9;
+	CHECK_FAILS(dsaio_handle_open(rig.client, &options, &handle), -EINVAL, "single_submit 9");
+	CHECK_FAILS(dsaio_stat(rig.client, "rados://p/n/x", NULL), -EINVAL, "stat;place");
 	CHECK_FAILS(dsaio_op_result(NULL), -EINVAL, "op_result;op");
 	CHECK_EQ(dsaio_op_bytes(NULL), 0);
 	CHECK(strstr(dsaio_op_error(NULL), "op_error"));

@@ -269,7 +269,9 @@ def fails_with(code):
     return function
 
 
-@pytest.mark.parametrize("where", ["os.rename", "os.fchmod", "dsaio._library.file_allocate", "dsaio.File._of_descriptor"])
+@pytest.mark.parametrize(
+    "where", ["os.rename", "os.fchmod", "dsaio._library.file_allocate", "dsaio.File._of_descriptor"]
+)
 def test_a_failure_of_any_step_removes_the_temporary_file(handle, old, folder, monkeypatch, where):
     monkeypatch.setattr(where, fails_with(errno.ENOSPC))
     with pytest.raises(OSError) as e:

@@ -14,7 +14,7 @@
 struct bench_board;
 struct bench_files;
 
-/* The memory that a process's buffer lies in, and how the bytes of its ops went.  The parent sees it with each answer. */
+/* The memory that a process's buffer lies in, and how the bytes of its ops went: with each answer to the parent. */
 struct bench_memory {
 	uint64_t huge_bytes;		/* of the host's, in huge pages; UINT64_MAX: not known */
 	char gpu[BENCH_GPU_NAME_BYTES]; /* "GPU 0 (NVIDIA H100)"; "": the host's */

@@ -8,8 +8,8 @@
 #include "client/lib/link/conn.h"
 
 /*
- * Each connects ctl->client if it is NULL, and fills *ret_reply (of wire_replyp()).  With --private the daemon has a store on
- * the path's file system, or on this directory's.  Returns CTL_OK, CTL_FAILED or CTL_NO_DAEMON (reported).
+ * Each connects ctl->client if it is NULL, and fills *ret_reply (of wire_replyp()).  With --private the daemon has a
+ * store on the path's file system, or on this directory's.  Returns CTL_OK, CTL_FAILED or CTL_NO_DAEMON (reported).
  */
 /* The request of that kind, whose body is its message.  what: its object, for messages. */
 int ask(struct ctl *ctl, const char *what, Wire__Request__BodyCase kind, void *body,

@@ -98,7 +98,8 @@ class Created(File):
 def create(path: Path, size: Optional[int] = None, *, token: int = 0, sparse: bool = False) -> Created:
     """Begins a file of a RADOS store: rados://POOL/NAMESPACE/FILE.
 
-    size: in bytes; None: commit() says it.  token: of a file that another process has created with a size, to write it together.
+    size: in bytes; None: commit() says it.  token: of a file that another process has created with a size, to write it
+    together.
     sparse: ranges that nobody writes read as zeroes; else they fail as lost bytes do.  Raises OSError.
     """
     size = 0 if size is None else check.integer("size", size, 0, check.MAX)
