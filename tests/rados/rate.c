@@ -1,8 +1,9 @@
 /*
  * rate NAME read|write BLOCK DEPTH SECONDS: the ops per second of one file, for bench.sh.
  *
- * The file is made for it, with zeroes, and has room for 512 MiB of blocks, or 16,384 of them if that is less.  Blocks
- * are taken one after the other, by memory of the pool.
+ * The file is made for it, with zeroes, and has room for 512 MiB of blocks, or 16,384 of them if that is less.  All
+ * blocks are taken in an order that jumps from object to object, as those of `rados bench` are objects of their own:
+ * an osd carries out the ops on one object in turn.  By memory of the pool.
  */
 #include "client/lib/dsaio.h"
 #include "proto/util/clock.h"
@@ -15,6 +16,7 @@
 #define FILE_BYTES ((uint64_t)512 << 20)
 #define BLOCKS_MAX 16384u
 #define FILL_BYTES ((size_t)4 << 20)
+#define STEP 7919u /* a prime */
 
 #define MUST(call)                                                               \
 	do {                                                                     \
@@ -70,7 +72,7 @@ int main(int argc, char **argv)
 	since = clock_nsec();
 	until = since + (uint64_t)(atof(argv[5]) * 1e9);
 	for (unsigned i = 0; clock_nsec() < until; i = (i + 1) % depth, n++) {
-		const uint64_t off = n % n_blocks * block;
+		const uint64_t off = n * STEP % n_blocks * block;
 		char *buf = (char *)memory + i * block;
 		int64_t result;
 
