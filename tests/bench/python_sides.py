@@ -174,14 +174,13 @@ class Library:
         self.handle, self.file = ctypes.c_void_p(), ctypes.c_void_p()
         connection = _connection.connection()
         profile = _library.Profile(
-            ctypes.sizeof(_library.Profile),
-            HANDLE[0],
-            HANDLE[1],
-            _library.YES if HANDLE[2] else _library.NO,
-            _library.YES if HANDLE[3] else _library.NO,
-            HANDLE[4],
+            block_size=HANDLE[0],
+            queue_depth=HANDLE[1],
+            single_submit=_library.YES if HANDLE[2] else _library.NO,
+            overlap_events=_library.YES if HANDLE[3] else _library.NO,
+            intra_op_parallelism=HANDLE[4],
         )
-        options = _library.HandleOptions(ctypes.sizeof(_library.HandleOptions), ctypes.pointer(profile))
+        options = _library.HandleOptions(profile=ctypes.pointer(profile))
         chosen = None if is_tuned else ctypes.byref(options)
         _library.check(_library.handle_open(connection.pointer, chosen, ctypes.byref(self.handle)))
         name = os.fsencode(path)
