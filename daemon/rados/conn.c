@@ -8,6 +8,7 @@
 #include "daemon/rados/conn.h"
 
 #include "daemon/base/state_file.h"
+#include "daemon/rados/entry.h"
 #include "proto/util/cleanup.h"
 
 #include <errno.h>
@@ -230,9 +231,11 @@ int conn_open(struct rados_store *store, struct error *error)
 
 int conn_probe(struct rados_store *store, struct error *error)
 {
-	char byte;
-	int r = conn_note(store->conn, rados_read(conn_io(store->conn), "index.00", &byte, 1, 0));
+	char object[ENTRY_OBJECT_BYTES], byte;
+	int r;
 
+	entry_index_object(0, object);
+	r = conn_note(store->conn, rados_read(conn_io(store->conn), object, &byte, 1, 0));
 	return r >= 0 || r == -ENOENT
 		       ? 0
 		       : error_set(error, r, "pool %s: no read of an object", store->pool);

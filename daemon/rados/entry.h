@@ -15,6 +15,7 @@
 #include "daemon/engine/rados.h"
 
 #include <stddef.h>
+#include <time.h>
 
 #define ENTRY_N_SHARDS 64u
 #define ENTRY_KEY_BYTES (1 + RADOS_NAME_MAX + 1)
@@ -40,6 +41,11 @@ unsigned entry_shard(const char *name);
 static inline unsigned entry_id_shard(uint64_t id)
 {
 	return (unsigned)(id % ENTRY_N_SHARDS);
+}
+/* The time of an entry that is written now. */
+static inline uint64_t entry_now(void)
+{
+	return (uint64_t)time(NULL);
 }
 /* A file's key, or those of an id. */
 void entry_key(enum entry_kind kind, const char *name, uint64_t id, char ret_key[ENTRY_KEY_BYTES]);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define PAGE_KEYS 1000 /* Ceph's own limit is 1,024 */
 
@@ -88,9 +87,12 @@ static int look_each(const struct index *index, const struct entry *entry, void 
 	struct index_look *look = arg;
 
 	(void)index;
-	*(entry->kind == ENTRY_FILE	 ? &look->file
-	  : entry->kind == ENTRY_WRITTEN ? &look->written
-					 : &look->trash) = *entry;
+	if (entry->kind == ENTRY_FILE)
+		look->file = *entry;
+	else if (entry->kind == ENTRY_WRITTEN)
+		look->written = *entry;
+	else
+		look->trash = *entry;
 	return 0;
 }
 
@@ -181,7 +183,7 @@ int index_discard(const struct index *index, const struct entry *entry, struct e
 	struct entry trash = *entry;
 
 	trash.is_abandoned = entry->kind == ENTRY_WRITTEN;
-	trash.file.time_sec = trash.is_abandoned ? 0 : (uint64_t)time(NULL);
+	trash.file.time_sec = trash.is_abandoned ? 0 : entry_now();
 	trash.kind = ENTRY_TRASH;
 	return index_change(index, (struct index_change[]){ { entry, NULL }, { NULL, &trash } }, 2,
 			    error);

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #define TRIES 64 /* a guess: each lost one means that another host has changed the name's entries */
 
@@ -38,11 +37,6 @@ static struct rados_file entry_target(const struct rados_entry *entry, bool is_w
 		.is_sparse = entry->is_sparse,
 		.is_writable = is_writable,
 	};
-}
-
-static uint64_t now_sec(void)
-{
-	return (uint64_t)time(NULL);
 }
 
 struct wanted {
@@ -159,7 +153,7 @@ static int names_create(struct rados_store *store, const char *name, uint64_t si
 	struct entry entry = {
 		.kind = ENTRY_WRITTEN,
 		.file = { .size = size,
-			  .time_sec = now_sec(),
+			  .time_sec = entry_now(),
 			  .object_bytes = store_settings(store)->keys.object_bytes,
 			  .is_sparse = is_sparse },
 		.is_unsized = !size,
@@ -214,7 +208,7 @@ static int commit_apply(const struct index *index, const struct index_look *look
 
 	entry->kind = ENTRY_FILE;
 	trash.kind = ENTRY_TRASH;
-	trash.file.time_sec = entry->file.time_sec = now_sec();
+	trash.file.time_sec = entry->file.time_sec = entry_now();
 	return index_change(index, changes, is_new ? 2 : 3, error);
 }
 

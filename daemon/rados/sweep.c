@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 #define INTERVAL_MIN_NSEC UINT64_C(100000000)
 #define LOCK_SEC 30
@@ -134,7 +133,7 @@ static void held_end_round(struct held_files *held)
 /* Whether that many seconds are over. */
 static bool is_past(const struct entry *entry, uint64_t after_sec)
 {
-	return entry->file.time_sec + after_sec <= (uint64_t)time(NULL);
+	return entry->file.time_sec + after_sec <= entry_now();
 }
 
 /* ---- files that are being written ---- */
@@ -146,7 +145,7 @@ static int renew_each(const struct index *index, const struct entry *entry, void
 	struct entry renewed = *entry;
 	int r = 0;
 
-	renewed.file.time_sec = (uint64_t)time(NULL);
+	renewed.file.time_sec = entry_now();
 	if (held_see(held, entry->file.id)) {
 		if (is_past(entry, trash_after / 8))
 			r = index_change(index, &(struct index_change){ entry, &renewed }, 1,
@@ -226,7 +225,7 @@ static int remove_each(const struct index *index, const struct entry *entry, voi
 		r = remove_next(held, index, entry);
 	} while (r > 0);
 	/* Another host may have written on, and is refused by trash_after: then once more. */
-	later.file.time_sec = (uint64_t)time(NULL);
+	later.file.time_sec = entry_now();
 	if (!r)
 		r = index_change(
 			index,

@@ -39,18 +39,16 @@ static void escape(const char *name, char *to)
 	*to = '\0';
 }
 
-/* False: no daemon says that.  escaped: of the name. */
-static bool stat_from(const Wire__NamedFile *file, char escaped[ESCAPED_BYTES_MAX],
-		      struct dsaio_stat *ret)
+/* False: no daemon says that. */
+static bool stat_from(const Wire__NamedFile *file, struct dsaio_stat *ret)
 {
 	const size_t n = strlen(file->name);
 
 	if (!file->id || !n || n > FILE_BYTES_MAX || file->size > INT64_MAX ||
 	    file->mtime_sec > INT64_MAX || __builtin_popcount(file->object_bytes) != 1)
 		return false;
-	escape(file->name, escaped);
 	*ret = (struct dsaio_stat){ .size = sizeof(*ret),
-				    .name = escaped,
+				    .name = file->name,
 				    .file_size = file->size,
 				    .mtime_sec = (int64_t)file->mtime_sec,
 				    .id = file->id,
@@ -62,7 +60,6 @@ int dsaio_stat(struct dsaio_client *client, const char *name, struct dsaio_stat 
 {
 	CANCEL_DISABLE();
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
-	char escaped[ESCAPED_BYTES_MAX];
 	struct dsaio_stat found;
 	int r;
 
@@ -73,8 +70,7 @@ int dsaio_stat(struct dsaio_client *client, const char *name, struct dsaio_stat 
 		r = name_ask(client, "stat", WIRE__REQUEST__BODY_NAME_STAT, name, "", &reply);
 	if (r < 0)
 		return r;
-	if (reply->name_stat->n_files != 1 ||
-	    !stat_from(reply->name_stat->files[0], escaped, &found))
+	if (reply->name_stat->n_files != 1 || !stat_from(reply->name_stat->files[0], &found))
 		return file_named_broken(client, "stat", name);
 	found.name = NULL;
 	return sized_write("stat", &SIZED_STAT, &found, ret_stat);
@@ -100,8 +96,10 @@ int dsaio_list(struct dsaio_client *client, const char *name,
 		if (*next && strcmp(reply->name_list->next, next) == 0) /* it would never end */
 			return file_named_broken(client, "list", name);
 		for (size_t i = 0; i < reply->name_list->n_files && r == 0; i++) {
-			if (!stat_from(reply->name_list->files[i], escaped, &file))
+			if (!stat_from(reply->name_list->files[i], &file))
 				return file_named_broken(client, "list", name);
+			escape(file.name, escaped);
+			file.name = escaped;
 			r = each(&file, arg);
 		}
 		next = reply->name_list->next;
