@@ -3,7 +3,8 @@
  *
  * The file is made for it, with zeroes, and has room for 512 MiB of blocks, or 16,384 of them if that is less.  All
  * blocks are taken in an order that jumps from object to object, as those of `rados bench` are objects of their own:
- * an osd carries out the ops on one object in turn.  By memory of the pool.
+ * an osd carries out the ops on one object in turn.  The next op is started when any has ended, as there.  By memory
+ * of the pool.
  */
 #include "client/lib/dsaio.h"
 #include "proto/util/clock.h"
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX 256
 #define FILE_BYTES ((uint64_t)512 << 20)
 #define BLOCKS_MAX 16384u
 #define FILL_BYTES ((size_t)4 << 20)
@@ -48,13 +48,26 @@ static void fill(const char *name, uint64_t size)
 	MUST(dsaio_free(client, memory));
 }
 
+static void start(bool is_write, char *buf, uint64_t block, uint64_t off)
+{
+	struct dsaio_io io = { .opcode = is_write ? DSAIO_WRITE : DSAIO_READ,
+			       .flags = DSAIO_DETACHED,
+			       .file = file,
+			       .buf = buf,
+			       .len = block,
+			       .off = off,
+			       .user_data = buf };
+
+	MUST(dsaio_submit(handle, &io, sizeof(io), 1, 0, NULL));
+}
+
 int main(int argc, char **argv)
 {
-	struct dsaio_op *ops[DEPTH_MAX] = { NULL };
+	struct dsaio_completion ended;
 	uint64_t block, until, since, n = 0, n_blocks;
 	unsigned depth;
 	bool is_write;
-	void *memory;
+	char *memory;
 
 	if (argc != 6)
 		return 2;
@@ -62,32 +75,24 @@ int main(int argc, char **argv)
 	block = strtoull(argv[3], NULL, 10);
 	depth = (unsigned)atoi(argv[4]);
 	n_blocks = FILE_BYTES / block < BLOCKS_MAX ? FILE_BYTES / block : BLOCKS_MAX;
-	if (!block || !depth || depth > DEPTH_MAX)
+	if (!block || !depth)
 		return 2;
 	MUST(dsaio_connect(NULL, &client));
 	MUST(dsaio_handle_open(client, NULL, &handle));
-	MUST(dsaio_alloc(client, block * depth, NULL, &memory));
+	MUST(dsaio_alloc(client, block * depth, NULL, (void **)&memory));
 	memset(memory, 0, block * depth);
 	fill(argv[1], n_blocks * block);
 	since = clock_nsec();
 	until = since + (uint64_t)(atof(argv[5]) * 1e9);
-	for (unsigned i = 0; clock_nsec() < until; i = (i + 1) % depth, n++) {
-		const uint64_t off = n * STEP % n_blocks * block;
-		char *buf = (char *)memory + i * block;
-		int64_t result;
-
-		if (ops[i]) {
-			MUST(dsaio_op_wait(ops[i], -1, &result));
-			MUST(result);
-			dsaio_op_free(ops[i]);
-		}
-		MUST(is_write ? dsaio_pwrite_async(handle, file, buf, block, off, &ops[i])
-			      : dsaio_pread_async(handle, file, buf, block, off, &ops[i]));
+	for (; n < depth; n++)
+		start(is_write, memory + n * block, block, n * STEP % n_blocks * block);
+	for (; clock_nsec() < until; n++) {
+		MUST(dsaio_handle_reap(handle, &ended, sizeof(ended), 1, 1, -1));
+		MUST(ended.result);
+		start(is_write, ended.user_data, block, n * STEP % n_blocks * block);
 	}
 	MUST(dsaio_handle_wait(handle, -1, NULL));
 	printf("%.1f\n", (double)n * 1e9 / (double)(clock_nsec() - since));
-	for (unsigned i = 0; i < depth; i++)
-		dsaio_op_free(ops[i]);
 	(void)dsaio_file_abandon(file);
 	MUST(dsaio_disconnect(client));
 	return 0;
