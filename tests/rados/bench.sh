@@ -1,6 +1,7 @@
 #!/bin/bash
 # Ours beside `rados bench`, on the test cluster, in interleaved rounds: ops per second, medians, and their ratio.
-# The bars are 0.9.  CEPH_CONF and CEPH_DIR as for tests/rados/run.sh, which brings the cluster up.
+# The bars are 0.9.  Both with objects of 4 MiB, new ones for writes; the files of ours are removed before theirs begins.
+# CEPH_CONF and CEPH_DIR as for tests/rados/run.sh, which brings the cluster up.
 #
 #   tests/rados/bench.sh [ROUNDS] [SECONDS]
 set -eu
@@ -28,12 +29,13 @@ until [ -S "$dir/s" ]; do sleep 0.05; done
 theirs() { # KIND BLOCK DEPTH
 	local bench="timeout 120 rados --id dsaio -p dsaio -N theirs$$ bench $seconds" kind=$1
 	[ "$1" != read ] || { kind=seq; [ "$2" = 4096 ] && kind=rand
-		$bench write -b "$2" -t "$3" --no-cleanup >/dev/null 2>&1; }
-	$bench $kind ${4:+-b "$2"} -t "$3" --no-cleanup 2>/dev/null | awk '/^Average IOPS/ { print $3 }'
+		$bench write -b "$2" -O 4194304 -t "$3" --no-cleanup >/dev/null 2>&1; }
+	$bench $kind ${4:+-b "$2" -O 4194304} -t "$3" --no-cleanup 2>/dev/null | awk '/^Average IOPS/ { print $3 }'
 	timeout 120 rados --id dsaio -p dsaio -N theirs$$ cleanup >/dev/null 2>&1
 }
 ours() { # KIND BLOCK DEPTH
 	timeout 120 "$BUILD/tests/rados/rate" "rados://dsaio/bench$$/x" "$1" "$2" "$3" "$seconds"
+	sleep 3
 }
 for row in "write 4194304 8" "read 4194304 8" "write 4096 16" "read 4096 16"; do
 	read -r kind block depth <<<"$row"

@@ -1,7 +1,8 @@
 /*
  * rate NAME read|write BLOCK DEPTH SECONDS: the ops per second of one file, for bench.sh.
  *
- * The file is made for it, with zeroes, and has room for 512 MiB of blocks, or 16,384 of them if that is less.  All
+ * The file is made for it, with room for 1 GiB of blocks, or 16,384 of them if that is less; one that is read is
+ * filled with zeroes, one that is written has no objects yet, as with `rados bench`.  All
  * blocks are taken in an order that jumps from object to object, as those of `rados bench` are objects of their own:
  * an osd carries out the ops on one object in turn.  The next op is started when any has ended, as there.  By memory
  * of the pool.
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_BYTES ((uint64_t)512 << 20)
+#define FILE_BYTES ((uint64_t)1 << 30)
 #define BLOCKS_MAX 16384u
 #define FILL_BYTES ((size_t)4 << 20)
 #define STEP 7919u /* a prime */
@@ -30,13 +31,10 @@ static struct dsaio_client *client;
 static struct dsaio_handle *handle;
 static struct dsaio_file *file;
 
-static void fill(const char *name, uint64_t size)
+static void fill(uint64_t size)
 {
-	struct dsaio_create_options options = DSAIO_CREATE_OPTIONS_INIT;
 	void *memory;
 
-	options.file_size = size;
-	MUST(dsaio_create(client, name, &options, &file));
 	MUST(dsaio_alloc(client, FILL_BYTES, NULL, &memory));
 	for (uint64_t off = 0; off < size; off += FILL_BYTES) {
 		const uint64_t left = size - off;
@@ -63,6 +61,7 @@ static void start(bool is_write, char *buf, uint64_t block, uint64_t off)
 
 int main(int argc, char **argv)
 {
+	struct dsaio_create_options options = DSAIO_CREATE_OPTIONS_INIT;
 	struct dsaio_completion ended;
 	uint64_t block, until, since, n = 0, n_blocks;
 	unsigned depth;
@@ -81,7 +80,10 @@ int main(int argc, char **argv)
 	MUST(dsaio_handle_open(client, NULL, &handle));
 	MUST(dsaio_alloc(client, block * depth, NULL, (void **)&memory));
 	memset(memory, 0, block * depth);
-	fill(argv[1], n_blocks * block);
+	options.file_size = n_blocks * block;
+	MUST(dsaio_create(client, argv[1], &options, &file));
+	if (!is_write)
+		fill(options.file_size);
 	since = clock_nsec();
 	until = since + (uint64_t)(atof(argv[5]) * 1e9);
 	for (; n < depth; n++)
