@@ -109,7 +109,9 @@ status_and_doctor_show_the_cluster() {
 	sed "s/state-a/state-away/; s,^ceph_user,ceph_conf = /dev/null\n&," "$dir/a.conf" >"$dir/away.conf"
 	rados_start away && rados_await_offline away n || return 1
 	expect 0 "$ctl" status --socket "$dir/away.sock" && says "$dir/out" "NOT HEALTHY" "store n is OFFLINE" &&
-		expect 1 "$ctl" doctor --socket "$dir/away.sock" && says "$dir/out" "FAIL  store n: cluster" "ceph -s"
+		expect 1 "$ctl" doctor --socket "$dir/away.sock" && says "$dir/out" "FAIL  store n: cluster" "ceph -s" &&
+		DSAIO_RADOS_SOCKET=$dir/none expect 3 "$ctl" ls "$(rados_uri n)/" &&
+		says "$dir/err" "no daemon listens" "systemctl start dsaiod@rados"
 }
 
 python_writes_and_reads() {
@@ -136,6 +138,11 @@ python_writes_and_reads() {
 		back = bytearray(len(data))
 		with dsaio.Handle() as handle, pickle.loads(pickle.dumps(dsaio.File(f"{uri}/py"))) as file:
 		    handle.submit_read(back, file).wait()
+		    try:
+		        handle.submit_read(back, f"{uri}/py")
+		        sys.exit("a name is no path of an op")
+		    except ValueError as e:
+		        assert "dsaio.File" in str(e), e
 		assert back == data
 		with dsaio.create(f"{uri}/gone") as file:
 		    file.abandon()

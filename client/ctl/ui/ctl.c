@@ -104,8 +104,10 @@ static const char *rados_socket(void)
 	return access(second, F_OK) == 0 ? second : NULL;
 }
 
-static const char *private_advice(const struct ctl *ctl)
+static const char *absent_advice(const struct ctl *ctl, bool is_rados)
 {
+	if (is_rados)
+		return "; stores on RADOS may have a daemon of their own: systemctl start dsaiod@rados";
 	return ctl->is_private || ctl->is_of_all
 		       ? ""
 		       : "; or add --private for a daemon of this command's own";
@@ -147,9 +149,10 @@ int ctl_connect(struct ctl *ctl, const char *const *paths, size_t n_paths,
 			       "no daemon listens, and this command starts none: start one with: "
 			       "systemctl start dsaiod, or: dsaiod --user%s; one that is stopping "
 			       "listens no more: its log says which calls it waits for",
-			       private_advice(ctl));
+			       absent_advice(ctl, is_rados));
 	else if (r < 0)
-		(void)ctl_fail(ctl, "%s%s", dsaio_error(), is_absent ? private_advice(ctl) : "");
+		(void)ctl_fail(ctl, "%s%s", dsaio_error(),
+			       is_absent ? absent_advice(ctl, is_rados) : "");
 	if (r < 0)
 		return is_absent || r == -ECHILD || r == -ETIMEDOUT ? CTL_NO_DAEMON : CTL_FAILED;
 	stop_hangs_up(client_conn(*ret_client));

@@ -40,9 +40,7 @@ class Connection:
         self.pointer: Optional[int] = None
         self.is_rados = is_rados
         self.is_of_parent = False
-        options = library.ConnectOptions()
-        if is_rados:
-            options.socket_path = _rados_socket()
+        options = library.ConnectOptions(socket_path=_rados_socket() if is_rados else None)
         code = library.connect(ctypes.byref(options), ctypes.byref(pointer))
         if code < 0:
             raise _connect_error(library.error(code))
@@ -61,10 +59,9 @@ class Connection:
 
 def _rados_socket() -> Optional[bytes]:
     """None: where every daemon is looked for."""
-    named = os.environ.get("DSAIO_RADOS_SOCKET")
-    if named or os.path.exists(_RADOS_SOCKET):
-        return os.fsencode(named or _RADOS_SOCKET)
-    return None
+    second = _RADOS_SOCKET if os.path.exists(_RADOS_SOCKET) else None
+    named = os.environ.get("DSAIO_RADOS_SOCKET") or second
+    return os.fsencode(named) if named else None
 
 
 def _connect_error(e: OSError) -> OSError:

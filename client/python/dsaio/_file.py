@@ -34,7 +34,8 @@ _HINTS = {  # for file objects
 
 
 def path_bytes(path: Path, expected: str = _ANY_FILE) -> bytes:
-    """The bytes of a path for the library.  Raises TypeError, or ValueError if one of them is 0."""
+    """The bytes of a path for the library.  Raises TypeError, or ValueError if one of them is 0 or it names no local
+    file where only those do."""
     try:
         if type(path) is str:
             # Without the name of the encoding, which takes 0.1 us to look up, where it makes no difference.
@@ -47,14 +48,14 @@ def path_bytes(path: Path, expected: str = _ANY_FILE) -> bytes:
         raise check.wrong_type("file", path, expected) from None
     if b"\0" in encoded:
         raise ValueError(f"dsaio: embedded null byte in path {path!r}")
+    if expected is _ANY_FILE and encoded.startswith(b"rados://"):
+        raise ValueError(f"dsaio: {path!r}: open it as a dsaio.File first")
     return encoded
 
 
 def is_rados(path: object) -> bool:
     """Is it a name of a RADOS store?"""
-    if isinstance(path, str):
-        return path.startswith("rados://")
-    return isinstance(path, bytes) and path.startswith(b"rados://")
+    return isinstance(path, (str, bytes)) and os.fsencode(path[:8]) == b"rados://"
 
 
 class naming:
