@@ -1,11 +1,10 @@
 /*
  * rate NAME read|write BLOCK DEPTH SECONDS: the ops per second of one file, for bench.sh.
  *
- * The file is made for it, with room for 1 GiB of blocks, or 16,384 of them if that is less; one that is read is
- * filled with zeroes, one that is written has no objects yet, as with `rados bench`.  All
- * blocks are taken in an order that jumps from object to object, as those of `rados bench` are objects of their own:
- * an osd carries out the ops on one object in turn.  The next op is started when any has ended, as there.  By memory
- * of the pool.
+ * The file is made for it, with room for 512 MiB of blocks, or 16,384 of them if that is less.  One that is written
+ * has no objects yet, and is written from its start on, as `rados bench` does it.  One that is read is filled with
+ * zeroes, and its blocks are taken in an order that jumps from object to object.  The next op is started when any has
+ * ended.  By memory of the pool.
  */
 #include "client/lib/dsaio.h"
 #include "proto/util/clock.h"
@@ -14,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_BYTES ((uint64_t)1 << 30)
+#define FILE_BYTES ((uint64_t)512 << 20)
 #define BLOCKS_MAX 16384u
 #define FILL_BYTES ((size_t)4 << 20)
-#define STEP 7919u /* a prime */
+#define READ_STEP 7919u /* a prime */
 
 #define MUST(call)                                                               \
 	do {                                                                     \
@@ -63,7 +62,7 @@ int main(int argc, char **argv)
 {
 	struct dsaio_create_options options = DSAIO_CREATE_OPTIONS_INIT;
 	struct dsaio_completion ended;
-	uint64_t block, until, since, n = 0, n_blocks;
+	uint64_t block, until, since, n = 0, n_blocks, step;
 	unsigned depth;
 	bool is_write;
 	char *memory;
@@ -71,6 +70,7 @@ int main(int argc, char **argv)
 	if (argc != 6)
 		return 2;
 	is_write = strcmp(argv[2], "write") == 0;
+	step = is_write ? 1 : READ_STEP;
 	block = strtoull(argv[3], NULL, 10);
 	depth = (unsigned)atoi(argv[4]);
 	n_blocks = FILE_BYTES / block < BLOCKS_MAX ? FILE_BYTES / block : BLOCKS_MAX;
@@ -87,11 +87,11 @@ int main(int argc, char **argv)
 	since = clock_nsec();
 	until = since + (uint64_t)(atof(argv[5]) * 1e9);
 	for (; n < depth; n++)
-		start(is_write, memory + n * block, block, n * STEP % n_blocks * block);
+		start(is_write, memory + n * block, block, n * step % n_blocks * block);
 	for (; clock_nsec() < until; n++) {
 		MUST(dsaio_handle_reap(handle, &ended, sizeof(ended), 1, 1, -1));
 		MUST(ended.result);
-		start(is_write, ended.user_data, block, n * STEP % n_blocks * block);
+		start(is_write, ended.user_data, block, n * step % n_blocks * block);
 	}
 	MUST(dsaio_handle_wait(handle, -1, NULL));
 	printf("%.1f\n", (double)n * 1e9 / (double)(clock_nsec() - since));
