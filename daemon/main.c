@@ -500,8 +500,9 @@ int main(int argc, char **argv)
 	/* Threads allocate little: an arena per thread would cost more memory than they use. */
 	(void)mallopt(M_ARENA_MAX, 2);
 	stdio_open();
-	(void)signal(SIGPIPE, SIG_IGN); /* cannot fail, like the next two */
+	(void)signal(SIGPIPE, SIG_IGN); /* cannot fail, like the next three */
 	(void)signal(SIGHUP, SIG_IGN);	/* until on_hangup() handles it */
+	(void)signal(SIGIO, SIG_IGN);	/* of leases: view.h */
 	/* RLIMIT_FSIZE may come from the program that started the daemon: calls then return EFBIG. */
 	(void)signal(SIGXFSZ, SIG_IGN);
 	log_init();

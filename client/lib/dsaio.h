@@ -747,6 +747,52 @@ int dsaio_file_truncate(struct dsaio_file *file, uint64_t size) DSAIO_CHECKED DS
 int dsaio_file_allocate(struct dsaio_file *file, uint64_t off, uint64_t len,
 			unsigned flags) DSAIO_CHECKED DSAIO_NONNULL(1);
 
+/* ---- views: what many processes of a host read ---- */
+
+/* The memory can be written, and this process alone sees that: a page is copied when it is written first. */
+#define DSAIO_VIEW_WRITABLE 1u
+
+/*
+ * dsaio_view - memory that holds len bytes of a file from byte off on, shared with all other processes that have a view
+ *
+ * The daemon keeps one copy for all of them: pinned, of its pool, read once, and charged to each with an equal share.
+ * Nothing is read yet: dsaio_view_wait() waits for a part of it.  Until then the memory must not be touched.  It can be
+ * read, and with DSAIO_VIEW_WRITABLE written; on reserved huge pages only while the kernel has free ones for the
+ * copies: else a write raises SIGSEGV, as one without the flag does.  The file may be closed; the view goes on.
+ *
+ * All bytes are of the version that the file has now: of a file that another process replaces, cuts or writes to after
+ * this call, they are either of before, or dsaio_view_wait() returns -ESTALE.  Writes through a mapping cannot be seen.
+ * Where the daemon makes no view (of a device, on a network file system, of a file that was changed in the last 2 s,
+ * where this client may have no more memory, or on RADOS) the bytes are read into memory of this process alone, 64 MiB
+ * by 64 MiB.  `dsaioctl status` shows what is shared.
+ *
+ * Returns 0, or -EINVAL (len is 0, or the range passes the file's end), -EBADF (not open for reading), -E2BIG (a
+ * flag that this library does not know), -ENOMEM, or as dsaio_file_size().
+ * Ownership: *ret_memory is the caller's, for dsaio_view_free(); dsaio_disconnect() leaves it.
+ * Sleeps as dsaio_file_size().  Threads: any.
+ */
+int dsaio_view(struct dsaio_client *client, struct dsaio_file *file, uint64_t off, size_t len,
+	       unsigned flags, void **ret_memory) DSAIO_CHECKED DSAIO_NONNULL(1, 2, 6);
+
+/*
+ * dsaio_view_wait - wait until len bytes from memory on, of a view, are there
+ *
+ * If no other process reads them, this one does, by ops of the handle, in pieces of 64 MiB, and begins with the two
+ * pieces after them.
+ * Returns 0, -EINVAL (they lie in no view), -ESTALE (the file was changed meanwhile: open it again), or as an op.
+ * Sleeps for: other processes that read the same, and the ops.  Threads: any; one view is read by one thread at a time.
+ */
+int dsaio_view_wait(struct dsaio_handle *handle, const void *memory, size_t len) DSAIO_CHECKED
+	DSAIO_NONNULL(1);
+
+/*
+ * dsaio_view_free - give a view back (NULL is fine)
+ *
+ * Its memory is unmapped; the daemon frees it when no process maps it any more, children of fork(2) included.
+ * Returns 0, or -EINVAL: no view begins there.  Sleeps for: reads that have begun.  Threads: any, once.
+ */
+int dsaio_view_free(struct dsaio_client *client, void *memory) DSAIO_NONNULL(1);
+
 /* ---- ops ---- */
 
 /*

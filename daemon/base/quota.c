@@ -109,6 +109,13 @@ void quota_discharge(struct charge *charge)
 	charge->quota = NULL;
 }
 
+void quota_adjust(struct charge *charge, uint64_t n)
+{
+	for (struct quota *quota = charge->quota; quota; quota = quota->parent)
+		quota->used[charge->kind] += n - charge->n;
+	charge->n = n;
+}
+
 int quota_is_zero(const struct quota *quota)
 {
 	for (unsigned i = 0; i < N_QUOTA_KINDS; i++)

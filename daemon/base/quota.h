@@ -50,6 +50,8 @@ struct charge {
 int quota_charge(struct charge *charge, struct quota *quota, enum quota_kind kind, uint64_t n,
 		 struct error *error);
 void quota_discharge(struct charge *charge); /* zeroes are fine */
+/* From now on it is n, whatever the limits say. */
+void quota_adjust(struct charge *charge, uint64_t n);
 
 /* The key of dsaiod.conf that decides the limits of this kind: of a client, of its user (limits.c).  NULL: the
    levels have keys of their own. */

@@ -40,6 +40,7 @@ struct call {
 		const struct store *store;
 		const Wire__StoreDrainReply *drained;
 		const struct changes *changes;
+		Wire__ViewState view_state;
 		const void *message; /* of NameStat and NameList: the reply's */
 	};
 	int reply_fds[FRAME_FDS_MAX]; /* for the reply: the daemon's own, owned */

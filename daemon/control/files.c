@@ -116,9 +116,8 @@ static void on_file_checked(struct file *file, int result, const struct error *f
 	session_file_made(file, store, result, &error, call);
 }
 
-/* The file of that id, if it has a descriptor.  what: the request's. */
-static int find_with_fd(const struct session *session, uint32_t id, const char *what,
-			struct file **ret_file, struct error *error)
+int session_file_with_fd(const struct session *session, uint32_t id, const char *what,
+			 struct file **ret_file, struct error *error)
 {
 	struct file *file = id_table_get(&session->objects.files, id);
 
@@ -161,7 +160,7 @@ int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeo
 		     struct call *call, struct error *error)
 {
 	struct file *file = NULL;
-	int r = find_with_fd(session, id, "file_gpu", &file, error);
+	int r = session_file_with_fd(session, id, "file_gpu", &file, error);
 
 	if (r < 0)
 		return r;
@@ -190,7 +189,7 @@ int session_file_buffered(struct session *session, uint32_t id, int fd, struct c
 	int r;
 
 	idle_files_reclaim(session); /* it is charged like a file */
-	r = find_with_fd(session, id, "file_buffered", &file, error);
+	r = session_file_with_fd(session, id, "file_buffered", &file, error);
 	if (r == 0)
 		r = file_add_buffered(file, fd, on_buffered_added, call, error);
 	if (r < 0)
@@ -201,7 +200,7 @@ int session_file_buffered(struct session *session, uint32_t id, int fd, struct c
 int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error)
 {
 	struct file *file = NULL;
-	int fd, r = find_with_fd(session, id, "file_get", &file, error);
+	int fd, r = session_file_with_fd(session, id, "file_get", &file, error);
 
 	if (r < 0)
 		return r;

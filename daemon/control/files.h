@@ -44,6 +44,9 @@ int session_file_buffered(struct session *session, uint32_t id, int fd, struct c
    gpu_file_register(). */
 int session_file_gpu(struct session *session, uint32_t id, const char uuid[sizeof(CUuuid)],
 		     struct call *call, struct error *error);
+/* The file of that id, if it has a descriptor, else -EBADF or -EOPNOTSUPP.  what: the request's. */
+int session_file_with_fd(const struct session *session, uint32_t id, const char *what,
+			 struct file **ret_file, struct error *error);
 /* *ret_fd: a copy of its descriptor, for session_send(). */
 int session_file_get(struct session *session, uint32_t id, int *ret_fd, struct error *error);
 

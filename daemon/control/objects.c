@@ -221,6 +221,12 @@ int session_slab_import_gpu(struct session *session, const struct gds_handle *ha
 			  handle->fd);
 }
 
+void session_slab_start(struct session *session, struct slab *slab, struct call *call)
+{
+	session->n_objects++;
+	slab_start(slab, on_slab_made, call);
+}
+
 int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error)
 {
 	return session_remove(session, &session->objects.slabs, id, "slab", slab_unref_for,

@@ -21,6 +21,7 @@
 struct call;
 struct gds_handle;
 struct session;
+struct slab;
 struct slab_kind;
 struct slab_place;
 
@@ -44,6 +45,8 @@ int session_slab_import(struct session *session, const struct slab_kind *kind, i
 /* The same of GPU memory: takes the handle's descriptor, also on error.  As gpu_import(). */
 int session_slab_import_gpu(struct session *session, const struct gds_handle *handle,
 			    bool must_import, struct call *call, struct error *error);
+/* A slab that was made by slab_new_of(). */
+void session_slab_start(struct session *session, struct slab *slab, struct call *call);
 int session_slab_free(struct session *session, uint32_t id, struct call *call, struct error *error);
 
 /* ---- for files.c and idle_files.c ---- */

@@ -8,6 +8,7 @@
 #include "daemon/control/reload.h"
 #include "daemon/control/request.h"
 #include "daemon/control/status.h"
+#include "daemon/control/views.h"
 #include "daemon/recovery/adopt.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/plural.h"
@@ -128,6 +129,13 @@ static void reply_slab(struct call *call)
 	reply.slab = call->slab->id;
 	reply.size_bytes = call->slab->size_bytes;
 	reply.is_locked = call->slab->is_locked;
+	if (slab_is_view(call->slab)) {
+		const struct view_version *version = view_version_of(call->slab);
+
+		reply.file_bytes = version->size;
+		reply.file_ctime_nsec = version->ctime.tv_sec * (int64_t)NSEC_PER_SEC +
+					version->ctime.tv_nsec;
+	}
 	/* Replies to these requests have their numbers. */
 	call_reply(call, NULL, call->what, &reply);
 }
@@ -182,6 +190,8 @@ static void reply_reload(struct call *call)
 /* The end of a call: replies to the requests of serve_later(). */
 static void call_done(struct call *call, int result, const struct error *error)
 {
+	Wire__ViewWaitReply waited = WIRE__VIEW_WAIT_REPLY__INIT;
+
 	if (result < 0) {
 		call_reply(call, error, 0, NULL);
 		return;
@@ -191,6 +201,8 @@ static void call_done(struct call *call, int result, const struct error *error)
 	case WIRE__REQUEST__BODY_SLAB_IMPORT:
 	case WIRE__REQUEST__BODY_DEVICE_IMPORT:
 	case WIRE__REQUEST__BODY_SLAB_ADOPT:
+	case WIRE__REQUEST__BODY_VIEW_OPEN:
+	case WIRE__REQUEST__BODY_VIEW_KEEP:
 		reply_slab(call);
 		break;
 	case WIRE__REQUEST__BODY_FILE_ADD:
@@ -200,6 +212,10 @@ static void call_done(struct call *call, int result, const struct error *error)
 	case WIRE__REQUEST__BODY_NAME_STAT:
 	case WIRE__REQUEST__BODY_NAME_LIST:
 		call_reply(call, NULL, call->what, call->message);
+		break;
+	case WIRE__REQUEST__BODY_VIEW_WAIT:
+		waited.state = call->view_state;
+		call_reply(call, NULL, WIRE__REPLY__BODY_VIEW_WAIT, &waited);
 		break;
 	case WIRE__REQUEST__BODY_SUBMIT:
 		reply_submit(call);
@@ -474,6 +490,15 @@ static int serve_later(struct session *session, const Wire__Request *request, st
 		call->wanted_id = request->slab_adopt->slab;
 		return session_slab_import(session, &slab_kind_adopted, TAKE_FD(frame->fds[0]), 0,
 					   request->slab_adopt->size_bytes, call, error);
+	case WIRE__REQUEST__BODY_VIEW_OPEN:
+		return session_view_open(session, request->view_open->file, request->view_open->off,
+					 call, error);
+	case WIRE__REQUEST__BODY_VIEW_KEEP:
+		call->wanted_id = request->view_keep->slab;
+		return session_view_keep(session, request->view_keep->size_bytes, call, error);
+	case WIRE__REQUEST__BODY_VIEW_WAIT:
+		return session_view_wait(session, request->view_wait->slab,
+					 request->view_wait->may_wait, call, error);
 	case WIRE__REQUEST__BODY_SLAB_FREE:
 		return session_slab_free(session, request->slab_free->slab, call, error);
 	case WIRE__REQUEST__BODY_FILE_ADD:

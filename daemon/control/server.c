@@ -10,6 +10,7 @@
 #include "daemon/control/serve.h"
 #include "daemon/control/start_lock.h"
 #include "daemon/control/stop_wait.h"
+#include "daemon/control/views.h"
 #include "daemon/control/watchdog.h"
 #include "daemon/control/wear.h"
 #include "daemon/store/store.h"
@@ -155,7 +156,7 @@ static void on_connect(evutil_socket_t listen_fd, short what, void *arg)
 static void server_leave_if_empty(struct server *server)
 {
 	if (server->is_stopping && !server->service.n_sessions &&
-	    !server->service.n_closing_sockets)
+	    !server->service.n_closing_sockets && !server->service.views.n_made)
 		(void)event_base_loopbreak(server->service.base); /* fails without a base only */
 }
 
@@ -318,6 +319,8 @@ int server_new(struct config *config, struct event_base *base, struct gpu_probe 
 		return r;
 	server_check_memory(server);
 	r = service_start(&server->service);
+	if (r == 0)
+		r = service_views_start(&server->service);
 	if (r < 0)
 		return error_set(error, r, "dsaiod: worker threads" WORK_QUEUE_ADVICE);
 	r = registry_start(&server->service.registry, error);
@@ -382,6 +385,7 @@ void server_free(struct server *server)
 	if (!server)
 		return;
 	wear_save(&server->wear);
+	service_views_deinit(&server->service);
 	service_deinit(&server->service);
 	event_freep(&server->listen_event);
 	event_freep(&server->resume_event);

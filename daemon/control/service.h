@@ -23,7 +23,7 @@
 #include "daemon/control/run_queue.h"
 #include "daemon/control/user.h"
 #include "daemon/engine/gpu_requests.h"
-#include "daemon/object/pool.h"
+#include "daemon/object/view.h"
 #include "daemon/store/registry.h"
 #include "proto/frame.h"
 #include "proto/util/list.h"
@@ -50,6 +50,8 @@ struct service {
 	uint64_t max_closing_sockets; /* see service_may_accept() */
 	uint64_t started_nsec;	      /* CLOCK_MONOTONIC */
 	struct gpu_requests gpu;
+	struct views views;
+	struct event *views_event; /* views.c; NULL without views */
 	bool is_reloading;
 	/* Serves one frame of a session: the layer above.  It takes descriptors with TAKE_FD; the
 	   rest is closed on the user's worker threads. */

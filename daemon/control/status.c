@@ -101,9 +101,10 @@ static Wire__Limit *limit_to_wire(const struct limiter *limiter)
 	return wire;
 }
 
-static Wire__Pool *pool_to_wire(const struct pool *pool)
+static Wire__Pool *pool_to_wire(const struct pool *pool, const struct views *views)
 {
 	Wire__Pool *wire = NEW(Wire__Pool, wire__pool);
+	const struct views_sum sum = views_sum(views);
 
 	wire->size_bytes = pool->quota.limit[QUOTA_POOL_BYTES];
 	wire->used_bytes = pool->quota.used[QUOTA_POOL_BYTES];
@@ -111,6 +112,11 @@ static Wire__Pool *pool_to_wire(const struct pool *pool)
 	wire->wants_huge = pool->pages != POOL_PAGES_SMALL;
 	wire->huge_bytes = pool->huge_bytes;
 	wire->why_unlocked = text(pool->why_unlocked);
+	wire->views = sum.n;
+	wire->view_uses = sum.n_uses;
+	wire->view_bytes = sum.bytes;
+	wire->view_left_bytes = sum.left_bytes;
+	wire->view_saved_bytes = sum.saved_bytes;
 	return wire;
 }
 
@@ -521,7 +527,7 @@ Wire__StatusReply *status_reply(const struct session *session, const Wire__Statu
 	wire->recoveries = service->n_recoveries;
 	wire->crashes = service->usage.n_crashes;
 	wire->wear_since_sec = service->usage.since_sec;
-	wire->pool = pool_to_wire(&service->pool);
+	wire->pool = pool_to_wire(&service->pool, &service->views);
 	wire->daemon_version = text(DSAIO_VERSION);
 	wire->daemon_build = text(build ? build : "");
 	add_others(wire, service, &view);

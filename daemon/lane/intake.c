@@ -5,6 +5,7 @@
 #include "daemon/lane/transfer_end.h"
 #include "daemon/object/file.h"
 #include "daemon/object/unaligned.h"
+#include "daemon/object/view.h"
 #include "proto/util/cleanup.h"
 
 #include <assert.h>
@@ -177,6 +178,12 @@ int intake_check_entry(const struct channel *channel, const struct ring_entry *e
 		op->head = cut.head;
 		op->tail = cut.tail;
 		op->is_misaligned = cut.is_misaligned;
+	}
+	if (slab && slab_is_view(slab)) {
+		int r = view_fill_begin(slab, file, entry);
+
+		if (r)
+			return r;
 	}
 	op->file = file;
 	op->unaligned_left = op_unaligned(op) & 3u;

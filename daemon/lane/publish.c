@@ -3,6 +3,7 @@
 #include "daemon/lane/record.h"
 #include "daemon/object/file.h"
 #include "daemon/object/pool.h"
+#include "daemon/object/view.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -39,6 +40,8 @@ void publish_end(struct publish *publish, struct op *op)
 	op_set_state(op, OP_ENDED);
 	record(publish->turn, op,
 	       (struct recording_event){ .kind = RECORDING_ENDED, .result = result });
+	if (op->slab && slab_is_view(op->slab))
+		view_fill_end(op->slab, op->file, result);
 	if (op->is_unknown && channel->knows_unknown)
 		result = ring_result_unknown(result);
 	if (op->is_submitted)

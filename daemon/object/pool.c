@@ -445,7 +445,7 @@ void slab_punch(const struct slab *slab)
 }
 
 /* On the work queue: frees the memory although a child of the client may map it. */
-static void slab_unmake(struct slab *slab)
+void slab_unmake(struct slab *slab)
 {
 	/* First, because it removes the pages from the mapping without blocking threads that change other
    mappings. */
@@ -456,12 +456,18 @@ static void slab_unmake(struct slab *slab)
 		(void)close(slab->fd);
 }
 
+static int slab_memfd(const struct slab *slab, unsigned flags)
+{
+	return slab->kind->seals_later ? memfd_new("dsaio-slab", slab->size_bytes, flags)
+				       : memfd_new_sealed("dsaio-slab", slab->size_bytes, flags);
+}
+
 /* Makes it of reserved huge pages: mmap(2) fails if too few are free. */
 static int slab_make_huge(struct slab *slab)
 {
 	int r;
 
-	slab->fd = memfd_new_sealed("dsaio-slab", slab->size_bytes, MFD_HUGETLB | MFD_HUGE_2MB);
+	slab->fd = slab_memfd(slab, MFD_HUGETLB | MFD_HUGE_2MB);
 	if (slab->fd < 0)
 		return slab->fd;
 	slab->is_huge = true;
@@ -494,14 +500,14 @@ static int slab_fail_huge(struct slab *slab)
 }
 
 /* On the work queue: sets fd, region, is_locked.  slab_unmake() undoes a failure. */
-static int slab_do_make(struct slab *slab)
+int slab_make_memory(struct slab *slab)
 {
 	int r;
 
 	if (slab->pool->pages == POOL_PAGES_RESERVED && can_be_huge(slab) &&
 	    slab_make_huge(slab) == 0)
 		return 0;
-	slab->fd = memfd_new_sealed("dsaio-slab", slab->size_bytes, 0);
+	slab->fd = slab_memfd(slab, 0);
 	if (slab->fd < 0)
 		return error_set(&slab->error, slab->fd, "slab of %s: memfd",
 				 SIZE_TEXT(slab->size_bytes));
@@ -543,7 +549,7 @@ static int slab_check_limit(struct slab *slab)
 {
 	struct memory_limit limit;
 
-	if (!slab->pool->follows_limit || slab->kind->quota != QUOTA_POOL_BYTES)
+	if (!slab->pool->follows_limit || slab->kind->quota != QUOTA_POOL_BYTES || slab->view)
 		return 0;
 	memory_limit_get("", &limit);
 	if (slab->pool_bytes <= limit.bytes / 2)
@@ -572,7 +578,7 @@ static const struct slab_kind kind_new = {
 	.quota = QUOTA_POOL_BYTES,
 	.freeing = "slab free",
 	.sends_fd = true,
-	.make = slab_do_make,
+	.make = slab_make_memory,
 	.unmake = slab_unmake,
 };
 
@@ -696,7 +702,10 @@ static void slab_freed_main(struct job *job)
 	slab_discharge(slab);
 	if (slab->on_freed)
 		slab->on_freed(slab->freed_arg);
-	free(slab);
+	if (slab->kind->freed)
+		slab->kind->freed(slab);
+	else
+		free(slab);
 }
 
 static void slab_free_run(struct job *job)

@@ -77,10 +77,13 @@ struct slab_kind {
 	const char *making, *freeing; /* the calls, if they may hang, for reports; else NULL */
 	bool sends_fd;		      /* the client needs the descriptor to map it */
 	bool keeps_bytes;	      /* as of struct slab, until its client has the slab */
+	bool seals_later;	      /* make() does that itself, with slab_make_memory() */
 	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error. */
 	int (*make)(struct slab *slab);
 	/* Frees what make() has left, also after its failure. */
 	void (*unmake)(struct slab *slab);
+	/* Frees the struct, in the main thread, after all else; NULL: free(3). */
+	void (*freed)(struct slab *slab);
 };
 
 struct slab {
@@ -100,6 +103,7 @@ struct slab {
 	struct charge bytes_charge, slab_charge;
 	_Atomic uint32_t n_refs; /* lanes: +1 relaxed (the caller holds one),
 				     -1 acq_rel (the last sees all use before) */
+	struct slab *view;	 /* of a use: its piece, which has the memory (view.h); else NULL */
 	struct pool *pool;
 	struct work_queue *work_queue; /* borrowed: the user's */
 	/* for the work queue */
@@ -152,6 +156,10 @@ void slab_start(struct slab *slab,
 		void (*on_made)(struct slab *slab, int result, const struct error *error,
 				void *arg),
 		void *arg);
+
+/* make() and unmake() of slabs of the pool. */
+int slab_make_memory(struct slab *slab);
+void slab_unmake(struct slab *slab);
 
 /*
  * For kinds of slabs that are memory of a client's descriptor, on the work queue.  slab_look() checks what all of them

@@ -439,7 +439,7 @@ TEST(reset, "affinity, umask, signals, limits, directory, environment are the da
 	CHECK_EQ(strtoul(proc_line(pid, "status", "Umask:"), NULL, 8), 077);
 	CHECK_EQ(strtoul(proc_line(pid, "status", "SigBlk:"), NULL, 16), 0);
 	CHECK_EQ(strtoul(proc_line(pid, "status", "SigIgn:"), NULL, 16),
-		 1u << (SIGPIPE - 1) | 1u << (SIGXFSZ - 1));
+		 1u << (SIGPIPE - 1) | 1u << (SIGXFSZ - 1) | 1u << (SIGIO - 1));
 	CHECK(sscanf(proc_line(pid, "limits", "Max open files"), "%u", &soft) == 1);
 	CHECK(soft >= hard); /* more with CAP_SYS_RESOURCE */
 	CHECK(!strcmp(proc_link(pid, "cwd"), "/"));

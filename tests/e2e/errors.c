@@ -93,6 +93,7 @@ TEST(missing_arguments, "NULL where something has to be: errno and a message")
 	struct dsaio_file *file;
 	struct dsaio_op *op;
 	uint8_t buf[4096];
+	void *view;
 
 	CHECK_FAILS(dsaio_connect(NULL, NULL), -EINVAL, "connect;place");
 	CHECK_FAILS(dsaio_open(NULL, "f", O_RDONLY, NULL, &file), -EINVAL, "open;client");
@@ -105,6 +106,10 @@ TEST(missing_arguments, "NULL where something has to be: errno and a message")
 	CHECK_FAILS(dsaio_alloc(rig.client, 4096, NULL, NULL), -EINVAL, "alloc;place");
 	CHECK_FAILS(dsaio_free(NULL, buf), -EINVAL, "free;client");
 	CHECK_FAILS(dsaio_memory_unregister(NULL, buf), -EINVAL, "memory_unregister;client");
+	CHECK_FAILS(dsaio_view(NULL, NULL, 0, 1, 0, &view), -EINVAL, "view;client");
+	CHECK_FAILS(dsaio_view(rig.client, NULL, 0, 1, 0, &view), -EINVAL, "view;file");
+	CHECK_FAILS(dsaio_view_wait(NULL, buf, 1), -EINVAL, "view_wait;handle");
+	CHECK_FAILS(dsaio_view_free(NULL, buf), -EINVAL, "view_free;client");
 	memory.size = 1;
 	CHECK_FAILS(dsaio_memory_register(rig.client, &memory), -EINVAL, "memory_register");
 	options.flags = UINT32_MAX;

@@ -38,6 +38,24 @@ TEST(a_charge_counts_at_every_level_until_it_is_released)
 	ck_assert(quota_is_zero(&root));
 }
 
+TEST(a_charge_is_adjusted_at_every_level_whatever_the_limits)
+{
+	struct charge charge = { 0 };
+	struct error error;
+
+	accounts_init();
+	ck_assert_int_eq(quota_charge(&charge, &client, QUOTA_POOL_BYTES, 10, &error), 0);
+	quota_adjust(&charge, 4);
+	ck_assert_uint_eq(client.used[QUOTA_POOL_BYTES], 4);
+	ck_assert_uint_eq(root.used[QUOTA_POOL_BYTES], 4);
+	quota_adjust(&charge, 1000);
+	ck_assert_uint_eq(client.used[QUOTA_POOL_BYTES], 1000);
+	ck_assert_uint_eq(root.used[QUOTA_POOL_BYTES], 1000);
+	quota_discharge(&charge);
+	ck_assert(quota_is_zero(&client));
+	ck_assert(quota_is_zero(&root));
+}
+
 static const struct {
 	const char *what;
 	enum quota_kind kind;

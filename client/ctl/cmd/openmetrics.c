@@ -36,6 +36,8 @@ static const struct family {
 	{ IN(POOL), false, "size_bytes", "size_bytes", "Bound of the pinned memory." },
 	{ IN(POOL), false, "used_bytes", "used_bytes", "Pinned memory that clients have." },
 	{ IN(POOL), false, "huge_bytes", "huge_bytes", "Part of it in reserved huge pages." },
+	{ IN(POOL), false, "view_bytes", "view_bytes", "Memory of views." },
+	{ IN(POOL), true, "view_saved_bytes", "view_saved_bytes", "Not read and pinned again." },
 	{ IN(POOL), false, "is_locked", "locked", "1 if all of it can be locked." },
 	{ IN(STORE) | IN(USER), false, "clients", "clients", "Clients that use it." },
 	{ IN(STORE) | IN(USER), false, "hung", "hung_calls", "Calls that have not returned." },

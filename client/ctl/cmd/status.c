@@ -72,7 +72,7 @@ static void print_program(const struct ctl *ctl, const Wire__StatusReply *status
 /* NULL: a daemon without one. */
 static void print_pool(const Wire__Pool *pool)
 {
-	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES];
+	char used[UNITS_TEXT_BYTES], size[UNITS_TEXT_BYTES], left[UNITS_TEXT_BYTES];
 
 	if (pool)
 		(void)printf("pool: %s of %s used, %s%s%s\n",
@@ -80,6 +80,13 @@ static void print_pool(const Wire__Pool *pool)
 			     units_format_size(size, pool->size_bytes),
 			     pool->is_locked ? "locked" : "cannot all be locked",
 			     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
+	if (pool && (pool->views || pool->view_left_bytes || pool->view_saved_bytes))
+		(void)printf("views: %s for %.1f clients each, %s saved since the start, %s left "
+			     "that others still map\n",
+			     units_format_size(used, pool->view_bytes),
+			     pool->views ? (double)pool->view_uses / pool->views : 0,
+			     units_format_size(size, pool->view_saved_bytes),
+			     units_format_size(left, pool->view_left_bytes));
 }
 
 static void print_row(const char *text)

@@ -9,6 +9,7 @@
  * hold no lock (client_collect()), and never sleep there, since the file is not their business.
  *
  * Lock order: a thread takes a lock only while it holds none but those above it in this list.
+ *   view.lock           one thread goes on with a view, and may wait for its ops
  *   recovery.objects    handles are gone through
  *   handle.open_lock    a channel is being made
  *   the consumer role   of a handle (wait.h): not a mutex, but waited for like one
@@ -26,7 +27,7 @@
  *   client.lock         the lists here
  *   conn.lock           calls in progress; not held while a thread waits for its reply
  *   recovery.lock       the thread that reconnects
- * No thread waits for an op while it holds any of them.
+ * No thread waits for an op while it holds any of the others.
  */
 #ifndef DSAIO_CLIENT_LIB_IO_CLIENT_H
 #define DSAIO_CLIENT_LIB_IO_CLIENT_H
@@ -48,7 +49,7 @@
 #include <sys/eventfd.h>
 
 /* In the order in which dsaio_disconnect() closes them. */
-enum client_object_kind { CLIENT_HANDLE, CLIENT_FILE, N_CLIENT_OBJECT_KINDS };
+enum client_object_kind { CLIENT_HANDLE, CLIENT_VIEW, CLIENT_FILE, N_CLIENT_OBJECT_KINDS };
 
 /* The part of a handle or a file that its client knows. */
 struct client_object {

@@ -7,6 +7,7 @@
 #include "client/lib/io/bounce_thread.h"
 #include "client/lib/io/end.h"
 #include "client/lib/io/file.h"
+#include "client/lib/io/view.h"
 #include "client/lib/io/wait.h"
 
 #include <inttypes.h>
@@ -148,6 +149,9 @@ static int hand_over(struct dsaio_client *client, struct dsaio_conn *next,
 		return -ENOTCONN;
 	(void)slots_trim(&client->bounce->slots, true);
 	note_refused(report, report->slabs.n_refused);
+	n = views_hand_over(client, next);
+	if (n < 0)
+		return n;
 	n = files_hand_over(client, next, &n_refused);
 	if (n < 0)
 		return n;

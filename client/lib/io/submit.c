@@ -149,6 +149,10 @@ static int resolve(struct op_plan *plan)
 		return AT_ONCE;
 	if (q->iov)
 		return IN_PARTS;
+	if (q->place) {
+		plan->place = *q->place;
+		return BY_RING;
+	}
 	if (buffers_ref(&q->handle->client->buffers, q->buf, q->len, &plan->place)) {
 		if (!is_incongruent(q, &plan->place) || q->len <= short_max)
 			return BY_RING;

@@ -38,6 +38,8 @@ struct op_request {
 	const struct iovec
 		*iov; /* async: instead of buf; len is their sum; borrowed for the call */
 	unsigned n_iov;
+	const struct buffer_place *
+		place; /* of a piece of a view, instead of buf's; borrowed, its slab until the end */
 };
 
 /*
