@@ -22,8 +22,8 @@
 #define TURN_USEC 20000 /* some in the time of the reads */
 /* Other programs make single rounds slow, so the best counts.  The limit is far above the ratios seen. */
 #define ROUNDS 10
-/* Code that counts its own lines, or is looked at, does not take the same times longer on both sides: 11 was seen. */
-#define RATIO_MAX (test_is_slow() ? 16.0 : 4.0)
+/* Code that counts its own lines, or is looked at, does not take the same times longer on both sides. */
+#define RATIO_MAX (test_is_slow() ? 8.0 : 4.0)
 
 static const struct {
 	const char *what;
