@@ -102,17 +102,16 @@ int quota_charge(struct charge *charge, struct quota *quota, enum quota_kind kin
 
 void quota_discharge(struct charge *charge)
 {
-	for (struct quota *a = charge->quota; a; a = a->parent) {
-		assert(a->used[charge->kind] >= charge->n);
-		a->used[charge->kind] -= charge->n;
-	}
+	quota_adjust(charge, 0);
 	charge->quota = NULL;
 }
 
 void quota_adjust(struct charge *charge, uint64_t n)
 {
-	for (struct quota *quota = charge->quota; quota; quota = quota->parent)
-		quota->used[charge->kind] += n - charge->n;
+	for (struct quota *a = charge->quota; a; a = a->parent) {
+		assert(a->used[charge->kind] >= charge->n);
+		a->used[charge->kind] += n - charge->n;
+	}
 	charge->n = n;
 }
 

@@ -176,6 +176,14 @@ static void reply_submit(struct call *call)
 	call_reply(call, NULL, WIRE__REPLY__BODY_SUBMIT, &reply);
 }
 
+static void reply_view_wait(struct call *call)
+{
+	Wire__ViewWaitReply reply = WIRE__VIEW_WAIT_REPLY__INIT;
+
+	reply.state = call->view_state;
+	call_reply(call, NULL, WIRE__REPLY__BODY_VIEW_WAIT, &reply);
+}
+
 static void reply_reload(struct call *call)
 {
 	Wire__ReloadReply reply = WIRE__RELOAD_REPLY__INIT;
@@ -190,8 +198,6 @@ static void reply_reload(struct call *call)
 /* The end of a call: replies to the requests of serve_later(). */
 static void call_done(struct call *call, int result, const struct error *error)
 {
-	Wire__ViewWaitReply waited = WIRE__VIEW_WAIT_REPLY__INIT;
-
 	if (result < 0) {
 		call_reply(call, error, 0, NULL);
 		return;
@@ -214,8 +220,7 @@ static void call_done(struct call *call, int result, const struct error *error)
 		call_reply(call, NULL, call->what, call->message);
 		break;
 	case WIRE__REQUEST__BODY_VIEW_WAIT:
-		waited.state = call->view_state;
-		call_reply(call, NULL, WIRE__REPLY__BODY_VIEW_WAIT, &waited);
+		reply_view_wait(call);
 		break;
 	case WIRE__REQUEST__BODY_SUBMIT:
 		reply_submit(call);

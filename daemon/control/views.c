@@ -55,6 +55,12 @@ static void on_tick(EVENT_ARG(arg))
 
 /* ---- open ---- */
 
+static int spare_take(struct session *session, struct charge *ret_spare, struct error *error)
+{
+	*ret_spare = (struct charge){ 0 };
+	return quota_charge(ret_spare, &session->quota, QUOTA_POOL_BYTES, SPARE_BYTES, error);
+}
+
 static void opening_end(struct opening *opening, int result, const struct error *error)
 {
 	struct call *call = opening->call;
@@ -77,10 +83,9 @@ static void on_made(struct view_opener *opener, struct view_piece *view, int res
 		failed = &error;
 	}
 	if (result == 0) {
-		struct charge spare = { 0 };
+		struct charge spare;
 
-		result = quota_charge(&spare, &session->quota, QUOTA_POOL_BYTES, SPARE_BYTES,
-				      &error);
+		result = spare_take(session, &spare, &error);
 		if (result == 0)
 			result = view_join(view, &session->quota, session->user->work_queue, &slab,
 					   &error);
@@ -114,8 +119,7 @@ static void look_done(struct job *job)
 		r = session_end_error(session, "view", "", &opening->error);
 	opening->opener.on_made = on_made;
 	if (r == 0)
-		r = quota_charge(&spare, &session->quota, QUOTA_POOL_BYTES, SPARE_BYTES,
-				 &opening->error);
+		r = spare_take(session, &spare, &opening->error);
 	if (r == 0)
 		r = views_open(&session->service->views, file, &opening->version, opening->off,
 			       &session->quota, &opening->opener, &opening->error);

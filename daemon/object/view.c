@@ -111,11 +111,16 @@ static bool is_version(const struct view_version *a, const struct view_version *
 
 /* ---- shares ---- */
 
-/* All uses have the same share. */
+/* The bytes that each of n uses is charged. */
+static uint64_t share_of(const struct view_piece *view, uint32_t n)
+{
+	return (view->slab.map_bytes + n - 1) / n;
+}
+
 static void shares_set(struct view_piece *view, uint32_t n)
 {
 	LIST_EACH(struct view_use, use, &view->uses, node)
-		quota_adjust(&use->slab.bytes_charge, (view->slab.map_bytes + n - 1) / n);
+		quota_adjust(&use->slab.bytes_charge, share_of(view, n));
 }
 
 /* ---- the memory ---- */
@@ -144,14 +149,18 @@ static void view_unmake(struct slab *slab)
 	slab_unmake(slab);
 }
 
+static void made_less(struct views *views)
+{
+	views->n_made--;
+	views->on_left(views);
+}
+
 static void view_freed(struct slab *slab)
 {
 	struct view_piece *view = view_of(slab);
-	struct views *views = view->views;
 
-	list_push(&views->leaving, &view->node);
-	views->n_made--;
-	views->on_left(views);
+	list_push(&view->views->leaving, &view->node);
+	made_less(view->views);
 }
 
 static const struct slab_kind kind_view = {
@@ -204,8 +213,7 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 		return;
 	}
 	closep(&view->own_fd);
-	view->views->n_made--;
-	view->views->on_left(view->views);
+	made_less(view->views);
 }
 
 static int view_new(struct views *views, struct file *file, const struct view_version *version,
@@ -216,10 +224,10 @@ static int view_new(struct views *views, struct file *file, const struct view_ve
 		       len = left < VIEW_PIECE_BYTES ? left : VIEW_PIECE_BYTES;
 	const uint64_t page = len < MAP_HUGE_BYTES ? (uint64_t)sysconf(_SC_PAGESIZE)
 						   : MAP_HUGE_BYTES;
+	const uint64_t bytes = (len + page - 1) / page * page;
 	struct slab *slab;
 	struct view_piece *view;
-	int r = slab_new_of(&kind_view, views->pool, quota, views->work_queue,
-			    (len + page - 1) / page * page, (len + page - 1) / page * page, &slab,
+	int r = slab_new_of(&kind_view, views->pool, quota, views->work_queue, bytes, bytes, &slab,
 			    error);
 
 	if (r < 0)
@@ -395,7 +403,7 @@ int view_join(struct view_piece *view, struct quota *quota, struct work_queue *w
 
 	shares_set(view, n);
 	r = slab_new_of(&kind_use, view->views->pool, quota, work_queue, view->len,
-			(view->slab.map_bytes + n - 1) / n, &slab, error);
+			share_of(view, n), &slab, error);
 	if (r < 0) {
 		if (view->n_uses)
 			shares_set(view, view->n_uses);
@@ -577,8 +585,7 @@ static void close_done(struct job *job)
 	struct views *views = view->views;
 
 	view_forget(view);
-	views->n_made--;
-	views->on_left(views);
+	made_less(views);
 }
 
 void views_deinit(struct views *views)

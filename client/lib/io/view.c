@@ -1,6 +1,5 @@
 #include "client/lib/io/view.h"
 
-#include "client/lib/base/cancel.h"
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
 #include "client/lib/io/file_fd.h"
@@ -32,7 +31,7 @@ struct mapped_view {
 	struct dsaio_client *client;
 	struct dsaio_file *file; /* referenced; NULL after dsaio_disconnect() */
 	char *map, *memory;
-	uint64_t off, len, first; /* of the range; of its first piece */
+	uint64_t len, first; /* of the range; where its first piece begins in the file */
 	size_t map_bytes;
 	bool is_writable;
 	uint64_t file_bytes; /* the version that the file had at first */
@@ -103,17 +102,13 @@ static void piece_set(struct mapped_view *view, struct mapped_piece *piece, enum
 	atomic_store(&piece->state, state);
 }
 
-/* Changes the state, unless it was lost meanwhile. */
-static bool piece_move(struct mapped_view *view, struct mapped_piece *piece, enum piece_state from,
-		       enum piece_state to)
+/* An open piece is filled, unless it was lost meanwhile: then the next daemon is asked. */
+static void piece_set_filled(struct mapped_view *view, struct mapped_piece *piece)
 {
-	bool is_there;
 	LOCKED(&view->client->lock);
 
-	is_there = atomic_load(&piece->state) == (int)from;
-	if (is_there)
-		atomic_store(&piece->state, to);
-	return is_there;
+	if (atomic_load(&piece->state) == PIECE_OPEN)
+		atomic_store(&piece->state, PIECE_READY);
 }
 
 static char *piece_memory(const struct mapped_view *view, const struct mapped_piece *piece)
@@ -283,7 +278,7 @@ static int piece_ask(struct mapped_view *view, struct dsaio_handle *handle,
 		if (view->is_writable) /* it fails as said at piece_map() */
 			(void)mprotect(piece_memory(view, piece), piece->bytes,
 				       PROT_READ | PROT_WRITE);
-		(void)piece_move(view, piece, PIECE_OPEN, PIECE_READY);
+		piece_set_filled(view, piece);
 		return 0;
 	}
 	return 1;
@@ -339,13 +334,6 @@ static int on_disconnect(struct client_object *object)
 	return 0;
 }
 
-static void view_delete(struct mapped_view *view)
-{
-	(void)munmap(view->map, view->map_bytes); /* our own mapping: cannot fail */
-	(void)pthread_mutex_destroy(&view->lock);
-	free(view);
-}
-
 int view_open(struct dsaio_client *client, struct dsaio_file *file, uint64_t off, size_t len,
 	      bool is_writable, void **ret_memory)
 {
@@ -393,7 +381,6 @@ int view_open(struct dsaio_client *client, struct dsaio_file *file, uint64_t off
 	view->file = file;
 	view->first = off / PIECE_BYTES * PIECE_BYTES;
 	view->memory = view->map + (off - view->first);
-	view->off = off;
 	view->len = len;
 	view->is_writable = is_writable;
 	view->file_bytes = bytes;
@@ -410,7 +397,6 @@ int view_open(struct dsaio_client *client, struct dsaio_file *file, uint64_t off
 
 int view_wait(struct dsaio_handle *handle, const char *memory, size_t len)
 {
-	CANCEL_DISABLE();
 	struct dsaio_client *client = handle->client;
 	struct mapped_view *view;
 	size_t first, end;
@@ -465,7 +451,9 @@ int view_free(struct dsaio_client *client, const char *memory)
 	}
 	if (view->file)
 		file_drop_ref(view->file);
-	view_delete(view);
+	(void)munmap(view->map, view->map_bytes); /* our own mapping: cannot fail */
+	(void)pthread_mutex_destroy(&view->lock);
+	free(view);
 	return 0;
 }
 
