@@ -15,8 +15,10 @@
 /* Entries taken in a turn from the rings of all users, which share them, as do the clients of a user and the
    channels of a client: bounds the time that full rings cost others. */
 #define TAKES_PER_TURN 64
-/* The least of each user, and of a client or channel as far as it is left: a guess. */
-#define TAKES_LEAST 8
+/* The least of a client or channel, as far as its user has it left.  A user beside another has entries of at most two
+   channels taken in a turn, so a turn wakes (publish.c) more threads than it gives cause to. */
+#define TAKES_LEAST 16
+#define TAKES_LEAST_USER 2
 
 /* ---- channels awake and parked ---- */
 
@@ -316,10 +318,10 @@ static int take_ring(struct intake *intake, struct channel *channel, int n_max)
 }
 
 /* The share of one of so many. */
-static uint32_t part(uint32_t n, uint32_t n_awake)
+static uint32_t part(uint32_t n, uint32_t n_awake, uint32_t least)
 {
 	n /= n_awake;
-	return n > TAKES_LEAST ? n : TAKES_LEAST;
+	return n > least ? n : least;
 }
 
 /* Returns n, or less if less is left of all in this turn. */
@@ -336,9 +338,9 @@ static uint32_t left(const struct intake *intake, struct takes *takes, enum take
 static int may_take(const struct intake *intake, const struct channel *channel, enum take kind)
 {
 	struct takes *user = &channel->workers.user->takes, *client = &channel->client->takes;
-	uint32_t of_user = part(TAKES_PER_TURN, intake->n_awake_users);
-	uint32_t of_client = part(of_user, user->n_awake);
-	uint32_t n = part(of_client, client->n_awake);
+	uint32_t of_user = part(TAKES_PER_TURN, intake->n_awake_users, TAKES_LEAST_USER);
+	uint32_t of_client = part(of_user, user->n_awake, TAKES_LEAST);
+	uint32_t n = part(of_client, client->n_awake, TAKES_LEAST);
 
 	return (int)left(intake, user, kind, of_user, left(intake, client, kind, of_client, n));
 }

@@ -31,9 +31,9 @@ TEST(all_channels_of_a_client_share_its_turn)
 		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
 	(void)ring_client_submit(&p.ring);
 	ck_assert_int_eq(intake_take(&p.intake), 3);
-	ck_assert_int_eq(intake_take(&p.intake), 8); /* the next turn */
+	ck_assert_int_eq(intake_take(&p.intake), 16); /* the next turn */
 	p.client.takes.n_awake = 1;
-	ck_assert_int_eq(intake_take(&p.intake), 29);
+	ck_assert_int_eq(intake_take(&p.intake), 21);
 	parts_turn();
 	parts_teardown();
 }
@@ -48,12 +48,13 @@ static const struct {
 	{ "4 channels", 1, 1, 4, 0, 0, 16 },
 	{ "4 clients", 1, 4, 1, 0, 0, 16 },
 	{ "4 users", 4, 1, 1, 0, 0, 16 },
-	{ "2 of each", 2, 2, 2, 0, 0, 8 },
-	{ "100 clients: the least", 1, 100, 1, 0, 0, 8 },
-	{ "100 users", 100, 1, 1, 0, 0, 8 },
+	{ "2 of each: the least", 2, 2, 2, 0, 0, 16 },
+	{ "100 clients: the least", 1, 100, 1, 0, 0, 16 },
+	{ "16 users", 16, 1, 1, 0, 0, 4 },
+	{ "100 users: the least", 100, 1, 1, 0, 0, 2 },
 	{ "16 clients of 16 channels, the last ones", 1, 16, 16, 61, 0, 3 },
 	{ "100 clients, others had all of it", 1, 100, 1, 64, 0, 0 },
-	{ "15 users of 17 channels", 15, 1, 17, 8, 8, 0 },
+	{ "15 users of 17 channels", 15, 1, 17, 4, 4, 0 },
 };
 
 /* 256 channels of 16 clients, or of 15 users, had 1024 entries taken in a turn. */
@@ -80,14 +81,14 @@ TEST_TABLE(users_share_a_turn_and_the_clients_of_a_user, shares)
 /* Without that, the first channels used up each turn, and the last ones never had one. */
 TEST(each_channel_of_a_client_is_the_first_in_a_turn)
 {
-	static const uint32_t taken[][2] = { { 0, 8 }, { 8, 8 }, { 8, 16 }, { 16, 16 } };
+	static const uint32_t taken[][2] = { { 0, 16 }, { 16, 16 }, { 16, 32 }, { 32, 32 } };
 	static struct channel second;
 	struct ring_client ring;
 
 	parts_setup();
 	parts_open(&second, &ring); /* comes first, because it was awakened last */
 	p.client.takes.n_awake = 20;
-	for (uint64_t i = 0; i < 16; i++) {
+	for (uint64_t i = 0; i < 32; i++) {
 		ring_client_put(&p.ring, &(struct ring_entry){ .id = i, .opcode = 99 });
 		ring_client_put(&ring, &(struct ring_entry){ .id = i, .opcode = 99 });
 	}
@@ -95,7 +96,7 @@ TEST(each_channel_of_a_client_is_the_first_in_a_turn)
 	(void)ring_client_submit(&ring);
 	for (unsigned i = 0; i < N_ROWS(taken); i++) {
 		p.client.takes.turn = p.intake.n_turns + 1;
-		p.client.takes.n[TAKE_ENTRY] = 56; /* by the other 18 */
+		p.client.takes.n[TAKE_ENTRY] = 48; /* by the other 18 */
 		(void)intake_take(&p.intake);
 		ck_assert_uint_eq(p.channel.ring.taken, taken[i][0]);
 		ck_assert_uint_eq(second.ring.taken, taken[i][1]);
