@@ -758,7 +758,7 @@ int dsaio_file_allocate(struct dsaio_file *file, uint64_t off, uint64_t len,
  * The daemon keeps one copy for all of them: pinned, of its pool, read once, and charged to each with an equal share.
  * Nothing is read yet: dsaio_view_wait() waits for a part of it.  Until then the memory must not be touched.  It can be
  * read, and with DSAIO_VIEW_WRITABLE written; on reserved huge pages only while the kernel has free ones for the
- * copies: else a write raises SIGSEGV, as one without the flag does.  The file may be closed; the view goes on.
+ * copies: else a write raises SIGBUS.  Without the flag it raises SIGSEGV.  The file may be closed; the view goes on.
  *
  * All bytes are of the version that the file has now: of a file that another process replaces, cuts or writes to after
  * this call, they are either of before, or dsaio_view_wait() returns -ESTALE.  Writes through a mapping cannot be seen.

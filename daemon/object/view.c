@@ -27,6 +27,7 @@
 /* A read that has begun is waited for so long: longer than 64 MiB take on a slow disk. */
 #define FILL_NSEC (10 * NSEC_PER_SEC)
 #define THREADS 4u
+#define PROBE_BYTES 4096u
 
 /* The part of the pool that processes which are no clients can keep. */
 #define LEFT_DIVISOR 4u
@@ -263,7 +264,7 @@ static void waiters_call(struct view_piece *view, int result, const struct error
 	const bool fills = result == 0 && view->state == VIEW_EMPTY;
 	struct list_node *node;
 
-	if (fills)
+	if (fills && view->waiters.first)
 		view->asked_nsec = clock_nsec();
 	while ((node = list_pop(&view->waiters))) {
 		struct view_waiter *waiter = list_entry(node, struct view_waiter, node);
@@ -506,7 +507,8 @@ static void look_start(struct view_piece *view, void (*run)(struct job *job))
 		   look_done);
 }
 
-/* All of it, or what is not there has to be read: then the read is of all of it. */
+/* All of it, or what is not there has to be read: then the read is of all of it.  A page at first, because the kernel
+   reads ahead for what is not there. */
 static void cache_run(struct job *job)
 {
 	struct view_piece *view = container_of(job, struct view_piece, look);
@@ -514,7 +516,9 @@ static void cache_run(struct job *job)
 	ssize_t n = 1;
 
 	while (done < view->len && n > 0) {
-		struct iovec to = { view->slab.region.base + done, view->len - done };
+		const uint64_t left = view->len - done;
+		struct iovec to = { view->slab.region.base + done,
+				    done || left < PROBE_BYTES ? left : PROBE_BYTES };
 
 		n = preadv2(target_buffered_fd(&view->file->target), &to, 1,
 			    (off_t)(view->off + done), RWF_NOWAIT);

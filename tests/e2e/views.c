@@ -402,16 +402,45 @@ TEST(charges, "clients are charged their shares, and where there is no room the 
 	CHECK_CALL(dsaio_disconnect(b.client));
 }
 
-TEST(huge, "on reserved huge pages without free ones a writable view can be read alone")
+/* In a child, which shows how it ends. */
+static int write_status(uint8_t *memory)
+{
+	int status;
+	const pid_t pid = (pid_t)CHECK_SYS(fork());
+
+	if (pid == 0) {
+		memory[4096] ^= 1;
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void *huge_page_take(void)
+{
+	return mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+}
+
+TEST(huge, "a view has its reserved huge pages, and copies take them when they are made")
 {
 	_cleanup_(rig_close) struct rig rig = RIG_NONE;
-	const uint8_t *view;
+	void *taken = MAP_FAILED, *page;
+	uint8_t *view;
 
-	huge_pages_add(4 * MIB);
+	huge_pages_add(6 * MIB);
 	rig.daemon = next_daemon("[daemon]\nlock = auto\nhuge_pages = reserved\n");
 	(void)make_file(rig.daemon, "w", 4 * MIB, 7);
 	rig_open(&rig, NULL);
-	view = view_of(&rig, rig_file(&rig, "w", O_RDONLY), 0, 4 * MIB, DSAIO_VIEW_WRITABLE);
+	view = (uint8_t *)(uintptr_t)view_of(&rig, rig_file(&rig, "w", O_RDONLY), 0, 4 * MIB,
+					     DSAIO_VIEW_WRITABLE);
+	check_view(&rig, view, 0, 4 * MIB, 7);
+	while ((page = huge_page_take()) != MAP_FAILED)
+		taken = page;
+	CHECK(taken != MAP_FAILED);
+	CHECK_EQ(WTERMSIG(write_status(view)), SIGBUS); /* none is free */
+	CHECK_SYS(munmap(taken, 2 * MIB));
+	CHECK_EQ(write_status(view), 0);
 	check_view(&rig, view, 0, 4 * MIB, 7);
 	release(&rig, view);
 }

@@ -218,6 +218,35 @@ TEST(slow, "a read that does not end is not waited for, and may end later")
 	pattern_check(yours.memory, BYTES, 7, 0, "the view");
 }
 
+/* All waited for a second, for a client that nobody had asked. */
+TEST(failed, "a read that fails while nobody waits for it may be begun again at once")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	_cleanup_(side_close) struct side a;
+	struct ring_entry entry;
+	struct piece mine;
+	Wire__ViewState state;
+	int64_t end;
+
+	make(daemon);
+	side_open(&a, daemon, O_RDONLY);
+	mine = piece_open(&a.raw, a.file.id);
+	limit(&a.raw, 64 * KIB);
+	entry = read_of(a.file.id, mine.id);
+	entry.timeout_msec = 100;
+	CHECK(raw_run_one(&a.channel, entry) < 0);
+	limit(&a.raw, 0);
+	end = now_usec() + 700000;
+	do {
+		CHECK_MSG(now_usec() < end, "nobody may read");
+		state = state_of(&a.raw, mine.id, false);
+	} while (state == WIRE__VIEW_STATE__VIEW_BUSY);
+	CHECK_EQ(state, WIRE__VIEW_STATE__VIEW_FILL);
+	entry.timeout_msec = 0;
+	CHECK_EQ(raw_run_one(&a.channel, entry), BYTES);
+	CHECK_EQ(state_of(&a.raw, mine.id, true), WIRE__VIEW_STATE__VIEW_READY);
+}
+
 FAULT(memory, "the memory of a view cannot be written, punched or cut")
 {
 	_cleanup_(side_close) struct side a;

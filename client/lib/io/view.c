@@ -146,12 +146,13 @@ static int piece_make_plain(struct mapped_view *view, struct mapped_piece *piece
 }
 
 /*
- * Not yet writable: of a process with mlockall(MCL_FUTURE) the kernel would copy what is not filled.  Where it has no
- * huge pages for copies, the piece cannot become writable.
+ * Not yet writable: of a process with mlockall(MCL_FUTURE) the kernel would copy what is not filled.  And without huge
+ * pages reserved for copies that hardly anybody makes, which the pool would lack.
  */
 static int piece_map(struct mapped_view *view, struct mapped_piece *piece, int fd)
 {
-	const int flags = MAP_FIXED | (view->is_writable ? MAP_PRIVATE : MAP_SHARED);
+	const int flags = MAP_FIXED |
+			  (view->is_writable ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED);
 	char *memory = piece_memory(view, piece);
 	struct stat st;
 	void *map;
@@ -161,8 +162,6 @@ static int piece_map(struct mapped_view *view, struct mapped_piece *piece, int f
 		return -EPROTO; /* pages behind its end would raise SIGBUS */
 	piece->bytes = (size_t)st.st_size;
 	map = mmap(memory, piece->bytes, PROT_READ, flags, fd, 0);
-	if (map == MAP_FAILED && errno == ENOMEM && view->is_writable)
-		map = mmap(memory, piece->bytes, PROT_READ, MAP_FIXED | MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
 	(void)madvise(memory, piece->bytes, MADV_DONTDUMP); /* a failure does not matter */
@@ -275,7 +274,7 @@ static int piece_ask(struct mapped_view *view, struct dsaio_handle *handle,
 	if (reply->view_wait->state == WIRE__VIEW_STATE__VIEW_FILL)
 		return piece_start(view, handle, piece);
 	if (reply->view_wait->state == WIRE__VIEW_STATE__VIEW_READY) {
-		if (view->is_writable) /* it fails as said at piece_map() */
+		if (view->is_writable) /* our own mapping: fails only under vm.overcommit_memory = 2 */
 			(void)mprotect(piece_memory(view, piece), piece->bytes,
 				       PROT_READ | PROT_WRITE);
 		piece_set_filled(view, piece);
