@@ -154,6 +154,7 @@ PACKAGES_PYTHON = python3 python3-pytest python3-numpy python3-torch
 
 # DeepSpeed compiles its own CPU ops.  The tests were written with these versions of PyPI's packages.
 PACKAGES_DEEPSPEED = python3 python3-venv python3-dev g++ libaio-dev
+LOADERS_PACKAGES = torch==2.15.0 numpy==2.4.6 safetensors==0.8.0 transformers==5.24.0 accelerate==1.15.0 pytest==9.2.0
 DEEPSPEED_PACKAGES = torch==2.15.0 deepspeed==0.19.8 numpy==2.4.6 safetensors==0.8.0 pytest==9.2.0 ninja==1.13.2
 
 # Stores on Ceph: what the plug-in is built with, and a cluster for its tests.
@@ -338,7 +339,7 @@ deb: ## build Debian packages: build/deb/*.deb
 
 # ---- try, test, measure ----
 
-.PHONY: demo check soak check-python check-deepspeed check-rados check-deb check-systemd check-install check-wheel check-report check-tune check-gpu bench \
+.PHONY: demo check soak check-python check-deepspeed check-loaders check-rados check-deb check-systemd check-install check-wheel check-report check-tune check-gpu bench \
 	bench-python bench-deepspeed asan ubsan coverage tsan valgrind fuzz model ring-mutants recovery-mutants
 demo: deps ## write, read and verify 400 MB of tensors through a private daemon
 	@$(MAKE) --no-print-directory all $(BUILD)/tests/demo
@@ -366,6 +367,11 @@ check-deepspeed: deps-deepspeed ## run them with torch and DeepSpeed of PyPI: 5 
 	@$(MAKE) --no-print-directory all $(BUILD)/bench $(GPU_LIBS)
 	@BUILD=$(BUILD) PYTHON=$(strip $(PYTHON)) DEEPSPEED_PACKAGES="$(DEEPSPEED_PACKAGES)" \
 		DEEPSPEED_VENV=$(DEEPSPEED_VENV) tests/deepspeed/check.sh
+
+# LOADERS_PACKAGES chooses other versions, and vllm beside them.
+check-loaders: deps-deepspeed ## run the loaders with safetensors, transformers and accelerate of PyPI: 5 GB, once [LOADERS_VENV=DIR]
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) PYTHON=$(strip $(PYTHON)) LOADERS_PACKAGES="$(LOADERS_PACKAGES)" LOADERS_VENV=$(LOADERS_VENV) 		tests/loaders/check.sh
 
 bench: ## measure beside fio, libaio and DeepNVMe's algorithm [BENCH_JSON=FILE]; more: build/bench --help
 	@$(call install_packages,$(PACKAGES) fio)

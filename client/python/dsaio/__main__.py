@@ -1,11 +1,11 @@
-"""python -m dsaio run ...: runs a program as Python does, with dsaio.deepspeed installed."""
+"""python -m dsaio run ...: runs a program as Python does, with dsaio in the places of DeepNVMe and safetensors."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from . import deepspeed
+from . import _start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +15,10 @@ USAGE = """\
 usage: python -m dsaio run SCRIPT [ARGUMENT]...
        python -m dsaio run -m MODULE [ARGUMENT]...
 
-Runs the program as `python SCRIPT` and `python -m MODULE` do.  DeepSpeed's async_io and pin_memory ops are
-those of dsaio there, and in the Python processes that the program starts.  dsaio-python(7) is the manual.
+Runs the program as `python SCRIPT` and `python -m MODULE` do.  There, and in the Python processes that the program
+starts, DeepSpeed's async_io and pin_memory ops are those of dsaio, and files of safetensors are loaded through it, as
+by transformers, accelerate and diffusers.  DSAIO_DEEPSPEED=0 and DSAIO_SAFETENSORS=0 leave one of them out.
+dsaio-python(7) is the manual.
 """
 
 
@@ -36,11 +38,11 @@ def _options() -> List[str]:
 def _run(arguments: List[str]) -> NoReturn:
     if sys.flags.no_site:
         sys.exit("dsaio: run: with Python's option -S nothing can be installed when Python starts: leave it out")
-    if sys.flags.ignore_environment and not deepspeed.has_pth():
+    if sys.flags.ignore_environment and not _start.has_pth():
         sys.exit("dsaio: run: Python's options -E and -I ignore PYTHONPATH: leave them out, or install the wheel")
     if not sys.executable:
         sys.exit("dsaio: run: the path of the Python interpreter is not known")
-    deepspeed.reach_children(deepspeed.has_pth())
+    _start.reach_all_children()
     # A new interpreter, so that the program finds everything as Python itself prepares it.
     os.execv(sys.executable, [sys.executable, *_options(), *arguments])
 

@@ -29,6 +29,7 @@ CONNECTED, RECONNECTING = 1, 2
 INHERIT, YES, NO = 0, 1, 2
 NO_ZERO = 1
 OPEN_URI, SPARSE = 1, 1
+VIEW_WRITABLE = 1
 MEMORY_FD, MEMORY_CUDA = 2, 4
 PATHS = ("none", "shared", "gpu", "copied")
 CLASSES = {"normal": 0, "demand": 1, "background": 2}
@@ -192,6 +193,10 @@ memory_register = _function(blocking, "memory_register", c_int, c_void_p, _out)
 memory_unregister = _function(blocking, "memory_unregister", c_int, c_void_p, c_void_p)
 memory_kind = _function(quick, "memory_kind", c_int, c_void_p, c_void_p, c_size_t)
 memory_gpu = _function(blocking, "memory_gpu", c_int, c_void_p, c_void_p)  # may wait for the loader of libraries
+
+view = _function(blocking, "view", c_int, c_void_p, c_void_p, c_uint64, c_size_t, c_uint, _out)
+view_wait = _function(blocking, "view_wait", c_int, c_void_p, c_void_p, c_size_t)
+view_free = _function(blocking, "view_free", c_int, c_void_p, c_void_p)
 
 file_open = _function(blocking, "open", c_int, c_void_p, c_char_p, c_int, _out, _out)
 file_from_fd = _function(blocking, "file_from_fd", c_int, c_void_p, c_int, _out)

@@ -9,30 +9,25 @@ dsaio, and nothing is compiled for them.  DeepSpeed need not be imported yet, an
 
 All importers of a builder hold its class, so the methods of the class are replaced: of classes that exist
 at once, and of later ones by an import hook when their module has been executed.  The hook leaves the
-module's own loader in place.
-
-Child processes get an environment variable.  The file dsaio.pth of the wheel looks at it when Python starts;
-where Python does not see that file, a folder at the front of PYTHONPATH has a sitecustomize that does.
+module's own loader in place.  Child processes are reached as _start.py says.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from threading import Lock
 
+from . import _start
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
     from types import ModuleType
-    from typing import Any, Dict, List, Optional, Sequence, Tuple
+    from typing import Any, Dict, List, Tuple
 
 __all__ = ["install", "uninstall"]
 
-VARIABLE = "DSAIO_DEEPSPEED"
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
-_SITE = os.path.join(_PACKAGE, "_site")
+_VARIABLE = "DSAIO_DEEPSPEED"
 
 
 # ---- the builders ----
@@ -152,90 +147,7 @@ def _genuine_answer(name: str) -> bool:
 # ---- modules that are imported later ----
 
 
-class _Loader:
-    """Loads as `loader` does, and then replaces the methods of the module's builders."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
-        module: Optional[ModuleType] = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        # Its own loader also answers questions for its source and for files beside it.
-        spec: Any = module.__spec__
-        if spec is not None and spec.loader is self:
-            spec.loader = self._loader
-        if module.__loader__ is self:
-            module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        if _finder in sys.meta_path:
-            _replace(module)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-
-class _Finder:
-    """Stands before the finders that find the builders' modules."""
-
-    def find_spec(
-        self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
-    ) -> Optional[ModuleSpec]:
-        if not _is_of_builders(name):
-            return None
-        finders = list(sys.meta_path)
-        if self not in finders:  # another thread has just removed it
-            return None
-        for finder in finders[finders.index(self) + 1 :]:
-            spec: Optional[ModuleSpec] = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module") and not isinstance(spec.loader, _Loader):
-                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
-                return spec
-        return None
-
-
-_finder: Any = _Finder()
-
-
-# ---- child processes ----
-
-
-def has_pth() -> bool:
-    """Is the package installed where Python reads dsaio.pth at its start?"""
-    import site
-
-    folder = os.path.realpath(os.path.dirname(_PACKAGE))
-    folders = list(site.getsitepackages())
-    if site.ENABLE_USER_SITE:
-        folders.append(site.getusersitepackages())
-    return folder in [os.path.realpath(f) for f in folders] and os.path.exists(os.path.join(folder, "dsaio.pth"))
-
-
-def reach_children(is_by_pth: bool) -> None:
-    """From now on, Python processes that this one starts, or becomes by exec, call install() at their start.
-
-    is_by_pth: what has_pth() returns.
-    """
-    os.environ[VARIABLE] = "1"
-    if not is_by_pth:
-        others = os.environ.get("PYTHONPATH")
-        paths = others.split(os.pathsep) if others else []
-        # An empty one among them is the current directory.
-        os.environ["PYTHONPATH"] = os.pathsep.join([_SITE] + [path for path in paths if path != _SITE])
-
-
-def _spare_children() -> None:
-    os.environ.pop(VARIABLE, None)
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if _SITE in paths:
-        paths.remove(_SITE)
-        if paths:
-            os.environ["PYTHONPATH"] = os.pathsep.join(paths)
-        else:
-            del os.environ["PYTHONPATH"]
+_finder: Any = _start.Finder(_is_of_builders, _replace)
 
 
 # ---- install and uninstall ----
@@ -249,25 +161,12 @@ def install() -> None:
     It may be called before or after DeepSpeed is imported; handles that exist stay what they are.
     Twice is fine.
     """
-    _install(has_pth())
-
-
-def start(is_by_pth: bool) -> None:
-    """What dsaio.pth (True) and _site/sitecustomize.py (False) call where the variable is neither empty nor 0.
-
-    While the .pth files of a virtual environment are read, has_pth() does not know its folders yet.
-    """
-    value = os.environ[VARIABLE]
-    if value == "1":
-        _install(is_by_pth or has_pth())
-    else:
-        del os.environ[VARIABLE]  # one line is enough, for children and a second look at dsaio.pth, too
-        print(f"dsaio: {VARIABLE}={value} is ignored: 1 makes DeepSpeed use dsaio, and 0 does not", file=sys.stderr)
+    _install(_start.has_pth())
 
 
 def _install(is_by_pth: bool) -> None:
     with _lock:
-        reach_children(is_by_pth)
+        _start.reach_children(_VARIABLE, is_by_pth)
         is_first = _finder not in sys.meta_path
         if is_first:
             sys.meta_path.insert(0, _finder)
@@ -284,7 +183,7 @@ def _install(is_by_pth: bool) -> None:
 def uninstall() -> None:
     """DeepSpeed's builders are the genuine ones again.  Handles of dsaio that exist go on.  Twice is fine."""
     with _lock:
-        _spare_children()
+        _start.spare_children(_VARIABLE)
         if _finder in sys.meta_path:
             sys.meta_path.remove(_finder)
             _restore_builders()

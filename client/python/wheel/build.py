@@ -75,6 +75,9 @@ ENTRY_POINTS = """\
 [console_scripts]
 dsaioctl = dsaio._programs:dsaioctl
 dsaiod = dsaio._programs:dsaiod
+
+[vllm.general_plugins]
+dsaio = dsaio.vllm:register
 """
 
 NOTICE = """\

@@ -1,4 +1,4 @@
-"""For children of dsaio.deepspeed where Python does not read dsaio.pth: calls install() when Python starts.
+"""For children where Python does not read dsaio.pth: installs what _start.py says when Python starts.
 
 This folder is at the front of PYTHONPATH and hides a sitecustomize of the user, which runs after.
 """
@@ -11,9 +11,9 @@ def _install(package: str) -> None:
     # The program may have found the package in a folder that is not on its children's path.
     sys.path.insert(0, os.path.dirname(package))
     try:
-        import dsaio.deepspeed
+        import dsaio._start
 
-        dsaio.deepspeed.start(False)
+        dsaio._start.start(False)
     finally:
         sys.path.remove(os.path.dirname(package))
 
@@ -34,7 +34,8 @@ def _start() -> None:
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]
     try:
         # A child may be a Python that is too old for the package.
-        if os.environ.get("DSAIO_DEEPSPEED", "0") not in ("", "0") and sys.version_info >= (3, 9):
+        variables = ("DSAIO_DEEPSPEED", "DSAIO_SAFETENSORS")
+        if any(os.environ.get(v, "0") not in ("", "0") for v in variables) and sys.version_info >= (3, 9):
             _install(os.path.dirname(folder))
     finally:
         _run_next()

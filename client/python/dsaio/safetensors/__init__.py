@@ -1,4 +1,4 @@
-"""safetensors files: read straight into pinned memory, and replaced as a whole.
+"""safetensors files: read once for all processes of a host, or straight into pinned memory, and replaced as a whole.
 
     from dsaio.safetensors import load_file, load_into, safe_open, save_file
 
@@ -9,14 +9,19 @@
         array = file.get_slice("embedding")[:100]
 
 Names and arguments are those of safetensors.torch; `framework="np"` makes arrays of numpy.
-dsaio.safetensors.torch and dsaio.safetensors.numpy take the places of safetensors.torch and safetensors.numpy.
+dsaio.safetensors.torch and dsaio.safetensors.numpy take the places of safetensors.torch and safetensors.numpy;
+install() puts safe_open() where other libraries have that of safetensors.
 Files that these accept are accepted, and files are written with their bytes.  A file that is refused raises
 SafetensorError (a ValueError) with what is wrong, and where; what else fails raises OSError.
 
 Tensors are views of pinned memory, which lives as long as one of them does.  In the file they lie at multiples
 of 8 at best.  One that is not aligned to its elements is copied.
 
-Memory is taken, and read into, in pieces, so the device is reading while the daemon makes the next piece:
+A file of at least 4 MiB is read once for all processes of the host, which share one pinned copy (dsaio_view() of
+dsaio(3)): a tensor that a process writes to is its own from then on, page by page.  Parts for which the daemon has no
+room, and files that were changed in the last 2 s, are read into ordinary memory.
+
+Other memory is taken, and read into, in pieces, so the device is reading while the daemon makes the next piece:
 that took 0.7 of the time of one piece for all (measured with 2.4 GB).
 """
 
@@ -36,9 +41,11 @@ from operator import index
 from .. import _buffer
 from .. import _check as check
 from .. import _memory as memory
+from .. import _view
 from .._connection import at_fork
 from .._file import File, is_rados, naming, open_regular, path_bytes
 from .._handle import Handle, handle_for
+from .._loaders import install, uninstall
 from .._op import wait_all
 from .._replace import new_file, remove_leftovers_beside
 from .._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, pread, read_header
@@ -56,6 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SafetensorError",
+    "install",
     "load",
     "load_file",
     "load_into",
@@ -64,10 +72,14 @@ __all__ = [
     "save",
     "save_file",
     "save_model",
+    "uninstall",
 ]
 
 _PAGE = 4096  # memory starts at a multiple of it, and direct I/O needs no larger one
 _PIECE = 64 << 20  # bytes of tensors that share their memory
+_SHARED_LEAST = 4 << 20  # bytes of a file that is read as a view
+_WINDOW = 256 << 20  # bytes of a file in memory at a time on their way to another device
+_HOST_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _BACKENDS = ("mmap", "pread")
 
 # ---- the handle, ops ----
@@ -104,6 +116,7 @@ class _Source:
         self.fd = -1
         self.has_warned = False  # that tensors are in ordinary memory
         self.handle: Optional[Handle] = None  # kept open between reads
+        self.shared: Any = None  # the array of a view of the file
         self.path = path
         if is_rados(path):
             self._open_rados(path)
@@ -143,7 +156,10 @@ class _Source:
             return
         now = os.fstat(self.fd)
         if (now.st_size, now.st_mtime_ns) != (self.stat.st_size, self.stat.st_mtime_ns):
-            raise SafetensorError(f"{os.fsdecode(self.path)}: was changed after it was opened: open it again")
+            raise self._changed()
+
+    def _changed(self) -> SafetensorError:
+        return SafetensorError(f"{os.fsdecode(self.path)}: was changed after it was opened: open it again")
 
     def read(self, batches: Iterable[Iterable[Tuple[Any, int]]]) -> None:
         """Reads each (buffer, offset).  A batch may be made while the ones before it are read."""
@@ -171,8 +187,18 @@ class _Source:
         infos: in the order of their bytes.
         """
         infos = list(infos)
+        if framework.device is None:
+            return self._load_here(infos, framework)
+        tensors: Dict[str, Any] = {}
+        for window in _pieces(infos, _WINDOW):
+            tensors.update(self._load_here(window, framework))
+        return tensors
+
+    def _load_here(self, infos: List[Info], framework: _Framework) -> Dict[str, Any]:
         if not framework.pinned:
             return self._load(infos, framework, False)
+        if self.fd >= 0 and self.nbytes >= _SHARED_LEAST:
+            return self._load_shared(infos, framework)
         need = sum(info.end - info.start for info in infos)
         try:
             if need > _PIECE:
@@ -197,7 +223,7 @@ class _Source:
             return
         self.has_warned = True
         text = f"{os.fsdecode(self.path)}: {need} bytes of tensors are read into ordinary memory, not pinned: {why}"
-        warnings.warn(text, RuntimeWarning, stacklevel=5)
+        warnings.warn(text, RuntimeWarning, stacklevel=6)
 
     def _load(self, infos: List[Info], framework: _Framework, pinned: bool) -> Dict[str, Any]:
         tensors: Dict[str, Any] = {}
@@ -218,11 +244,57 @@ class _Source:
         self.read(batches())
         for piece, array, start in pieces:
             for info in piece:
-                try:
-                    tensors[info.name] = framework.tensor(info, array, info.start - start, pinned)
-                except SafetensorError as e:
-                    raise SafetensorError(f"{os.fsdecode(self.path)}: tensor {info.name!r}: {e}") from None
+                tensors[info.name] = self._tensor(info, framework, array, start, pinned)
         return tensors
+
+    def _tensor(self, info: Info, framework: _Framework, array: Any, start: int, pinned: bool) -> Any:
+        """start: of the array in the file."""
+        try:
+            return framework.tensor(info, array, info.start - start, pinned)
+        except SafetensorError as e:
+            raise SafetensorError(f"{os.fsdecode(self.path)}: tensor {info.name!r}: {e}") from None
+
+    def _load_shared(self, infos: List[Info], framework: _Framework) -> Dict[str, Any]:
+        """Tensors of a view: of the whole file, where they stay in it."""
+        with naming(self.path):
+            need = sum(info.end - info.start for info in infos)
+            if need > _HOST_BYTES:
+                raise OSError(errno.ENOMEM, f"{need} bytes of tensors are more than this host's memory")
+            for is_again in (False, True):
+                try:
+                    tensors = self._share(infos, framework)
+                    break
+                except OSError as e:
+                    # A next daemon cannot be given a file that came as a descriptor, which is still open here.
+                    if e.errno not in (errno.ESTALE, errno.ENODATA):
+                        raise
+                    if is_again or os.fstat(self.fd).st_ctime_ns != self.stat.st_ctime_ns:
+                        raise self._changed() from None
+                    self.shared = None
+        self.check()
+        return tensors
+
+    def _share(self, infos: List[Info], framework: _Framework) -> Dict[str, Any]:
+        tensors: Dict[str, Any] = {}
+        array = self.shared if framework.device is None else None
+        for piece in _pieces(infos):
+            if array is None or not array.view.has(piece[0].start, piece[-1].end):
+                handle = self.handle = _shared_handle(self.path)
+                c = handle._c_of(self.fd)
+                if array is None or array.view.connection is not c.connection:
+                    array = self._view(infos, framework)
+                array.view.wait(c, piece[0].start, piece[-1].end)
+            for info in piece:
+                tensors[info.name] = self._tensor(info, framework, array, array.view.start, False)
+        return tensors
+
+    def _view(self, infos: List[Info], framework: _Framework) -> Any:
+        """Of the whole file, for all that is read later, or of what goes to another device."""
+        if framework.device is None:
+            self.shared = _view.array(self.fd, 0, self.nbytes)
+            return self.shared
+        start = min(infos[0].start, self.nbytes - 1) & -_PAGE
+        return _view.array(self.fd, start, max(infos[-1].end - start, 1))
 
 
 class _Content(_Source):
@@ -245,10 +317,10 @@ class _Content(_Source):
                 ctypes.memmove(array, self.place[0] + offset, len(array))
 
 
-def _pieces(infos: Iterable[Info]) -> Iterator[List[Info]]:
+def _pieces(infos: Iterable[Info], nbytes: Optional[int] = None) -> Iterator[List[Info]]:
     piece: List[Info] = []
     for info in infos:
-        if piece and info.end - piece[0].start > _PIECE:
+        if piece and info.end - piece[0].start > (nbytes or _PIECE):
             yield piece
             piece = []
         piece.append(info)
@@ -326,6 +398,7 @@ class _Numpy:
 
         self.numpy = numpy
         self.pinned = pinned
+        self.device = None
         if device is not None and str(device) != "cpu":
             raise ValueError(f"dsaio: device {device!r}: numpy has only 'cpu'")
 
@@ -416,7 +489,7 @@ class safe_open:
         return None if metadata is None else dict(metadata)
 
     def get_tensor(self, name: str) -> Any:
-        """Reads a tensor, into memory of its own.  Raises OSError, SafetensorError."""
+        """Reads a tensor, which has memory of its own or shares that of the file.  Raises OSError, SafetensorError."""
         source = self._source
         return source.load([source.info(name)], self._framework)[name]
 
@@ -499,7 +572,7 @@ def _rows(info: Info, key: Tuple[Any, ...]) -> Tuple[Info, Tuple[Any, ...]]:
 def load_file(
     filename: Path, device: Device = "cpu", *, backend: str = "mmap", framework: str = "pt", pinned: bool = True
 ) -> Dict[str, Any]:
-    """Reads all tensors of a file, into pinned memory.  Returns them by name.
+    """Reads all tensors of a file.  Returns them by name.
 
     Arguments and errors are as of safe_open().  The dict has the order of the tensors in the file.
     """
@@ -586,9 +659,9 @@ def load_into(filename: Path, tensors: Dict[str, Any]) -> None:
     """Reads tensors of a file into those that are there.
 
     tensors: torch tensors and numpy arrays by the names that they have in the file, with its dtypes and
-    shapes.  Those of load_file() for a file of the same names and shapes are the fastest.  Those that have
-    gaps, or are on a device other than CPU and CUDA, are read through pinned memory, of 64 MiB or as much as
-    the largest of them has, whichever is more.
+    shapes.  Those in pinned memory are the fastest: of dsaio.torch.empty(), or of load_file() for a file of less
+    than 4 MiB with the same names and shapes.  Those that have gaps, or are on a device other than CPU and CUDA,
+    are read through pinned memory, of 64 MiB or as much as the largest of them has, whichever is more.
 
     Raises SafetensorError if the file lacks one, or has it with another dtype or shape, before anything is
     read; OSError, after which the content of all of them is undefined.
