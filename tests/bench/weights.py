@@ -3,8 +3,8 @@
 
 Each process imports what it needs, waits for all others, loads the file with torch and sums all of its bytes; the time
 is from the first start to the last end.  Cold: no page of the file is in this host's cache, and no view of it is kept.
-The sides take turns in each round; the first round is thrown away.  Memory is what the host has less of it while all
-tensors are there, the page cache included.
+The sides take turns in each round; the first round is thrown away.  Memory is that of the daemon's pool and of the file
+in the page cache while all tensors are there.
 
 Needs the packages torch and safetensors, so run it with a Python that has them.  --huge reserves huge pages for the
 daemon's pool meanwhile, which needs root.  A bar that does not hold is a result, not a failure.
@@ -108,12 +108,6 @@ class Crew:
         self._expect("ended\n")
 
 
-def free_bytes():
-    with open("/proc/meminfo") as file:
-        fields = {line.split(":")[0]: int(line.split()[1]) for line in file}
-    return (fields["MemFree"] + fields["HugePages_Free"] * fields["Hugepagesize"]) << 10
-
-
 def read_bytes(path):
     """Of the device that the file is on, since the host was started."""
     stat = os.stat(path)
@@ -125,15 +119,23 @@ def read_bytes(path):
     return 0
 
 
-def views(daemon):
+def pool_of(daemon):
     ctl = [os.path.join(os.path.dirname(PACKAGE), "dsaioctl"), "--socket", daemon.socket, "status", "--json"]
-    done = subprocess.run(ctl, stdout=subprocess.PIPE)  # on a busy host the daemon may take it for costly
-    return json.loads(done.stdout)["pool"]["views"] if done.returncode == 0 else -1
+    while True:
+        done = subprocess.run(ctl, stdout=subprocess.PIPE)
+        if done.returncode == 0:  # on a busy host the daemon may take dsaioctl for costly
+            return json.loads(done.stdout)["pool"]
+
+
+def memory_bytes(daemon, path):
+    """Of the file in the page cache, and of the daemon's pool."""
+    cached = subprocess.check_output(["fincore", "--bytes", "--noheadings", "--output", "RES", path])
+    return int(cached) + pool_of(daemon)["used_bytes"]
 
 
 def evict(path, daemon):
     """Until no view is kept, no page of the file is in the cache."""
-    while views(daemon):
+    while pool_of(daemon)["view_bytes"] or pool_of(daemon)["view_left_bytes"]:
         time.sleep(0.1)
     with open(path, "rb") as file:
         os.fsync(file.fileno())
@@ -155,10 +157,10 @@ class Result:
         self.used, self.read = used, read
 
 
-def load(crew, path, n, what="all"):
-    free, read = free_bytes(), read_bytes(path)
+def load(daemon, crew, path, n, what="all"):
+    read = read_bytes(path)
     found = crew.go(path, n, what)
-    result = Result(found, free - free_bytes(), read_bytes(path) - read)
+    result = Result(found, memory_bytes(daemon, path), read_bytes(path) - read)
     crew.end()
     return result
 
@@ -192,18 +194,19 @@ def measure(daemon, args, path, small):
                     evict(path, daemon)
                     if is_hot:
                         warm(path)
-                    result = load(crews[side], path, count)
+                    result = load(daemon, crews[side], path, count)
                     seconds[side, count, is_hot] = result
                     if i:
                         points.setdefault((side, count, is_hot), []).append((result.seconds, result.used))
             warm(small)
-            seconds[side, "small"] = load(crews[side], small, 1, "small")
+            seconds[side, "small"] = load(daemon, crews[side], small, 1, "small")
         if len({tuple(result.sums) for key, result in seconds.items() if key[1] != "small"}) != 1:
             raise SystemExit("weights.py: the sides have loaded different bytes")
         evict(path, daemon)
-        first = load(crews["dsaio"], path, 1, "first")
+        first = load(daemon, crews["dsaio"], path, 1, "first")
+        evict(path, daemon)
         keeper.go(path)
-        kept = load(crews["dsaio"], path, n, "map")
+        kept = load(daemon, crews["dsaio"], path, n, "map")
         keeper.end()
         if not i:
             continue

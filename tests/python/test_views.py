@@ -260,3 +260,63 @@ assert is_right(safetensors.load_file(path, framework="np"))
     own_daemon.restart(signal_number)
     child.communicate("\n")
     assert child.returncode == 0
+
+
+LOADER = """
+import numpy, os, random, sys, time
+from dsaio import safetensors
+path = sys.argv[1]
+
+def load():
+    try:
+        tensors = safetensors.load_file(path, framework="np")
+    except (OSError, safetensors.SafetensorError) as e:
+        return f"error {type(e).__name__}"
+    versions = {int(version) for tensor in tensors.values() for version in (tensor.min(), tensor.max())}
+    return "whole" if len(versions) == 1 else f"MIXED {versions}"
+
+while not os.path.exists(path + ".stop"):
+    pid = os.fork()
+    if pid == 0:
+        os.write(1, (load() + "\\n").encode())
+        os._exit(0)
+    time.sleep(random.uniform(0, 0.25))
+    os.kill(pid, 9)
+    if os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
+        print("killed", flush=True)
+"""
+
+
+def test_each_load_has_one_version_while_clients_and_daemons_are_killed_and_the_file_changes(own_daemon, needs_numpy):
+    numpy = needs_numpy
+    path = os.path.join(own_daemon.store, "f")
+    sizes = {str(i): 4 << 20 for i in range(5)}  # 80 MiB: two pieces
+
+    def tensors_of(version):
+        return {name: numpy.full(n, version, "u4") for name, n in sizes.items()}
+
+    save_file(tensors_of(1), path)
+    environment = dict(os.environ, PYTHONPATH=PACKAGE, DSAIO_SOCKET=own_daemon.socket, DSAIO_RECONNECT="60")
+    command = [sys.executable, "-c", LOADER, path]
+    loaders = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) for _ in range(2)]
+    for i in range(1, 21):
+        time.sleep(2.1)
+        own_daemon.restart(signal.SIGKILL if i % 2 else signal.SIGTERM)
+        if i % 4 == 2:
+            with open(path, "r+b") as file:  # other times, the same bytes
+                file.seek(-4, os.SEEK_END)
+                last = file.read()
+                file.seek(-4, os.SEEK_END)
+                file.write(last)
+        elif i % 4 == 0:
+            os.truncate(path, 60 << 20)
+            time.sleep(0.3)
+        if i % 2 == 0:
+            save_file(tensors_of(i), path)
+    with open(path + ".stop", "wb"):
+        pass
+    output = "".join(loader.communicate()[0] for loader in loaders)
+    assert [loader.returncode for loader in loaders] == [0, 0]
+    lines = output.split("\n")
+    assert "MIXED" not in output, output
+    assert lines.count("killed") >= 200 and lines.count("whole") > 20, output
