@@ -16,6 +16,7 @@ from conftest import PACKAGE
 from dsaio.safetensors import save_file
 
 SAFETENSORS = """
+class SafetensorError(Exception): pass
 class safe_open:
     def __init__(self, filename, framework, device="cpu"):
         self.what = f"genuine {framework}"
@@ -87,6 +88,10 @@ def test_it_is_installed_before_and_after_others_have_imported_theirs(python, fa
             assert show(path) == GENUINE, show(path)
             assert sys.meta_path == found and dict(os.environ) == environment
             assert ours.safe_open is not genuine.safe_open
+            mine = ours.safe_open
+            ours.install()
+            ours.uninstall()
+            assert mine is ours.safe_open
             """
         )
 
@@ -114,6 +119,15 @@ def test_children_are_reached(fake, file, tmp_path):
         assert run("-m", "dsaio", "run", str(program), DSAIO_SAFETENSORS="0") == genuine
     text = "import dsaio.safetensors as s; s.install(); import runpy, sys; runpy.run_path(%r, run_name='__main__')"
     assert run("-c", text % str(parent)) == LOADED
+
+
+@pytest.mark.parametrize("first", ["dsaio.safetensors", "safetensors"])
+def test_a_child_that_imports_ours_first(fake, file, first):
+    text = f"import {first}, safetensors; print(safetensors.safe_open(sys.argv[1], 'np').get_tensor('a'))"
+    environment = dict(os.environ, PYTHONPATH=PACKAGE + os.pathsep + fake)
+    command = [sys.executable, "-m", "dsaio", "run", "-c", "import sys; " + text, file]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"[0 1 2 3 4]\n"
 
 
 # ---- the genuine libraries ----
@@ -180,7 +194,7 @@ def test_accelerate(genuine):
 from accelerate import init_empty_weights, load_checkpoint_and_dispatch
 from accelerate.utils.modeling import load_state_dict
 import accelerate.utils.modeling as modeling
-assert modeling.safe_open is ours.safe_open
+assert issubclass(modeling.safe_open, ours.safe_open)
 with init_empty_weights():
     empty = LlamaForCausalLM(config)
 loaded = load_checkpoint_and_dispatch(empty, folder + "/m", device_map={"": "cpu"})
@@ -218,5 +232,13 @@ def test_vllm(python, folder):
         assert sorted(found) == sorted(wanted) and len(opened) == 2, (found, opened)
         assert all(torch.equal(found[name], wanted[name]) for name in wanted)
         assert weight_utils.safe_open is genuine
+        for options in (dict(safetensors_load_strategy="eager"),
+                        dict(model_loader_extra_config={"enable_multithread_load": True})):
+            try:
+                get_model_loader(LoadConfig(load_format="dsaio", **options))
+            except ValueError as e:
+                assert "load format dsaio: leave out" in str(e), e
+            else:
+                raise AssertionError(options)
         """
     )

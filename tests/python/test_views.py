@@ -102,7 +102,7 @@ def shared_file(daemon):
     folder = tempfile.mkdtemp(dir=daemon.store)
     path = os.path.join(folder, "f")
     numpy = pytest.importorskip("numpy")
-    save_file({str(i): numpy.arange(i, i + (8 << 20), dtype="u4") for i in range(5)}, path)
+    save_file({str(i): numpy.arange(i, i + (8 << 20), dtype="i4") for i in range(5)}, path)
     time.sleep(2.1)
     yield path
     shutil.rmtree(folder)
@@ -209,10 +209,22 @@ def test_a_shared_file_that_is_changed_is_an_error_and_a_replaced_one_is_read(py
         def save():
             safetensors.save_file(wanted, path)
             time.sleep(2.1)
+        for is_begun in (False, True):
+            save()
+            with safetensors.safe_open(path, "np") as file:
+                if is_begun:
+                    assert list(file.get_slice("a")[:4]) == [0, 1, 2, 3]
+                safetensors.save_file({"a": numpy.zeros(3)}, path)
+                assert (file.get_tensor("a") == wanted["a"]).all()
         save()
         with safetensors.safe_open(path, "np") as file:
-            safetensors.save_file({"a": numpy.zeros(3)}, path)
-            assert (file.get_tensor("a") == wanted["a"]).all()
+            os.truncate(path, 80 << 20)
+            try:
+                file.get_tensor("a")
+            except safetensors.SafetensorError as e:
+                assert "was changed after it was opened" in str(e), e
+            else:
+                raise AssertionError("cut")
         for change in ("write", "cut"):
             save()
             with safetensors.safe_open(path, "np") as file:
@@ -260,6 +272,23 @@ assert is_right(safetensors.load_file(path, framework="np"))
     own_daemon.restart(signal_number)
     child.communicate("\n")
     assert child.returncode == 0
+
+
+def test_tensors_for_another_device_share_views(shared_file, monkeypatch):
+    pytest.importorskip("torch")
+    from dsaio import _view, safetensors
+
+    made = []
+    real = _view.array
+    monkeypatch.setattr(_view, "array", lambda fd, start, nbytes: made.append(nbytes) or real(fd, start, nbytes))
+    with safetensors.safe_open(shared_file, "pt", device="meta") as file:
+        for name in file.keys() + file.keys():
+            assert file.get_tensor(name).device.type == "meta"
+    assert made == [os.path.getsize(shared_file)]
+    del made[:]
+    monkeypatch.setattr(safetensors, "_WINDOW", 64 << 20)
+    assert len(safetensors.load_file(shared_file, device="meta")) == 5
+    assert len(made) == 3 and max(made) < 70 << 20
 
 
 LOADER = """
@@ -319,4 +348,5 @@ def test_each_load_has_one_version_while_clients_and_daemons_are_killed_and_the_
     assert [loader.returncode for loader in loaders] == [0, 0]
     lines = output.split("\n")
     assert "MIXED" not in output, output
-    assert lines.count("killed") >= 200 and lines.count("whole") > 20, output
+    n_errors = sum(line.startswith("error") for line in lines)
+    assert lines.count("killed") >= 200 and lines.count("whole") > max(20, n_errors), output

@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 _VARIABLE = "DSAIO_SAFETENSORS"
 _lock = Lock()
 _genuine: Any = None
+_installed: Any = None
 
 
 def _ours() -> Any:
-    # Not before it is needed: it loads the library.
-    return import_module("dsaio.safetensors").safe_open
+    """A class of its own, so that uninstall() finds it.  None while dsaio.safetensors is being imported."""
+    global _installed
+    if _installed is None:
+        # Not before it is needed: it loads the library.
+        ours = getattr(import_module("dsaio.safetensors"), "safe_open", None)
+        if ours is not None:
+            _installed = type("safe_open", (ours,), {"__module__": ours.__module__, "__doc__": ours.__doc__})
+    return _installed
 
 
 def _replace_all(old: Any, new: Any) -> None:
@@ -39,10 +46,16 @@ def _replace_all(old: Any, new: Any) -> None:
 def _replace(package: ModuleType) -> None:
     """The package safetensors has been executed."""
     global _genuine
-    found = getattr(package, "safe_open", None)
-    if found is not None and found is not _ours():
+    found, ours = getattr(package, "safe_open", None), _ours()
+    if found is not None and ours is not None and found is not ours:
         _genuine = found
-        _replace_all(_genuine, _ours())
+        _replace_all(_genuine, ours)
+
+
+def finish() -> None:
+    """To be called where dsaio.safetensors has been imported, which may have imported safetensors."""
+    if _finder in sys.meta_path and "safetensors" in sys.modules:
+        _replace(sys.modules["safetensors"])
 
 
 _finder: Any = _start.Finder(lambda name: name == "safetensors", _replace)

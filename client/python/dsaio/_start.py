@@ -109,7 +109,7 @@ def reach_children(variable: str, is_by_pth: bool) -> None:
 def spare_children(variable: str) -> None:
     os.environ.pop(variable, None)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if _SITE in paths and not any(kind in os.environ for kind in _KINDS):
+    if _SITE in paths and not any(os.environ.get(kind) == "1" for kind in _KINDS):
         paths.remove(_SITE)
         if paths:
             os.environ["PYTHONPATH"] = os.pathsep.join(paths)

@@ -30,8 +30,8 @@ class View:
     __slots__ = ("connection", "address", "nbytes", "start", "_ready")
 
     def __init__(self, fd: int, start: int, nbytes: int) -> None:
-        self.connection = connection()
         self.address = 0
+        self.connection = connection()
         self.nbytes = nbytes
         self.start = start
         self._ready: Set[int] = set()  # parts of the file, by their number, that have been waited for

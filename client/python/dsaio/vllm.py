@@ -24,6 +24,13 @@ def register() -> None:
         """Loads the files that the format "safetensors" loads."""
 
         def __init__(self, load_config: Any) -> None:
+            strategy = getattr(load_config, "safetensors_load_strategy", None)
+            extra: Any = load_config.model_loader_extra_config
+            if strategy not in (None, "lazy") or (extra and extra.get("enable_multithread_load")):
+                raise ValueError(
+                    "dsaio: load format dsaio: leave out safetensors_load_strategy and enable_multithread_load,"
+                    " with which vLLM reads files itself"
+                )
             load_config = copy.copy(load_config)
             load_config.load_format = "safetensors"
             super().__init__(load_config)

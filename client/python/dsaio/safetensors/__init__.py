@@ -45,7 +45,7 @@ from .. import _view
 from .._connection import at_fork
 from .._file import File, is_rados, naming, open_regular, path_bytes
 from .._handle import Handle, handle_for
-from .._loaders import install, uninstall
+from .._loaders import finish, install, uninstall
 from .._op import wait_all
 from .._replace import new_file, remove_leftovers_beside
 from .._safetensors import CODES, DTYPES, METADATA, Info, SafetensorError, make_header, pread, read_header
@@ -117,6 +117,7 @@ class _Source:
         self.has_warned = False  # that tensors are in ordinary memory
         self.handle: Optional[Handle] = None  # kept open between reads
         self.shared: Any = None  # the array of a view of the file
+        self.window: Any = None  # of what goes to another device: until the next one has what both need
         self.path = path
         if is_rados(path):
             self._open_rados(path)
@@ -187,18 +188,21 @@ class _Source:
         infos: in the order of their bytes.
         """
         infos = list(infos)
-        if framework.device is None:
+        if framework.device is None or len(infos) < 2:  # one by one they share a view, too
             return self._load_here(infos, framework)
         tensors: Dict[str, Any] = {}
-        for window in _pieces(infos, _WINDOW):
-            tensors.update(self._load_here(window, framework))
+        try:
+            for window in _pieces(infos, _WINDOW):
+                tensors.update(self._load_here(window, framework, True))
+        finally:
+            self.window = None
         return tensors
 
-    def _load_here(self, infos: List[Info], framework: _Framework) -> Dict[str, Any]:
+    def _load_here(self, infos: List[Info], framework: _Framework, is_window: bool = False) -> Dict[str, Any]:
         if not framework.pinned:
             return self._load(infos, framework, False)
         if self.fd >= 0 and self.nbytes >= _SHARED_LEAST:
-            return self._load_shared(infos, framework)
+            return self._load_shared(infos, framework, is_window)
         need = sum(info.end - info.start for info in infos)
         try:
             if need > _PIECE:
@@ -254,47 +258,51 @@ class _Source:
         except SafetensorError as e:
             raise SafetensorError(f"{os.fsdecode(self.path)}: tensor {info.name!r}: {e}") from None
 
-    def _load_shared(self, infos: List[Info], framework: _Framework) -> Dict[str, Any]:
+    def _load_shared(self, infos: List[Info], framework: _Framework, is_window: bool) -> Dict[str, Any]:
         """Tensors of a view: of the whole file, where they stay in it."""
         with naming(self.path):
             need = sum(info.end - info.start for info in infos)
             if need > _HOST_BYTES:
                 raise OSError(errno.ENOMEM, f"{need} bytes of tensors are more than this host's memory")
-            for is_again in (False, True):
+            for is_last in (False, False, True):
                 try:
-                    tensors = self._share(infos, framework)
+                    tensors = self._share(infos, framework, is_window)
                     break
                 except OSError as e:
-                    # A next daemon cannot be given a file that came as a descriptor, which is still open here.
-                    if e.errno not in (errno.ESTALE, errno.ENODATA):
+                    self.check()
+                    # A next daemon cannot be given a file that came as a descriptor, which is still open here; and a
+                    # file that was renamed is another version for the daemon.
+                    if is_last or e.errno not in (errno.ESTALE, errno.ENODATA):
                         raise
-                    if is_again or os.fstat(self.fd).st_ctime_ns != self.stat.st_ctime_ns:
-                        raise self._changed() from None
-                    self.shared = None
+                    self.shared = self.window = None
         self.check()
         return tensors
 
-    def _share(self, infos: List[Info], framework: _Framework) -> Dict[str, Any]:
+    def _share(self, infos: List[Info], framework: _Framework, is_window: bool) -> Dict[str, Any]:
         tensors: Dict[str, Any] = {}
-        array = self.shared if framework.device is None else None
+        array = None if is_window else self.shared
         for piece in _pieces(infos):
             if array is None or not array.view.has(piece[0].start, piece[-1].end):
                 handle = self.handle = _shared_handle(self.path)
                 c = handle._c_of(self.fd)
                 if array is None or array.view.connection is not c.connection:
-                    array = self._view(infos, framework)
+                    array = self._view(infos) if is_window else self._whole_view(c)
                 array.view.wait(c, piece[0].start, piece[-1].end)
+                if is_window:
+                    self.window = array
             for info in piece:
                 tensors[info.name] = self._tensor(info, framework, array, array.view.start, False)
         return tensors
 
-    def _view(self, infos: List[Info], framework: _Framework) -> Any:
-        """Of the whole file, for all that is read later, or of what goes to another device."""
-        if framework.device is None:
-            self.shared = _view.array(self.fd, 0, self.nbytes)
-            return self.shared
+    def _view(self, infos: List[Info]) -> Any:
         start = min(infos[0].start, self.nbytes - 1) & -_PAGE
         return _view.array(self.fd, start, max(infos[-1].end - start, 1))
+
+    def _whole_view(self, c: Any) -> Any:
+        with _lock:  # of threads that share the file, one makes it
+            if self.shared is None or self.shared.view.connection is not c.connection:
+                self.shared = _view.array(self.fd, 0, self.nbytes)
+            return self.shared
 
 
 class _Content(_Source):
@@ -458,7 +466,8 @@ class safe_open:
 
     Raises OSError, and SafetensorError for a file that the format does not allow.  The file that was opened is
     read, also after another one has taken its place; one that is changed where it lies is refused with
-    SafetensorError.  It is closed with the `with` block, or with the last reference.  Threads may share it,
+    SafetensorError.  Reading a tensor of a file of at least 4 MiB again shows what the process has written to it.
+    The file is closed with the `with` block, or with the last reference.  Threads may share it,
     and a child of fork() may go on with it.
     """
 
@@ -813,5 +822,7 @@ def save(tensors: Dict[str, Any], metadata: Optional[Dict[str, str]] = None) -> 
     return content.getvalue()
 
 
-# At the end, since it imports what is above.
+# At the end, since they need what is above.
 from .torch import load_model, save_model  # noqa: E402
+
+finish()
