@@ -24,76 +24,72 @@ def needs_numpy(monkeypatch):
     return pytest.importorskip("numpy")
 
 
-SMALL_POOL = "[daemon]\npool_size = 256M\nclient_pool_max = 128M\nuser_pool_max = 256M\n"
+@pytest.fixture
+def small_daemon():
+    daemon = Daemon(config="[daemon]\npool_size = 256M\nclient_pool_max = 128M\nuser_pool_max = 256M\n")
+    yield daemon
+    daemon.stop()
 
 
-def test_a_file_beyond_client_pool_max_is_shared_as_far_as_that_goes(python):
-    daemon = Daemon(config=SMALL_POOL)
-    try:
-        python(
-            """
-            import json, numpy, subprocess, time
-            from dsaio import safetensors
-            path = folder + "/f"
-            wanted = {str(i): numpy.arange(i, i + (8 << 20), dtype="u4") for i in range(5)}  # 160 MiB
-            safetensors.save_file(wanted, path)
-            at_once = safetensors.load_file(path, framework="np")  # just changed, so not shared
-            time.sleep(2.1)
-            with safetensors.safe_open(path, "np") as file:
-                tensors = file.get_tensors()
-            for loaded in (at_once, tensors):
-                assert all((loaded[name] == wanted[name]).all() for name in wanted)
-                loaded["3"][:] = 7  # it is its own
-            ctl = [os.environ["DSAIOCTL"], "status", "--json"]
-            pool = json.loads(subprocess.check_output(ctl))["pool"]
-            assert 1 <= pool["views"] < 3 and pool["view_bytes"] <= 128 << 20, pool
-            safetensors.save_file(tensors, path + "2")
-            del loaded, tensors
-            again = safetensors.load_file(path + "2", framework="np", pinned=False)
-            assert (again["3"] == 7).all() and all((again[name] == wanted[name]).all() for name in "0124")
-            """,
-            daemon=daemon,
-        )
-    finally:
-        daemon.stop()
+def test_a_file_beyond_client_pool_max_is_shared_as_far_as_that_goes(python, small_daemon):
+    python(
+        """
+        import json, numpy, subprocess, time
+        from dsaio import safetensors
+        path = folder + "/f"
+        wanted = {str(i): numpy.arange(i, i + (8 << 20), dtype="u4") for i in range(5)}  # 160 MiB
+        safetensors.save_file(wanted, path)
+        at_once = safetensors.load_file(path, framework="np")  # just changed, so not shared
+        time.sleep(2.1)
+        with safetensors.safe_open(path, "np") as file:
+            tensors = file.get_tensors()
+        for loaded in (at_once, tensors):
+            assert all((loaded[name] == wanted[name]).all() for name in wanted)
+            loaded["3"][:] = 7  # it is its own
+        ctl = [os.environ["DSAIOCTL"], "status", "--json"]
+        pool = json.loads(subprocess.check_output(ctl))["pool"]
+        assert 1 <= pool["views"] < 3 and pool["view_bytes"] <= 128 << 20, pool
+        safetensors.save_file(tensors, path + "2")
+        del loaded, tensors
+        again = safetensors.load_file(path + "2", framework="np", pinned=False)
+        assert (again["3"] == 7).all() and all((again[name] == wanted[name]).all() for name in "0124")
+        """,
+        daemon=small_daemon,
+    )
 
 
-def test_files_for_which_the_pool_has_no_room_are_read_into_ordinary_memory(python):
-    daemon = Daemon(config=SMALL_POOL)
-    try:
-        python(
-            """
-            import subprocess, numpy, time, warnings
-            from dsaio import safetensors
-            path = folder + "/f"
-            wanted = {str(i): numpy.arange(i, i + (8 << 20), dtype="u4") for i in range(3)}  # 96 MiB
-            safetensors.save_file(wanted, path)
-            time.sleep(2.1)
-            code = "import dsaio; m = dsaio.alloc(100 << 20); print(flush=True); input()"
-            others = [subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-                      for _ in range(2)]
-            for other in others:
-                other.stdout.readline()
-            for least in (safetensors._SHARED_LEAST, 1 << 40):  # as what can be shared, and as a small one
-                safetensors._SHARED_LEAST = least
-                with warnings.catch_warnings(record=True) as seen:
-                    warnings.simplefilter("always")
-                    tensors = safetensors.load_file(path, framework="np")
-                if least == 1 << 40:
-                    assert len(seen) == 1 and "not pinned: " in str(seen[0].message), seen
-                    assert seen[0].filename == "<string>", seen[0]
-                else:
-                    assert not seen
-                assert not any(map(dsaio.is_pinned, tensors.values()))
-                assert all((tensors[name] == wanted[name]).all() for name in wanted)
-            dsaio.alloc(16 << 20)  # what was taken is free again
-            for other in others:
-                other.communicate()
-            """,
-            daemon=daemon,
-        )
-    finally:
-        daemon.stop()
+def test_files_for_which_the_pool_has_no_room_are_read_into_ordinary_memory(python, small_daemon):
+    python(
+        """
+        import subprocess, numpy, time, warnings
+        from dsaio import safetensors
+        path = folder + "/f"
+        wanted = {str(i): numpy.arange(i, i + (8 << 20), dtype="u4") for i in range(3)}  # 96 MiB
+        safetensors.save_file(wanted, path)
+        time.sleep(2.1)
+        code = "import dsaio; m = dsaio.alloc(100 << 20); print(flush=True); input()"
+        others = [subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                  for _ in range(2)]
+        for other in others:
+            other.stdout.readline()
+        for least in (safetensors._SHARED_LEAST, 1 << 40):  # as what can be shared, and as a small one
+            safetensors._SHARED_LEAST = least
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                tensors = safetensors.load_file(path, framework="np")
+            if least == 1 << 40:
+                assert len(seen) == 1 and "not pinned: " in str(seen[0].message), seen
+                assert seen[0].filename == "<string>", seen[0]
+            else:
+                assert not seen
+            assert not any(map(dsaio.is_pinned, tensors.values()))
+            assert all((tensors[name] == wanted[name]).all() for name in wanted)
+        dsaio.alloc(16 << 20)  # what was taken is free again
+        for other in others:
+            other.communicate()
+        """,
+        daemon=small_daemon,
+    )
 
 
 @pytest.fixture(scope="module")

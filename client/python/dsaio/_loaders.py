@@ -53,7 +53,7 @@ def _replace(package: ModuleType) -> None:
 
 
 def finish() -> None:
-    """To be called where dsaio.safetensors has been imported, which may have imported safetensors."""
+    """Where the package is imported already.  Also at the end of dsaio.safetensors, which may have imported it."""
     if _finder in sys.meta_path and "safetensors" in sys.modules:
         _replace(sys.modules["safetensors"])
 
@@ -66,8 +66,7 @@ def _install(is_by_pth: bool) -> None:
         _start.reach_children(_VARIABLE, is_by_pth)
         if _finder not in sys.meta_path:
             sys.meta_path.insert(0, _finder)
-        if "safetensors" in sys.modules:
-            _replace(sys.modules["safetensors"])
+        finish()
 
 
 def install() -> None:

@@ -12,8 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator
 
-LOAD_FORMAT = "dsaio"
-
 
 def register() -> None:
     """Makes the load format known to vLLM, in this process."""
@@ -46,4 +44,4 @@ def register() -> None:
             finally:
                 weight_utils.safe_open = before
 
-    model_loader.register_model_loader(LOAD_FORMAT)(DsaioModelLoader)
+    model_loader.register_model_loader("dsaio")(DsaioModelLoader)

@@ -157,10 +157,7 @@ class _Source:
             return
         now = os.fstat(self.fd)
         if (now.st_size, now.st_mtime_ns) != (self.stat.st_size, self.stat.st_mtime_ns):
-            raise self._changed()
-
-    def _changed(self) -> SafetensorError:
-        return SafetensorError(f"{os.fsdecode(self.path)}: was changed after it was opened: open it again")
+            raise SafetensorError(f"{os.fsdecode(self.path)}: was changed after it was opened: open it again")
 
     def read(self, batches: Iterable[Iterable[Tuple[Any, int]]]) -> None:
         """Reads each (buffer, offset).  A batch may be made while the ones before it are read."""
