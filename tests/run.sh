@@ -123,8 +123,10 @@ list() {
 			echo "unit $BUILD/${source%.c}"
 	done
 	[ -z "$VALGRIND" ] || return
-	# A test that uses up a resource of the whole host says in its head that it must run alone.
+	# A test that uses up a resource of the whole host, or compares times, says in its head that it must run alone.
 	for source in $(grep -lE '^ \* Run alone' tests/e2e/*.c tests/fault/*.c); do
+		name=${source#tests/} name=${name%.c}
+		[ "$SANITIZE" != thread ] || [[ ${not_threads//[[:space:]]/ } != *" $name "* ]] || continue
 		echo "alone $BUILD/${source%.c}"
 	done
 }

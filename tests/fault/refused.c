@@ -2,6 +2,7 @@
  * Refused entries without end, on 256 channels: what a user's rings cost in a turn of the lane is bounded for
  * all of its clients together.  Another user's reads are compared with those of a control: the attacker uses a
  * processor as before, but no ring.  unit/test_intake.c tests the bounds.
+ * Run alone: it compares times, and daemon, attacker and reader need both processors that a host may have.
  */
 #include "tests/harness.h"
 
