@@ -156,12 +156,27 @@ static void made_less(struct views *views)
 	views->on_left(views);
 }
 
+static void close_start(struct view_piece *view);
+
+/* EAGAIN: others have it open, or map it. */
+static bool is_mapped(const struct view_piece *view)
+{
+	return fcntl(view->own_fd, F_SETLEASE, F_WRLCK) < 0;
+}
+
 static void view_freed(struct slab *slab)
 {
 	struct view_piece *view = view_of(slab);
+	struct views *views = view->views;
 
-	list_push(&view->views->leaving, &view->node);
-	made_less(view->views);
+	if (!is_mapped(view)) {
+		close_start(view);
+		return;
+	}
+	list_push(&views->leaving, &view->node);
+	views->left_bytes += view->slab.map_bytes;
+	views->n_left++;
+	made_less(views);
 }
 
 static const struct slab_kind kind_view = {
@@ -371,8 +386,6 @@ static void use_freed(struct slab *slab)
 		view->charge = (struct charge){ .quota = use->user, .kind = QUOTA_POOL_BYTES };
 		view->views->on_hold(use->user, true);
 		quota_adjust(&view->charge, view->slab.map_bytes);
-		view->views->left_bytes += view->slab.map_bytes;
-		view->views->n_left++;
 		view_unlist(view);
 	}
 	free(use);
@@ -569,8 +582,6 @@ static void view_forget(struct view_piece *view)
 	struct quota *user = view->charge.quota;
 
 	if (user) { /* it had a use */
-		views->left_bytes -= view->slab.map_bytes;
-		views->n_left--;
 		quota_discharge(&view->charge);
 		views->on_hold(user, false);
 	}
@@ -590,6 +601,12 @@ static void close_done(struct job *job)
 
 	view_forget(view);
 	made_less(views);
+}
+
+static void close_start(struct view_piece *view)
+{
+	job_submit(view->views->work_queue, &view->look, view->views->pool->main_mailbox, close_run,
+		   close_done);
 }
 
 void views_deinit(struct views *views)
@@ -626,12 +643,13 @@ bool views_tick(struct views *views)
 	bool has_waiters = false;
 
 	LIST_EACH(struct view_piece, view, &views->leaving, node) {
-		if (fcntl(view->own_fd, F_SETLEASE, F_WRLCK) < 0)
-			continue; /* EAGAIN: others have it open, or map it */
+		if (is_mapped(view))
+			continue;
 		list_remove(&views->leaving, &view->node);
+		views->left_bytes -= view->slab.map_bytes;
+		views->n_left--;
 		views->n_made++;
-		job_submit(views->work_queue, &view->look, views->pool->main_mailbox, close_run,
-			   close_done);
+		close_start(view);
 	}
 	LIST_EACH(struct view_piece, view, &views->all, node) {
 		if (view->waiters.first)

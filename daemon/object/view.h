@@ -19,8 +19,8 @@
  * through mappings change nothing that can be seen.
  *
  * The memory cannot be punched.  When the last use is gone, the piece is no longer found; the memory stays charged
- * until views_tick() finds that nobody maps it: then the kernel grants a write lease.  It is
- * charged to the user of the last client; while it is a quarter of the pool, no more pieces are made.
+ * until nobody maps it, which is looked for at once and by views_tick(): then the kernel grants a write lease.  It is
+ * charged to the user of the last client; while what others map is a quarter of the pool, no more pieces are made.
  *
  * Main thread, except as said.
  */
@@ -42,10 +42,10 @@ struct views {
 	struct pool *pool;
 	struct work_queue *work_queue; /* its own: a piece may outlive the users that have it */
 	struct list all; /* struct view_piece that are made, or being made, and have uses or will */
-	struct list leaving;  /* no use any more: others may map them */
-	uint32_t n_left;      /* pieces that have had uses, and have none, ... */
-	uint32_t n_made;      /* with memory that is to be unmapped yet */
+	struct list leaving;  /* no use any more, and others map them ... */
+	uint32_t n_left;      /* ... so many of them, ... */
 	uint64_t left_bytes;  /* ... and their bytes */
+	uint32_t n_made;      /* with memory that is to be unmapped, or to be freed, yet */
 	uint64_t saved_bytes; /* that uses have not taken, since another had them */
 	/* The user of that quota may not go, or may again. */
 	void (*on_hold)(struct quota *user, bool holds);

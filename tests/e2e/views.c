@@ -327,6 +327,35 @@ TEST(child, "what children of clients map stays charged, and is bounded")
 	CHECK_EQ(left_bytes(rig.daemon), 0);
 }
 
+static _Noreturn void load_checked(const struct daemon *daemon, uint64_t size)
+{
+	struct rig rig = { .daemon = (struct daemon *)(uintptr_t)daemon };
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	const uint8_t *view;
+
+	rig_open(&rig, NULL);
+	view = view_of(&rig, rig_file(&rig, "w", O_RDONLY), 0, size, 0);
+	check_view(&rig, view, 0, size, 7);
+	daemon_status(daemon, &answer);
+	CHECK_EQ(answer.reply->status->pool->views, (size + PIECE - 1) / PIECE);
+	_exit(0);
+}
+
+/* The pieces of the one before, which nobody mapped any more, took the next one's views for half a second. */
+TEST(successive, "processes that load more than a quarter of the pool, one after the other, have views")
+{
+	struct daemon *daemon = next_daemon("[daemon]\nlock = auto\npool_size = 512M\n");
+
+	(void)make_file(daemon, "w", 2 * PIECE + 12345, 7);
+	for (unsigned i = 0; i < 5; i++) {
+		const pid_t pid = (pid_t)CHECK_SYS(fork());
+
+		if (pid == 0)
+			load_checked(daemon, 2 * PIECE + 12345);
+		child_wait_ok(pid);
+	}
+}
+
 /* POSIX_FADV_DONTNEED takes what is clean. */
 static void forget(const char *path)
 {

@@ -444,13 +444,18 @@ int view_free(struct dsaio_client *client, const char *memory)
 			handle_op_unref(piece->op);
 		else if (piece->op)
 			(void)piece_finish(view, piece);
+	}
+	/* First, so that the daemon finds that nobody maps it.  Our own mapping: cannot fail. */
+	(void)munmap(view->map, view->map_bytes);
+	for (size_t i = 0; i < view->n; i++) {
+		struct mapped_piece *piece = &view->pieces[i];
+
 		if (piece->slab.id && atomic_load(&piece->state) != PIECE_NONE &&
 		    !client->is_disconnected)
 			slab_release(client->conn, &piece->slab, false);
 	}
 	if (view->file)
 		file_drop_ref(view->file);
-	(void)munmap(view->map, view->map_bytes); /* our own mapping: cannot fail */
 	(void)pthread_mutex_destroy(&view->lock);
 	free(view);
 	return 0;
