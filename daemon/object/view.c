@@ -190,6 +190,14 @@ static const struct slab_kind kind_view = {
 
 static void cache_start(struct view_piece *view);
 
+/* Without uses, until its memory is gone. */
+static void view_charge(struct view_piece *view, struct quota *user)
+{
+	view->charge = (struct charge){ .quota = user, .kind = QUOTA_POOL_BYTES };
+	view->views->on_hold(user, true);
+	quota_adjust(&view->charge, view->slab.map_bytes);
+}
+
 static void openers_call(struct view_piece *view, int result, const struct error *error)
 {
 	struct list_node *node;
@@ -210,9 +218,14 @@ static void view_unlist(struct view_piece *view)
 static void on_made(struct slab *slab, int result, const struct error *error, void *arg)
 {
 	struct view_piece *view = arg;
+	struct quota *user = NULL;
 
 	(void)slab;
 	view->is_made = true;
+	if (result == 0) {
+		user = view->slab.bytes_charge.quota->parent;
+		view->views->on_hold(user, true); /* its session may end meanwhile */
+	}
 	/* The uses are charged in its place. */
 	quota_discharge(&view->slab.bytes_charge);
 	quota_discharge(&view->slab.slab_charge);
@@ -221,11 +234,14 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 	openers_call(view, result, error);
 	if (result < 0 && view->file)
 		file_unref(view->file);
-	if (view->n_uses)
-		return;
-	view_unlist(view);
+	if (!view->n_uses)
+		view_unlist(view);
 	if (result == 0) {
-		slab_unref(&view->slab);
+		if (!view->n_uses) { /* its clients have ended, or have no room */
+			view_charge(view, user);
+			slab_unref(&view->slab);
+		}
+		view->views->on_hold(user, false);
 		return;
 	}
 	closep(&view->own_fd);
@@ -383,9 +399,7 @@ static void use_freed(struct slab *slab)
 	if (--view->n_uses) {
 		shares_set(view, view->n_uses);
 	} else {
-		view->charge = (struct charge){ .quota = use->user, .kind = QUOTA_POOL_BYTES };
-		view->views->on_hold(use->user, true);
-		quota_adjust(&view->charge, view->slab.map_bytes);
+		view_charge(view, use->user);
 		view_unlist(view);
 	}
 	free(use);
@@ -581,7 +595,7 @@ static void view_forget(struct view_piece *view)
 	struct views *views = view->views;
 	struct quota *user = view->charge.quota;
 
-	if (user) { /* it had a use */
+	if (user) { /* it was made */
 		quota_discharge(&view->charge);
 		views->on_hold(user, false);
 	}

@@ -290,6 +290,9 @@ static uint64_t left_bytes(const struct daemon *daemon)
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 
 	daemon_status(daemon, &answer);
+	CHECK_EQ(answer.reply->status->pool->used_bytes >=
+			 answer.reply->status->pool->view_left_bytes,
+		 true);
 	return answer.reply->status->pool->view_left_bytes;
 }
 
@@ -342,7 +345,8 @@ static _Noreturn void load_checked(const struct daemon *daemon, uint64_t size)
 }
 
 /* The pieces of the one before, which nobody mapped any more, took the next one's views for half a second. */
-TEST(successive, "processes that load more than a quarter of the pool, one after the other, have views")
+TEST(successive,
+     "processes that load more than a quarter of the pool, one after the other, have views")
 {
 	struct daemon *daemon = next_daemon("[daemon]\nlock = auto\npool_size = 512M\n");
 

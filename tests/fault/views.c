@@ -1,13 +1,15 @@
 /*
  * Views, by hand: what a hostile client asks and does.
  */
-#include "tests/harness.h"
+#include "tests/restarting.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BYTES (2 * MIB + 4096)
@@ -61,6 +63,16 @@ static Wire__ViewState state_of(struct raw *raw, uint32_t slab, bool may_wait)
 	wait.may_wait = may_wait;
 	raw_call_ok(raw, &request, NULL, 0, &answer);
 	return answer.reply->view_wait->state;
+}
+
+static void slab_free(struct raw *raw, uint32_t slab)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
+	Wire__Request request = RAW_REQUEST(SLAB_FREE, slab_free, &body);
+
+	body.slab = slab;
+	raw_call_ok(raw, &request, NULL, 0, &answer);
 }
 
 static struct ring_entry read_of(uint32_t file, uint32_t slab)
@@ -170,6 +182,122 @@ FAULT(stale, "a piece that was not read before its file changed is never ready")
 	answer_check_fails(&answer, -ESTALE, "changed");
 	wait.slab = old.id;
 	raw_call_fails(&a.raw, &request, NULL, 0, -ESTALE, "changed");
+}
+
+/* The change is seen after the read, by nobody's open. */
+FAULT(changed, "a piece whose file changed before the read is never ready")
+{
+	_cleanup_(side_close) struct side a;
+	Wire__ViewWait wait = WIRE__VIEW_WAIT__INIT;
+	Wire__Request request = RAW_REQUEST(VIEW_WAIT, view_wait, &wait);
+	struct piece mine;
+
+	make(daemon);
+	side_open(&a, daemon, O_RDONLY);
+	mine = piece_open(&a.raw, a.file.id);
+	file_make_pattern(daemon_path(daemon, "w"), BYTES, 9);
+	CHECK_EQ(raw_run_one(&a.channel, read_of(a.file.id, mine.id)), BYTES);
+	wait.slab = mine.id;
+	wait.may_wait = true;
+	raw_call_fails(&a.raw, &request, NULL, 0, -ESTALE, "changed");
+}
+
+FAULT(freed, "who waits for a piece that it frees has an answer")
+{
+	_cleanup_(side_close) struct side a;
+	Wire__ViewWait wait = WIRE__VIEW_WAIT__INIT;
+	Wire__Request request = RAW_REQUEST(VIEW_WAIT, view_wait, &wait);
+	Wire__SlabFree body = WIRE__SLAB_FREE__INIT;
+	Wire__Request free_it = RAW_REQUEST(SLAB_FREE, slab_free, &body);
+	struct piece mine;
+	unsigned n_cancelled = 0;
+
+	make(daemon);
+	side_open(&a, daemon, O_RDONLY);
+	mine = piece_open(&a.raw, a.file.id);
+	CHECK_EQ(state_of(&a.raw, mine.id, false), WIRE__VIEW_STATE__VIEW_FILL);
+	wait.slab = body.slab = mine.id;
+	wait.may_wait = true;
+	raw_send(&a.raw, &request, NULL, 0);
+	raw_send(&a.raw, &free_it, NULL, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+		raw_receive(&a.raw, &answer);
+		if (answer.reply->error) {
+			answer_check_fails(&answer, -ECANCELED, "freed");
+			n_cancelled++;
+		}
+	}
+	CHECK_EQ(n_cancelled, 1);
+}
+
+/* Of slabs that the daemon has a descriptor of, for each of these. */
+static uint64_t slab_bytes(const struct daemon *daemon)
+{
+	DIR *dir = opendir(test_text("/proc/%d/fd", daemon->pid));
+	const struct dirent *entry;
+	uint64_t bytes = 0;
+
+	CHECK(dir != NULL);
+	while ((entry = readdir(dir))) {
+		char name[64] = "";
+		struct stat st;
+
+		if (readlinkat(dirfd(dir), entry->d_name, name, sizeof(name) - 1) > 0 &&
+		    strstr(name, "dsaio-slab") && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0)
+			bytes += (uint64_t)st.st_blocks * 512;
+	}
+	(void)closedir(dir);
+	return bytes;
+}
+
+static uint32_t slab_of_next(struct raw *raw)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+	raw_receive(raw, &answer);
+	if (answer.reply->error)
+		return 0;
+	return answer.reply->body_case == WIRE__REPLY__BODY_VIEW_OPEN
+		       ? answer.reply->view_open->slab
+		       : answer.reply->slab_new->slab;
+}
+
+/* They counted nowhere until the next tick. */
+TEST(unused,
+     "pieces that are made, and that their client then has no room for, do not exceed the pool")
+{
+	struct daemon *daemon = next_daemon(
+		"[daemon]\nlock = auto\nhuge_pages = no\npool_size = 256M\nclient_pool_max = 130M\n");
+	struct raw raw = RAW_NONE;
+	struct raw_file file;
+
+	file_make_sparse(daemon_path(daemon, "w"), 64 * MIB);
+	CHECK_SYS(usleep(2100000));
+	raw_open(&raw, daemon);
+	raw_file(&raw, daemon_path(daemon, "w"), O_RDONLY, &file);
+	for (unsigned i = 0; i < 20; i++) {
+		Wire__ViewOpen open = WIRE__VIEW_OPEN__INIT;
+		Wire__Request request = RAW_REQUEST(VIEW_OPEN, view_open, &open);
+		Wire__SlabNew slab_new = WIRE__SLAB_NEW__INIT;
+		Wire__Request another = RAW_REQUEST(SLAB_NEW, slab_new, &slab_new);
+		uint32_t ids[2];
+
+		open.file = file.id;
+		slab_new.size_bytes = 64 * MIB;
+		raw_send(&raw, &request, NULL, 0);
+		CHECK_SYS(usleep(2000)); /* it is being made */
+		raw_send(&raw, &another, NULL, 0);
+		for (unsigned k = 0; k < 2; k++)
+			ids[k] = slab_of_next(&raw);
+		for (unsigned k = 0; k < 2; k++)
+			if (ids[k])
+				slab_free(&raw, ids[k]);
+		CHECK_MSG(slab_bytes(daemon) <= 256 * MIB, "%" PRIu64 " MiB after %u rounds",
+			  slab_bytes(daemon) / MIB, i);
+	}
+	raw_close(&raw);
 }
 
 static void limit(struct raw *raw, uint64_t bytes_per_sec)
