@@ -48,6 +48,7 @@ struct view_piece {
 	uint64_t asked_nsec; /* a client was asked to read it; 0: none */
 	_Atomic bool may_fill;
 	_Atomic uint64_t begun_nsec; /* a read, or a copy from the page cache, has; 0: none */
+	_Atomic uint64_t first_nsec; /* the first one has that others have waited for since */
 	/* of the read, from its end on, or of the copy from the page cache */
 	struct file *file;
 	int64_t result;
@@ -289,6 +290,20 @@ static int say_stale(struct error *error)
 			       "view: the file was changed meanwhile: open it again");
 }
 
+/* Others have waited for reads for long enough: for one, or for several that were begun and given up. */
+static bool is_late(const struct view_piece *view)
+{
+	const uint64_t now = clock_nsec(), first = view->first_nsec;
+
+	return first && now > first && now - first >= FILL_NSEC;
+}
+
+static int say_late(struct error *error)
+{
+	return error_set_plain(error, -ETIMEDOUT,
+			       "view: the read of another client takes too long");
+}
+
 /* Where there is something to fill, all are asked to: the first that begins does, and the others come back. */
 static void waiters_call(struct view_piece *view, int result, const struct error *error)
 {
@@ -463,7 +478,8 @@ int view_ask(struct slab *use, struct error *error)
 	/* Those that wait come first. */
 	if (view->begun_nsec || view->waiters.first ||
 	    (view->asked_nsec && clock_nsec() - view->asked_nsec < ASKED_NSEC))
-		return -EBUSY;
+		return is_late(view) ? say_late(error) : -EBUSY;
+	view->first_nsec = 0;
 	view->asked_nsec = clock_nsec();
 	return 1;
 }
@@ -481,6 +497,14 @@ const struct view_version *view_version_of(const struct slab *use)
 
 /* ---- the read ---- */
 
+static void note_begun(struct view_piece *view)
+{
+	view->begun_nsec = clock_nsec();
+	if (!view->first_nsec)
+		view->first_nsec = view->begun_nsec;
+	slab_ref(&view->slab);
+}
+
 int view_fill_begin(struct slab *use, const struct file *file, const struct ring_entry *entry)
 {
 	struct view_piece *view = view_of(use->view);
@@ -493,8 +517,7 @@ int view_fill_begin(struct slab *use, const struct file *file, const struct ring
 		return EPERM;
 	if (!atomic_compare_exchange_strong(&view->may_fill, &may, false))
 		return EBUSY;
-	view->begun_nsec = clock_nsec();
-	slab_ref(&view->slab);
+	note_begun(view);
 	return 0;
 }
 
@@ -559,8 +582,7 @@ static void cache_run(struct job *job)
 static void cache_start(struct view_piece *view)
 {
 	view->may_fill = false;
-	view->begun_nsec = clock_nsec();
-	slab_ref(&view->slab);
+	note_begun(view);
 	look_start(view, cache_run);
 }
 
@@ -578,6 +600,8 @@ void view_fill_end(struct slab *use, struct file *file, int64_t result)
 	file_ref(file);
 	view->file = file;
 	view->result = result;
+	if (result >= 0) /* slow or not, it is there: the look at the version is waited for */
+		view->first_nsec = clock_nsec();
 	mailbox_post(view->views->pool->main_mailbox, &view->message, on_filled);
 }
 
@@ -640,16 +664,12 @@ void views_deinit(struct views *views)
 /* Those that wait for too long, for a client that was asked to read and does not, or for a read that has begun. */
 static void waiters_look(struct view_piece *view)
 {
-	const uint64_t now = clock_nsec(), begun = view->begun_nsec;
 	struct error error;
 
-	if (!begun && view->asked_nsec && now - view->asked_nsec >= ASKED_NSEC)
+	if (!view->begun_nsec && view->asked_nsec && clock_nsec() - view->asked_nsec >= ASKED_NSEC)
 		waiters_call(view, 0, NULL);
-	else if (begun && now > begun && now - begun >= FILL_NSEC)
-		waiters_call(view,
-			     error_set_plain(&error, -ETIMEDOUT,
-					     "view: the read of another client takes too long"),
-			     &error);
+	else if (is_late(view))
+		waiters_call(view, say_late(&error), &error);
 }
 
 bool views_tick(struct views *views)

@@ -116,7 +116,7 @@ static inline bool slab_is_view(const struct slab *slab)
 
 /*
  * The state of the use's piece.  Returns 0: it is ready.  1: the caller is to read it.  -EBUSY: another reads it.
- * With a message -ESTALE.
+ * With a message -ESTALE, or -ETIMEDOUT (others read it for 10 s by now, whether one or one after the other).
  */
 int view_ask(struct slab *use, struct error *error);
 /* After -EBUSY: calls on_state once. */

@@ -346,6 +346,45 @@ TEST(slow, "a read that does not end is not waited for, and may end later")
 	pattern_check(yours.memory, BYTES, 7, 0, "the view");
 }
 
+/* One that began every time before the others did, and gave up, was waited for without end. */
+TEST(again, "reads that are begun again and again are waited for no longer than one")
+{
+	struct daemon *daemon = daemon_start(NULL);
+	_cleanup_(side_close) struct side a;
+	_cleanup_(side_close) struct side b;
+	Wire__ViewWait wait = WIRE__VIEW_WAIT__INIT;
+	Wire__Request request = RAW_REQUEST(VIEW_WAIT, view_wait, &wait);
+	struct ring_completion completion;
+	struct piece mine, yours;
+	bool is_late = false;
+
+	make(daemon);
+	side_open(&a, daemon, O_RDONLY);
+	side_open(&b, daemon, O_RDONLY);
+	mine = piece_open(&a.raw, a.file.id);
+	yours = piece_open(&b.raw, b.file.id);
+	limit(&b.raw, 64 * KIB);
+	wait.slab = yours.id;
+	wait.may_wait = true;
+	for (unsigned i = 0; i < 8 && !is_late; i++) {
+		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+		struct ring_entry entry = read_of(a.file.id, mine.id);
+
+		entry.timeout_msec = 3000;
+		raw_put(&a.channel, &entry);
+		raw_ring(&a.channel);
+		CHECK_EQ(raw_reap(&a.channel, 1, &completion, 100000), false);
+		raw_send(&b.raw, &request, NULL, 0);
+		raw_receive(&b.raw, &answer); /* and it begins too late */
+		is_late = answer.reply->error == -ETIMEDOUT;
+		if (!is_late) {
+			CHECK_EQ(answer.reply->view_wait->state, WIRE__VIEW_STATE__VIEW_FILL);
+			CHECK_EQ(raw_reap(&a.channel, 1, &completion, 10000000), true);
+		}
+	}
+	CHECK_EQ(is_late, true);
+}
+
 /* All waited for a second, for a client that nobody had asked. */
 TEST(failed, "a read that fails while nobody waits for it may be begun again at once")
 {

@@ -15,6 +15,8 @@
 #define PIECE_BYTES (UINT64_C(64) << 20) /* as ViewOpen has them */
 /* Pieces that are read while the first is waited for: one hides the pause between two, a second what varies. */
 #define AHEAD 2u
+/* Pieces that the daemon has waited for in vain, until those that another client reads are not waited for any more. */
+#define LATE_MAX 3u
 #define TICK_NSEC 20000000 /* more than the clock of a file's ctime needs for its next step */
 
 enum piece_state { PIECE_NONE, PIECE_OPEN, PIECE_READY, PIECE_PLAIN, PIECE_LOST };
@@ -37,6 +39,7 @@ struct mapped_view {
 	uint64_t file_bytes; /* the version that the file had at first */
 	int64_t file_ctime_nsec;
 	pthread_mutex_t lock;
+	unsigned n_late; /* lock */
 	size_t n;
 	struct mapped_piece pieces[];
 };
@@ -253,19 +256,23 @@ static int piece_finish(struct mapped_view *view, struct mapped_piece *piece)
 	return r;
 }
 
-/* Asks the daemon for an open piece's state.  Returns 0, or 1: it is busy; or a negative errno with a message. */
+/* Asks the daemon for an open piece's state.  Returns 0, or 1: it is busy and not needed; or a negative errno with a
+   message. */
 static int piece_ask(struct mapped_view *view, struct dsaio_handle *handle,
-		     struct mapped_piece *piece, bool may_wait)
+		     struct mapped_piece *piece, bool is_needed)
 {
 	_cleanup_(wire_replyp) Wire__Reply *reply = NULL;
 	Wire__ViewWait body = WIRE__VIEW_WAIT__INIT;
 	int r;
 
 	body.slab = piece->slab.id;
-	body.may_wait = may_wait;
+	body.may_wait = is_needed && view->n_late < LATE_MAX;
 	r = conn_call(view->client->conn, "view", &WIRE_REQUEST(VIEW_WAIT, view_wait, &body), NULL,
 		      0, &reply, NULL);
-	if (r == -ETIMEDOUT) {
+	if (r == -ETIMEDOUT)
+		view->n_late++;
+	if (r == -ETIMEDOUT ||
+	    (r == 0 && is_needed && reply->view_wait->state == WIRE__VIEW_STATE__VIEW_BUSY)) {
 		slab_release(view->client->conn, &piece->slab, false);
 		return piece_make_plain(view, piece);
 	}
