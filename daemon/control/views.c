@@ -122,7 +122,8 @@ static void look_done(struct job *job)
 		r = spare_take(session, &spare, &opening->error);
 	if (r == 0)
 		r = views_open(&session->service->views, file, &opening->version, opening->off,
-			       &session->quota, &opening->opener, &opening->error);
+			       &session->quota, session->user->slab_work_queue, &opening->opener,
+			       &opening->error);
 	if (r < 0) {
 		const struct error error = opening->error;
 

@@ -29,6 +29,8 @@
 #define THREADS 4u
 #define PROBE_BYTES 4096u
 
+/* Of a tick at pieces that may be mapped, half a microsecond each; the next goes on with the others. */
+#define LOOKS_MAX 1024u
 /* The part of the pool that processes which are no clients can keep. */
 #define LEFT_DIVISOR 4u
 /* The part of the daemon's descriptors that their memory can take. */
@@ -223,6 +225,7 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 
 	(void)slab;
 	view->is_made = true;
+	view->slab.work_queue = view->views->work_queue; /* it may outlive its maker's user */
 	if (result == 0) {
 		user = view->slab.bytes_charge.quota->parent;
 		view->views->on_hold(user, true); /* its session may end meanwhile */
@@ -250,8 +253,8 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 }
 
 static int view_new(struct views *views, struct file *file, const struct view_version *version,
-		    uint64_t off, struct quota *quota, struct view_piece **ret_view,
-		    struct error *error)
+		    uint64_t off, struct quota *quota, struct work_queue *work_queue,
+		    struct view_piece **ret_view, struct error *error)
 {
 	const uint64_t left = version->size - off,
 		       len = left < VIEW_PIECE_BYTES ? left : VIEW_PIECE_BYTES;
@@ -260,8 +263,7 @@ static int view_new(struct views *views, struct file *file, const struct view_ve
 	const uint64_t bytes = (len + page - 1) / page * page;
 	struct slab *slab;
 	struct view_piece *view;
-	int r = slab_new_of(&kind_view, views->pool, quota, views->work_queue, bytes, bytes, &slab,
-			    error);
+	int r = slab_new_of(&kind_view, views->pool, quota, work_queue, bytes, bytes, &slab, error);
 
 	if (r < 0)
 		return r;
@@ -348,7 +350,8 @@ static struct view_piece *view_find(struct views *views, const struct view_versi
 }
 
 int views_open(struct views *views, struct file *file, const struct view_version *version,
-	       uint64_t off, struct quota *quota, struct view_opener *opener, struct error *error)
+	       uint64_t off, struct quota *quota, struct work_queue *work_queue,
+	       struct view_opener *opener, struct error *error)
 {
 	const struct quota *all = &views->pool->quota;
 	struct view_piece *view;
@@ -374,7 +377,7 @@ int views_open(struct views *views, struct file *file, const struct view_version
 		return 0;
 	}
 	if (!view) {
-		r = view_new(views, file, version, off, quota, &view, error);
+		r = view_new(views, file, version, off, quota, work_queue, &view, error);
 		if (r < 0)
 			return r;
 		slab_start(&view->slab, on_made, view);
@@ -676,10 +679,14 @@ bool views_tick(struct views *views)
 {
 	bool has_waiters = false;
 
-	LIST_EACH(struct view_piece, view, &views->leaving, node) {
-		if (is_mapped(view))
+	for (uint32_t n = views->n_left < LOOKS_MAX ? views->n_left : LOOKS_MAX; n; n--) {
+		struct view_piece *view = list_entry(list_pop(&views->leaving), struct view_piece,
+						     node);
+
+		if (is_mapped(view)) {
+			list_push(&views->leaving, &view->node);
 			continue;
-		list_remove(&views->leaving, &view->node);
+		}
 		views->left_bytes -= view->slab.map_bytes;
 		views->n_left--;
 		views->n_made++;

@@ -40,7 +40,8 @@ struct view_piece;
 /* All pieces of the daemon. */
 struct views {
 	struct pool *pool;
-	struct work_queue *work_queue; /* its own: a piece may outlive the users that have it */
+	struct work_queue *
+		work_queue; /* its own, to free pieces: they may outlive the users that have them */
 	struct list all; /* struct view_piece that are made, or being made, and have uses or will */
 	struct list leaving;  /* no use any more, and others map them ... */
 	uint32_t n_left;      /* ... so many of them, ... */
@@ -95,12 +96,14 @@ void views_deinit(struct views *views);
 
 /*
  * The piece of that version from byte off on: on_made follows, at once if it is there.  Pieces of other versions of
- * the file become stale.  file: as view_look() found it.  A new one is charged to the quota meanwhile.  Returns 0, or,
+ * the file become stale.  file: as view_look() found it.  A new one is charged to the quota meanwhile, and
+ * made on that work queue, of the same user, so that users with many do not wait for each other.  Returns 0, or,
  * with a message, -EINVAL (off is no multiple of VIEW_PIECE_BYTES, or not before the end), or as slab_make(), and
  * calls nothing.
  */
 int views_open(struct views *views, struct file *file, const struct view_version *version,
-	       uint64_t off, struct quota *quota, struct view_opener *opener, struct error *error);
+	       uint64_t off, struct quota *quota, struct work_queue *work_queue,
+	       struct view_opener *opener, struct error *error);
 
 /* From on_made: a use, to be started by slab_start().  Returns 0 or as quota_charge(), with a message. */
 int view_join(struct view_piece *view, struct quota *quota, struct work_queue *work_queue,

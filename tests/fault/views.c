@@ -191,11 +191,15 @@ FAULT(changed, "a piece whose file changed before the read is never ready")
 	Wire__ViewWait wait = WIRE__VIEW_WAIT__INIT;
 	Wire__Request request = RAW_REQUEST(VIEW_WAIT, view_wait, &wait);
 	struct piece mine;
+	struct stat st;
 
 	make(daemon);
 	side_open(&a, daemon, O_RDONLY);
 	mine = piece_open(&a.raw, a.file.id);
+	CHECK_SYS(stat(daemon_path(daemon, "w"), &st));
 	file_make_pattern(daemon_path(daemon, "w"), BYTES, 9);
+	CHECK_SYS(utimensat(AT_FDCWD, daemon_path(daemon, "w"), /* only the ctime tells */
+			    (struct timespec[]){ st.st_atim, st.st_mtim }, 0));
 	CHECK_EQ(raw_run_one(&a.channel, read_of(a.file.id, mine.id)), BYTES);
 	wait.slab = mine.id;
 	wait.may_wait = true;
@@ -383,6 +387,52 @@ TEST(again, "reads that are begun again and again are waited for no longer than 
 		}
 	}
 	CHECK_EQ(is_late, true);
+}
+
+#define N_MANY 12u
+
+static void ask_many(struct raw *raw, uint32_t file)
+{
+	for (unsigned i = 0; i < N_MANY; i++) {
+		Wire__ViewOpen open = WIRE__VIEW_OPEN__INIT;
+		Wire__Request request = RAW_REQUEST(VIEW_OPEN, view_open, &open);
+
+		open.file = file;
+		open.off = i * 64 * MIB;
+		raw_send(raw, &request, NULL, 0);
+	}
+}
+
+/* All users' pieces were made by the same four threads, in their order. */
+TEST(many, "a user that has many pieces made does not keep another waiting for one")
+{
+	struct daemon *daemon = next_daemon("[daemon]\nlock = auto\npool_size = 2G\n");
+	_cleanup_(side_close) struct side a;
+	struct raw raw = RAW_NONE;
+	struct raw_file file;
+	int64_t start, one_usec;
+
+	test_needs_root();
+	make(daemon);
+	daemon_open_to_all(daemon);
+	file_make_sparse(daemon_path(daemon, "many"), N_MANY * 64 * MIB);
+	CHECK_SYS(usleep(2100000));
+	side_open(&a, daemon, O_RDONLY);
+	CHECK_SYS(seteuid(60001));
+	raw_open(&raw, daemon);
+	CHECK_SYS(seteuid(0));
+	raw_file(&raw, daemon_path(daemon, "many"), O_RDONLY, &file);
+	start = now_usec();
+	ask_many(&raw, file.id);
+	CHECK_SYS(usleep(2000));
+	(void)piece_open(&a.raw, a.file.id);
+	one_usec = now_usec() - start;
+	for (unsigned i = 0; i < N_MANY; i++)
+		raw_receive_ok(&raw);
+	test_note("one after %" PRId64 " us, all of the other's after %" PRId64 " us", one_usec,
+		  now_usec() - start);
+	CHECK_MSG(one_usec < (now_usec() - start) / 2, "it came after half of the others");
+	raw_close(&raw);
 }
 
 /* All waited for a second, for a client that nobody had asked. */
