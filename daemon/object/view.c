@@ -29,7 +29,7 @@
 #define THREADS 4u
 #define PROBE_BYTES 4096u
 
-/* Of a tick at pieces that may be mapped, half a microsecond each; the next goes on with the others. */
+/* A tick looks at so many pieces that may be mapped, half a microsecond each; the next goes on with the others. */
 #define LOOKS_MAX 1024u
 /* The part of the pool that processes which are no clients can keep. */
 #define LEFT_DIVISOR 4u

@@ -236,7 +236,7 @@ FAULT(freed, "who waits for a piece that it frees has an answer")
 	CHECK_EQ(n_cancelled, 1);
 }
 
-/* Of slabs that the daemon has a descriptor of, for each of these. */
+/* The memory of slabs, for each descriptor of it that the daemon has. */
 static uint64_t slab_bytes(const struct daemon *daemon)
 {
 	DIR *dir = opendir(test_text("/proc/%d/fd", daemon->pid));
