@@ -161,6 +161,24 @@ static void made_less(struct views *views)
 
 static void close_start(struct view_piece *view);
 
+/* Without uses, until its memory is gone. */
+static void view_charge(struct view_piece *view, struct quota *quota)
+{
+	view->charge = (struct charge){ .quota = quota, .kind = QUOTA_POOL_BYTES };
+	if (quota->parent)
+		view->views->on_hold(quota, true);
+	quota_adjust(&view->charge, view->slab.map_bytes);
+}
+
+static void view_uncharge(struct view_piece *view)
+{
+	struct quota *quota = view->charge.quota;
+
+	quota_discharge(&view->charge);
+	if (quota && quota->parent)
+		view->views->on_hold(quota, false);
+}
+
 /* EAGAIN: others have it open, or map it. */
 static bool is_mapped(const struct view_piece *view)
 {
@@ -176,6 +194,9 @@ static void view_freed(struct slab *slab)
 		close_start(view);
 		return;
 	}
+	/* Any of those that had it may map it: it is no user's any more. */
+	view_uncharge(view);
+	view_charge(view, &views->pool->quota);
 	list_push(&views->leaving, &view->node);
 	views->left_bytes += view->slab.map_bytes;
 	views->n_left++;
@@ -192,14 +213,6 @@ static const struct slab_kind kind_view = {
 };
 
 static void cache_start(struct view_piece *view);
-
-/* Without uses, until its memory is gone. */
-static void view_charge(struct view_piece *view, struct quota *user)
-{
-	view->charge = (struct charge){ .quota = user, .kind = QUOTA_POOL_BYTES };
-	view->views->on_hold(user, true);
-	quota_adjust(&view->charge, view->slab.map_bytes);
-}
 
 static void openers_call(struct view_piece *view, int result, const struct error *error)
 {
@@ -619,13 +632,7 @@ int views_init(struct views *views, struct pool *pool)
 /* Its memory is gone. */
 static void view_forget(struct view_piece *view)
 {
-	struct views *views = view->views;
-	struct quota *user = view->charge.quota;
-
-	if (user) { /* it was made */
-		quota_discharge(&view->charge);
-		views->on_hold(user, false);
-	}
+	view_uncharge(view);
 	free(view);
 }
 

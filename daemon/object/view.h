@@ -19,8 +19,9 @@
  * through mappings change nothing that can be seen.
  *
  * The memory cannot be punched.  When the last use is gone, the piece is no longer found; the memory stays charged
- * until nobody maps it, which is looked for at once and by views_tick(): then the kernel grants a write lease.  It is
- * charged to the user of the last client; while what others map is a quarter of the pool, no more pieces are made.
+ * until nobody maps it, which is looked for at once and by views_tick(): then the kernel grants a write lease.  Where
+ * others map it, it is charged to the pool alone, since nobody knows which user's they are; while that is a quarter of
+ * the pool, no more pieces are made.
  *
  * Main thread, except as said.
  */

@@ -389,6 +389,47 @@ TEST(again, "reads that are begun again and again are waited for no longer than 
 	CHECK_EQ(is_late, true);
 }
 
+/* It was charged to the last one's user, which could allocate no more. */
+TEST(debt, "what one user keeps of a view is not another's debt")
+{
+	struct daemon *daemon = next_daemon(
+		"[daemon]\nlock = auto\npool_size = 1G\nuser_pool_max = 200M\n");
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+	struct raw raw = RAW_NONE;
+	struct raw_file file, theirs;
+	struct raw_slab slab;
+	struct raw other = RAW_NONE;
+
+	test_needs_root();
+	file_make_sparse(daemon_path(daemon, "w"), 3 * 64 * MIB);
+	CHECK_SYS(usleep(2100000));
+	daemon_open_to_all(daemon);
+	raw_open(&raw, daemon);
+	raw_file(&raw, daemon_path(daemon, "w"), O_RDONLY, &file);
+	CHECK_SYS(seteuid(60001));
+	raw_open(&other, daemon);
+	CHECK_SYS(seteuid(0));
+	raw_file(&other, daemon_path(daemon, "w"), O_RDONLY, &theirs);
+	for (unsigned i = 0; i < 3; i++) {
+		_cleanup_(answer_free) struct answer mine = ANSWER_NONE;
+		_cleanup_(answer_free) struct answer kept = ANSWER_NONE;
+
+		ask(&raw, file.id, i * 64 * MIB, &mine);
+		CHECK_EQ(mine.reply->error, 0);
+		ask(&other, theirs.id, i * 64 * MIB, &kept);
+		CHECK_EQ(kept.reply->error, 0);
+		(void)TAKE_FD(kept.fds[0]); /* this keeps it */
+		slab_free(&other, kept.reply->view_open->slab);
+		slab_free(&raw, mine.reply->view_open->slab);
+	}
+	raw_close(&other);
+	CHECK_SYS(usleep(1100000));
+	daemon_status(daemon, &answer);
+	CHECK_EQ(answer.reply->status->pool->view_left_bytes, 3 * 64 * MIB);
+	raw_slab(&raw, 150 * MIB, &slab);
+	raw_close(&raw);
+}
+
 #define N_MANY 12u
 
 static void ask_many(struct raw *raw, uint32_t file)
