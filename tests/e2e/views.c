@@ -5,11 +5,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -124,6 +126,29 @@ TEST(writable, "a writable view is this process's own where it writes")
 	check_view(&rig, other, 0, 3 * MIB, 7);
 	release(&rig, memory);
 	release(&rig, other);
+}
+
+TEST(no_data, "a view is not writable where the process may have no more such memory, and is later")
+{
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
+	_cleanup_(fclosep) FILE *statm = fopen("/proc/self/statm", "re");
+	struct rlimit limit, little;
+	struct dsaio_file *file;
+	uint64_t data_pages;
+	uint8_t *memory;
+
+	(void)make_file(rig.daemon, "w", 8 * MIB, 7);
+	file = rig_file(&rig, "w", O_RDONLY);
+	memory = (uint8_t *)(uintptr_t)view_of(&rig, file, 0, 8 * MIB, DSAIO_VIEW_WRITABLE);
+	CHECK(statm && fscanf(statm, "%*u %*u %*u %*u %*u %" SCNu64, &data_pages) == 1);
+	CHECK_SYS(getrlimit(RLIMIT_DATA, &limit));
+	little = (struct rlimit){ data_pages * 4096 + 4 * MIB, limit.rlim_max };
+	CHECK_SYS(setrlimit(RLIMIT_DATA, &little));
+	CHECK_EQ(dsaio_view_wait(rig.handle, memory, 8 * MIB), -ENOMEM);
+	CHECK_SYS(setrlimit(RLIMIT_DATA, &limit));
+	check_view(&rig, memory, 0, 8 * MIB, 7);
+	memset(memory, 0, 8 * MIB);
+	release(&rig, memory);
 }
 
 TEST(locked, "a writable view has the file's bytes in a process that locks all its memory")

@@ -274,9 +274,13 @@ static int piece_ask(struct mapped_view *view, struct dsaio_handle *handle,
 	if (reply->view_wait->state == WIRE__VIEW_STATE__VIEW_FILL)
 		return piece_start(view, handle, piece);
 	if (reply->view_wait->state == WIRE__VIEW_STATE__VIEW_READY) {
-		if (view->is_writable) /* our own mapping: fails only under vm.overcommit_memory = 2 */
-			(void)mprotect(piece_memory(view, piece), piece->bytes,
-				       PROT_READ | PROT_WRITE);
+		if (view->is_writable &&
+		    mprotect(piece_memory(view, piece), piece->bytes, PROT_READ | PROT_WRITE) < 0)
+			return error_fail_errno(
+				-errno,
+				"view of %s: to make it writable (raise RLIMIT_DATA, or view it "
+				"without DSAIO_VIEW_WRITABLE)",
+				view->file->name);
 		piece_set_filled(view, piece);
 		return 0;
 	}
