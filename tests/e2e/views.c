@@ -484,6 +484,31 @@ TEST(refused, "a view that the next daemon has no room for can be read until it 
 	rig.daemon = NULL;
 }
 
+/* A mapping of huge pages cannot be replaced in part. */
+TEST(huge_lost,
+     "a part of a view in huge pages that the next daemon has no room for is read by the process itself")
+{
+	static const char config[] = "[daemon]\nlock = auto\nclient_pool_max = 1M\n";
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const size_t len = PIECE + 4 * MIB + 123;
+	char *path;
+	const uint8_t *view;
+
+	huge_pages_add(6 * MIB);
+	rig.daemon = next_daemon("[daemon]\nlock = auto\nhuge_pages = reserved\n");
+	reconnecting(&rig);
+	path = make_file(rig.daemon, "w", len, 7);
+	forget(path);
+	view = view_of(&rig, rig_file(&rig, "w", O_RDONLY), 0, len, 0);
+	check_view(&rig, view, 0, 1,
+		   7); /* begins with the second piece, which is not asked for again */
+	daemon_kill(rig.daemon);
+	(void)next_daemon(config);
+	check_view(&rig, view, 0, len, 7);
+	release(&rig, view);
+	rig.daemon = NULL;
+}
+
 static const struct daemon_end ends[] = DAEMON_ENDS;
 
 TEST_TABLE(restart, ends, "views outlive the daemon, and the next reads what was not finished")
