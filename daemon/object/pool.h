@@ -19,7 +19,8 @@
  * When the daemon stops, the slabs of living clients are not punched: the clients hand them over to the next daemon,
  * where they are slabs of another kind (recovery/adopt.h).
  *
- * Other kinds of memory are slabs, too: struct slab_kind says how they are made and freed.
+ * Other kinds of memory are slabs, too: struct slab_kind says how they are made and freed.  Those of views (view.h) are
+ * of no client: several share them, and they are not punched.
  *
  * A client can hold its memory's lock for as long as it likes, and a free waits for that.  So frees are recorded
  * as calls that may hang.

@@ -46,9 +46,11 @@ struct view_piece {
 	uint32_t n_uses;
 	enum view_state state;
 	uint64_t asked_nsec; /* a client was asked to read it; 0: none */
+	/* The main thread sets it, and the lane whose read begins takes it: the read happens between. */
 	_Atomic bool may_fill;
-	_Atomic uint64_t begun_nsec; /* a read, or a copy from the page cache, has; 0: none */
-	/* of the read, from its end on, or of the copy from the page cache */
+	/* A read, or a copy from the page cache, has begun; 0: none.  Both set it, for the main thread. */
+	_Atomic uint64_t begun_nsec;
+	/* Those of a read are set by its lane, before it posts message; else of the copy from the page cache. */
 	struct file *file;
 	int64_t result;
 	struct message message;

@@ -427,6 +427,28 @@ TEST(charges, "clients are charged their shares, and where there is no room the 
 	CHECK_CALL(dsaio_disconnect(b.client));
 }
 
+TEST(slabs,
+     "a client that has as many pieces as it may have slabs reads further ones into memory of its own")
+{
+	_cleanup_(rig_close) struct rig rig = {
+		.daemon = next_daemon("[daemon]\nlock = auto\nclient_handles = 2\n")
+	};
+	const uint8_t *views[12];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(views); i++)
+		file_make_pattern(daemon_path(rig.daemon, test_text("w%u", i)), 4096, i);
+	CHECK_SYS(usleep(2100000));
+	rig_open(&rig, NULL);
+	for (unsigned i = 0; i < ARRAY_SIZE(views); i++) {
+		struct dsaio_file *file = rig_file(&rig, test_text("w%u", i), O_RDONLY);
+
+		views[i] = view_of(&rig, file, 0, 4096, 0);
+		check_view(&rig, views[i], 0, 4096, i);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(views); i++)
+		release(&rig, views[i]);
+}
+
 /* In a child, which shows how it ends. */
 static int write_status(uint8_t *memory)
 {
@@ -505,6 +527,31 @@ TEST(refused, "a view that the next daemon has no room for can be read until it 
 	check_view(&rig, view, 0, 3 * MIB, 7);
 	CHECK_EQ(dsaio_pread(rig.handle, rig.files[0], bytes, sizeof(bytes), 0),
 		 sizeof(bytes)); /* by that daemon */
+	release(&rig, view);
+	rig.daemon = NULL;
+}
+
+/* A mapping of huge pages cannot be replaced in part. */
+TEST(huge_lost,
+     "a part of a view in huge pages that the next daemon has no room for is read by the process itself")
+{
+	static const char config[] = "[daemon]\nlock = auto\nclient_pool_max = 1M\n";
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const size_t len = PIECE + 4 * MIB + 123;
+	char *path;
+	const uint8_t *view;
+
+	huge_pages_add(6 * MIB);
+	rig.daemon = next_daemon("[daemon]\nlock = auto\nhuge_pages = reserved\n");
+	reconnecting(&rig);
+	path = make_file(rig.daemon, "w", len, 7);
+	forget(path);
+	view = view_of(&rig, rig_file(&rig, "w", O_RDONLY), 0, len, 0);
+	check_view(&rig, view, 0, 1,
+		   7); /* begins with the second piece, which is not asked for again */
+	daemon_kill(rig.daemon);
+	(void)next_daemon(config);
+	check_view(&rig, view, 0, len, 7);
 	release(&rig, view);
 	rig.daemon = NULL;
 }

@@ -128,11 +128,11 @@ static uint64_t piece_len(const struct mapped_view *view, const struct mapped_pi
 	return left < PIECE_BYTES ? left : PIECE_BYTES;
 }
 
-/* Memory of this process alone. */
+/* Memory of this process alone.  Whole huge pages: it may replace a mapping of such, of which a part cannot be unmapped. */
 static int piece_make_plain(struct mapped_view *view, struct mapped_piece *piece)
 {
-	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	const size_t bytes = (piece_len(view, piece) + page - 1) / page * page;
+	const size_t bytes = (piece_len(view, piece) + MAP_HUGE_BYTES - 1) / MAP_HUGE_BYTES *
+			     MAP_HUGE_BYTES;
 	const void *map = mmap(piece_memory(view, piece), bytes, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 
