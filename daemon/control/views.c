@@ -11,10 +11,8 @@
 /* How often views are looked after that wait for something of others. */
 #define TICK_MSEC 500u
 
-/* A client and its user keep so much for the memory through which is read what is in no view. */
+/* A client keeps so much of its part of the pool for the memory through which it reads what is in no view. */
 #define SPARE_BYTES (UINT64_C(4) << 20)
-#define SPARE_SLABS_DIVISOR \
-	4u /* of the limit of a client: its user's other clients need some, too */
 
 /* A ViewOpen that is not answered. */
 struct opening {
@@ -57,25 +55,10 @@ static void on_tick(EVENT_ARG(arg))
 
 /* ---- open ---- */
 
-struct spare {
-	struct charge bytes, slabs;
-};
-
-static int spare_take(struct session *session, struct spare *ret_spare, struct error *error)
+static int spare_take(struct session *session, struct charge *ret_spare, struct error *error)
 {
-	struct quota *quota = &session->quota;
-	const uint64_t n = quota->limit[QUOTA_SLABS] / SPARE_SLABS_DIVISOR;
-	int r;
-
-	*ret_spare = (struct spare){ 0 };
-	r = quota_charge(&ret_spare->bytes, quota, QUOTA_POOL_BYTES, SPARE_BYTES, error);
-	return r < 0 ? r : quota_charge(&ret_spare->slabs, quota, QUOTA_SLABS, n, error);
-}
-
-static void spare_release(struct spare *spare)
-{
-	quota_discharge(&spare->bytes);
-	quota_discharge(&spare->slabs);
+	*ret_spare = (struct charge){ 0 };
+	return quota_charge(ret_spare, &session->quota, QUOTA_POOL_BYTES, SPARE_BYTES, error);
 }
 
 static void opening_end(struct opening *opening, int result, const struct error *error)
@@ -100,13 +83,13 @@ static void on_made(struct view_opener *opener, struct view_piece *view, int res
 		failed = &error;
 	}
 	if (result == 0) {
-		struct spare spare;
+		struct charge spare;
 
 		result = spare_take(session, &spare, &error);
 		if (result == 0)
 			result = view_join(view, &session->quota, session->user->work_queue, &slab,
 					   &error);
-		spare_release(&spare);
+		quota_discharge(&spare);
 		failed = &error;
 	}
 	if (result < 0) {
@@ -129,7 +112,7 @@ static void look_done(struct job *job)
 	struct opening *opening = container_of(job, struct opening, job);
 	struct session *session = opening->call->session;
 	struct file *file = opening->file;
-	struct spare spare = { 0 };
+	struct charge spare = { 0 };
 	int r = opening->result;
 
 	if (r == 0 && session_is_ending(session))
@@ -145,7 +128,7 @@ static void look_done(struct job *job)
 
 		opening_end(opening, r, &error);
 	}
-	spare_release(&spare);
+	quota_discharge(&spare);
 	file_unref(file);
 }
 

@@ -612,7 +612,8 @@ int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *q
 	slab->pool = pool;
 	slab->work_queue = work_queue;
 	atomic_init(&slab->n_refs, 1);
-	r = quota_charge(&slab->slab_charge, quota, QUOTA_SLABS, 1, error);
+	r = quota_charge(&slab->slab_charge, quota, kind->is_of_view ? QUOTA_VIEWS : QUOTA_SLABS, 1,
+			 error);
 	if (r == 0)
 		r = quota_charge(&slab->bytes_charge, quota, kind->quota, map_bytes, error);
 	if (r < 0) {

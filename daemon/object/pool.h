@@ -75,6 +75,7 @@ struct slab;
 struct slab_kind {
 	size_t struct_bytes;	      /* of the struct that begins with the slab */
 	enum quota_kind quota;	      /* of its bytes */
+	bool is_of_view;	      /* counts as a piece, not as a slab */
 	const char *making, *freeing; /* the calls, if they may hang, for reports; else NULL */
 	bool sends_fd;		      /* the client needs the descriptor to map it */
 	bool keeps_bytes;	      /* as of struct slab, until its client has the slab */

@@ -40,7 +40,7 @@ struct view_piece {
 	struct views *views;
 	struct view_version version;
 	uint64_t off, len; /* in the file */
-	int fd, own_fd; /* read-only descriptions: for clients, and for the lease; -1: not made */
+	int fd, own_fd; /* read-only: for clients; when they have gone, a description for the lease; -1: not made */
 	bool is_made;
 	struct list openers, uses, waiters;
 	uint32_t n_uses;
@@ -128,28 +128,28 @@ static void shares_set(struct view_piece *view, uint32_t n)
 
 /* ---- the memory ---- */
 
+/* A new description of the file. */
+static int reopen(int fd)
+{
+	char path[64];
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 /* On the work queue.  The mapping keeps the description that can write. */
 static int view_make(struct slab *slab)
 {
-	struct view_piece *view = view_of(slab);
-	char path[64];
 	int r = slab_make_memory(slab);
 
 	if (r < 0)
 		return r;
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", slab->fd);
 	r = memfd_seal(slab->fd, F_SEAL_FUTURE_WRITE);
-	if (r == 0 && ((view->fd = open(path, O_RDONLY | O_CLOEXEC)) < 0 ||
-		       (view->own_fd = open(path, O_RDONLY | O_CLOEXEC)) < 0))
-		r = -errno;
+	if (r == 0)
+		r = view_of(slab)->fd = reopen(slab->fd);
 	(void)close(TAKE_FD(slab->fd));
 	return r < 0 ? error_set(&slab->error, r, "view: its memory") : 0;
-}
-
-static void view_unmake(struct slab *slab)
-{
-	closep(&view_of(slab)->fd); /* what others map has its own */
-	slab_unmake(slab);
 }
 
 static void made_less(struct views *views)
@@ -169,9 +169,10 @@ static void view_freed(struct slab *slab)
 static const struct slab_kind kind_view = {
 	.struct_bytes = sizeof(struct view_piece),
 	.quota = QUOTA_POOL_BYTES,
+	.is_of_view = true,
 	.seals_later = true,
 	.make = view_make,
-	.unmake = view_unmake,
+	.unmake = slab_unmake,
 	.freed = view_freed,
 };
 
@@ -215,7 +216,7 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 		slab_unref(&view->slab);
 		return;
 	}
-	closep(&view->own_fd);
+	closep(&view->fd);
 	made_less(view->views);
 }
 
@@ -384,6 +385,7 @@ static void use_freed(struct slab *slab)
 static const struct slab_kind kind_use = {
 	.struct_bytes = sizeof(struct view_use),
 	.quota = QUOTA_POOL_BYTES,
+	.is_of_view = true,
 	.sends_fd = true,
 	.make = use_make,
 	.unmake = use_unmake,
@@ -393,6 +395,7 @@ static const struct slab_kind kind_use = {
 const struct slab_kind slab_kind_kept = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
+	.is_of_view = true,
 	.make = use_make,
 	.unmake = use_unmake,
 };
@@ -603,7 +606,8 @@ void views_deinit(struct views *views)
 	while ((node = list_pop(&views->leaving))) {
 		struct view_piece *view = list_entry(node, struct view_piece, node);
 
-		(void)close(view->own_fd);
+		closep(&view->fd);
+		closep(&view->own_fd);
 		view_forget(view);
 	}
 }
@@ -623,12 +627,23 @@ static void waiters_look(struct view_piece *view)
 			     &error);
 }
 
+/* What others map has a description of its own, and clients may have the one that they got. */
+static bool has_own(struct view_piece *view)
+{
+	if (view->own_fd < 0) {
+		view->own_fd = reopen(view->fd);
+		if (view->own_fd >= 0)
+			(void)close(TAKE_FD(view->fd));
+	}
+	return view->own_fd >= 0; /* else it is tried again */
+}
+
 bool views_tick(struct views *views)
 {
 	bool has_waiters = false;
 
 	LIST_EACH(struct view_piece, view, &views->leaving, node) {
-		if (fcntl(view->own_fd, F_SETLEASE, F_WRLCK) < 0)
+		if (!has_own(view) || fcntl(view->own_fd, F_SETLEASE, F_WRLCK) < 0)
 			continue; /* EAGAIN: others have it open, or map it */
 		list_remove(&views->leaving, &view->node);
 		views->n_made++;

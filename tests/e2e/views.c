@@ -427,23 +427,25 @@ TEST(charges, "clients are charged their shares, and where there is no room the 
 	CHECK_CALL(dsaio_disconnect(b.client));
 }
 
-TEST(slabs,
-     "a client that has as many pieces as it may have slabs reads further ones into memory of its own")
+TEST(limit, "a client that has as many pieces as it may reads further ones into memory of its own")
 {
 	_cleanup_(rig_close) struct rig rig = {
-		.daemon = next_daemon("[daemon]\nlock = auto\nclient_handles = 2\n")
+		.daemon = next_daemon("[daemon]\nlock = auto\nclient_handles = 1\n")
 	};
-	const uint8_t *views[12];
+	const uint8_t *views[20];
 
 	for (unsigned i = 0; i < ARRAY_SIZE(views); i++)
 		file_make_pattern(daemon_path(rig.daemon, test_text("w%u", i)), 4096, i);
 	CHECK_SYS(usleep(2100000));
 	rig_open(&rig, NULL);
 	for (unsigned i = 0; i < ARRAY_SIZE(views); i++) {
-		struct dsaio_file *file = rig_file(&rig, test_text("w%u", i), O_RDONLY);
+		struct dsaio_file *file;
 
+		CHECK_CALL(dsaio_open(rig.client, daemon_path(rig.daemon, test_text("w%u", i)),
+				      O_RDONLY, NULL, &file));
 		views[i] = view_of(&rig, file, 0, 4096, 0);
 		check_view(&rig, views[i], 0, 4096, i);
+		dsaio_file_close(file);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(views); i++)
 		release(&rig, views[i]);

@@ -228,7 +228,7 @@ TEST(a_piece_that_no_client_can_join_is_freed)
 	struct opened opened;
 
 	open_begin(&opened, 0);
-	clients[0].limit[QUOTA_SLABS] = 0;
+	clients[0].limit[QUOTA_VIEWS] = 0;
 	run_until(&n_reports);
 	ck_assert_int_eq(opened.result, -EMFILE);
 	ck_assert_uint_eq(views_sum(&views).n, 0);
