@@ -242,12 +242,15 @@ static int mapping_make(struct slab *slab, const char *what, bool is_aligned)
 	return 0;
 }
 
-/* Maps and locks the memory of fd. */
+/* Maps, seals and locks the memory of fd. */
 static int slab_map(struct slab *slab)
 {
 	int r = mapping_make(slab, "slab", can_be_huge(slab) && !slab->is_huge);
 	char *memory = slab->region.base;
 
+	/* The seal FUTURE_WRITE lets only a mapping that is there already write. */
+	if (r == 0 && (r = memfd_seal(slab->fd, slab->kind->seals)) < 0)
+		r = error_set(&slab->error, r, "slab: seals");
 	if (r == 0 && slab->place.pages == SLAB_PAGES_SMALL) /* whatever shmem_enabled says */
 		(void)madvise(memory, slab->map_bytes, MADV_NOHUGEPAGE);
 	if (r == 0 && slab->place.has_node)
@@ -456,18 +459,12 @@ void slab_unmake(struct slab *slab)
 		(void)close(slab->fd);
 }
 
-static int slab_memfd(const struct slab *slab, unsigned flags)
-{
-	return slab->kind->seals_later ? memfd_new("dsaio-slab", slab->size_bytes, flags)
-				       : memfd_new_sealed("dsaio-slab", slab->size_bytes, flags);
-}
-
 /* Makes it of reserved huge pages: mmap(2) fails if too few are free. */
 static int slab_make_huge(struct slab *slab)
 {
 	int r;
 
-	slab->fd = slab_memfd(slab, MFD_HUGETLB | MFD_HUGE_2MB);
+	slab->fd = memfd_new("dsaio-slab", slab->size_bytes, MFD_HUGETLB | MFD_HUGE_2MB);
 	if (slab->fd < 0)
 		return slab->fd;
 	slab->is_huge = true;
@@ -507,7 +504,7 @@ int slab_make_memory(struct slab *slab)
 	if (slab->pool->pages == POOL_PAGES_RESERVED && can_be_huge(slab) &&
 	    slab_make_huge(slab) == 0)
 		return 0;
-	slab->fd = slab_memfd(slab, 0);
+	slab->fd = memfd_new("dsaio-slab", slab->size_bytes, 0);
 	if (slab->fd < 0)
 		return error_set(&slab->error, slab->fd, "slab of %s: memfd",
 				 SIZE_TEXT(slab->size_bytes));

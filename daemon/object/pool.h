@@ -77,7 +77,7 @@ struct slab_kind {
 	const char *making, *freeing; /* the calls, if they may hang, for reports; else NULL */
 	bool sends_fd;		      /* the client needs the descriptor to map it */
 	bool keeps_bytes;	      /* as of struct slab, until its client has the slab */
-	bool seals_later;	      /* make() does that itself, with slab_make_memory() */
+	int seals;		      /* beside those of its size */
 	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error. */
 	int (*make)(struct slab *slab);
 	/* Frees what make() has left, also after its failure. */

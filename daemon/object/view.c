@@ -1,6 +1,5 @@
 #include "daemon/object/view.h"
 
-#include "daemon/base/memfd.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -126,7 +125,7 @@ static void shares_set(struct view_piece *view, uint32_t n)
 
 /* ---- the memory ---- */
 
-/* On the work queue.  The mapping keeps the description that can write. */
+/* On the work queue.  Only the mapping keeps the description that can write. */
 static int view_make(struct slab *slab)
 {
 	struct view_piece *view = view_of(slab);
@@ -136,9 +135,8 @@ static int view_make(struct slab *slab)
 	if (r < 0)
 		return r;
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", slab->fd);
-	r = memfd_seal(slab->fd, F_SEAL_FUTURE_WRITE);
-	if (r == 0 && ((view->fd = open(path, O_RDONLY | O_CLOEXEC)) < 0 ||
-		       (view->own_fd = open(path, O_RDONLY | O_CLOEXEC)) < 0))
+	if ((view->fd = open(path, O_RDONLY | O_CLOEXEC)) < 0 ||
+	    (view->own_fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
 		r = -errno;
 	(void)close(TAKE_FD(slab->fd));
 	return r < 0 ? error_set(&slab->error, r, "view: its memory") : 0;
@@ -167,7 +165,7 @@ static void view_freed(struct slab *slab)
 static const struct slab_kind kind_view = {
 	.struct_bytes = sizeof(struct view_piece),
 	.quota = QUOTA_POOL_BYTES,
-	.seals_later = true,
+	.seals = F_SEAL_FUTURE_WRITE,
 	.make = view_make,
 	.unmake = view_unmake,
 	.freed = view_freed,
