@@ -78,10 +78,6 @@ static void on_made(struct view_opener *opener, struct view_piece *view, int res
 	struct error error;
 	struct slab *slab;
 
-	if (result == 0 && session_is_ending(session)) {
-		result = session_end_error(session, "view", "", &error);
-		failed = &error;
-	}
 	if (result == 0) {
 		struct charge spare;
 
@@ -115,8 +111,6 @@ static void look_done(struct job *job)
 	struct charge spare = { 0 };
 	int r = opening->result;
 
-	if (r == 0 && session_is_ending(session))
-		r = session_end_error(session, "view", "", &opening->error);
 	opening->opener.on_made = on_made;
 	if (r == 0)
 		r = spare_take(session, &spare, &opening->error);
