@@ -184,12 +184,6 @@ static void openers_call(struct view_piece *view, int result, const struct error
 	}
 }
 
-/* It is not found any more. */
-static void view_unlist(struct view_piece *view)
-{
-	list_remove(&view->views->all, &view->node);
-}
-
 static void on_made(struct slab *slab, int result, const struct error *error, void *arg)
 {
 	struct view_piece *view = arg;
@@ -206,7 +200,7 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 		file_unref(view->file);
 	if (view->n_uses)
 		return;
-	view_unlist(view);
+	list_remove(&view->views->all, &view->node);
 	if (result == 0) {
 		slab_unref(&view->slab);
 		return;
@@ -371,7 +365,7 @@ static void use_freed(struct slab *slab)
 		quota_adjust(&view->charge, view->slab.map_bytes);
 		view->views->left_bytes += view->slab.map_bytes;
 		view->views->n_left++;
-		view_unlist(view);
+		list_remove(&view->views->all, &view->node);
 	}
 	free(use);
 	slab_unref(&view->slab);
@@ -478,25 +472,19 @@ static void look_run(struct job *job)
 	(void)view_look(view->file, &view->found, &error);
 }
 
-static void fill_done(struct view_piece *view, enum view_state state)
-{
-	file_unref(TAKE_PTR(view->file));
-	view->begun_nsec = 0;
-	if (view->state == VIEW_EMPTY)
-		state_set(view, state);
-	slab_unref(&view->slab);
-}
-
 static void look_done(struct job *job)
 {
 	struct view_piece *view = container_of(job, struct view_piece, look);
 	const bool is_whole = (uint64_t)view->result == view->len;
 
-	if (view->result < 0)
-		fill_done(view, VIEW_EMPTY);
-	else
-		fill_done(view, is_whole && is_version(&view->found, &view->version) ? VIEW_READY
+	file_unref(TAKE_PTR(view->file));
+	view->begun_nsec = 0;
+	if (view->state == VIEW_EMPTY && view->result < 0)
+		state_set(view, VIEW_EMPTY);
+	else if (view->state == VIEW_EMPTY)
+		state_set(view, is_whole && is_version(&view->found, &view->version) ? VIEW_READY
 										     : VIEW_STALE);
+	slab_unref(&view->slab);
 }
 
 static void look_start(struct view_piece *view, void (*run)(struct job *job))
