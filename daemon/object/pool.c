@@ -546,7 +546,7 @@ static int slab_check_limit(struct slab *slab)
 {
 	struct memory_limit limit;
 
-	if (!slab->pool->follows_limit || slab->kind->quota != QUOTA_POOL_BYTES || slab->view)
+	if (!slab->pool->follows_limit || slab->kind->quota != QUOTA_POOL_BYTES)
 		return 0;
 	memory_limit_get("", &limit);
 	if (slab->pool_bytes <= limit.bytes / 2)
@@ -563,6 +563,8 @@ static void slab_make_run(struct job *job)
 {
 	struct slab *slab = container_of(job, struct slab, job);
 
+	if (!slab->kind->make) /* its memory is there */
+		return;
 	slab->result = slab_check_limit(slab);
 	if (slab->result == 0)
 		slab->result = slab->kind->make(slab);
@@ -709,7 +711,8 @@ static void slab_free_run(struct job *job)
 {
 	struct slab *slab = container_of(job, struct slab, job);
 
-	slab->kind->unmake(slab);
+	if (slab->kind->unmake)
+		slab->kind->unmake(slab);
 }
 
 void slab_unref(struct slab *slab)

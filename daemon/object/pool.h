@@ -78,7 +78,8 @@ struct slab_kind {
 	bool sends_fd;		      /* the client needs the descriptor to map it */
 	bool keeps_bytes;	      /* as of struct slab, until its client has the slab */
 	int seals;		      /* beside those of its size */
-	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error. */
+	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error.  NULL, as unmake():
+	   the memory is there already, and stays. */
 	int (*make)(struct slab *slab);
 	/* Frees what make() has left, also after its failure. */
 	void (*unmake)(struct slab *slab);

@@ -331,17 +331,6 @@ int views_open(struct views *views, struct file *file, const struct view_version
 
 /* ---- uses ---- */
 
-static int use_make(struct slab *slab)
-{
-	(void)slab;
-	return 0;
-}
-
-static void use_unmake(struct slab *slab)
-{
-	(void)slab;
-}
-
 static void use_freed(struct slab *slab)
 {
 	struct view_piece *view = view_of(slab->view);
@@ -375,16 +364,12 @@ static const struct slab_kind kind_use = {
 	.struct_bytes = sizeof(struct view_use),
 	.quota = QUOTA_POOL_BYTES,
 	.sends_fd = true,
-	.make = use_make,
-	.unmake = use_unmake,
 	.freed = use_freed,
 };
 
 const struct slab_kind slab_kind_kept = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
-	.make = use_make,
-	.unmake = use_unmake,
 };
 
 int view_join(struct view_piece *view, struct quota *quota, struct work_queue *work_queue,
