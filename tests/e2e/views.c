@@ -484,6 +484,14 @@ TEST(refused, "a view that the next daemon has no room for can be read until it 
 	rig.daemon = NULL;
 }
 
+static uint32_t view_uses(const struct daemon *daemon)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+	daemon_status(daemon, &answer);
+	return answer.reply->status->pool->view_uses;
+}
+
 TEST(overcharged, "a client whose share grows beyond its limit can still read into private memory")
 {
 	static const char config[] =
@@ -492,7 +500,7 @@ TEST(overcharged, "a client whose share grows beyond its limit can still read in
 	_cleanup_(rig_close) struct rig a = { .daemon = next_daemon(config) };
 	struct rig b = { .daemon = a.daemon };
 	const uint8_t *x, *y, *z;
-	uint8_t *own = malloc(8 * MIB);
+	_cleanup_(freep) uint8_t *own = malloc(8 * MIB);
 
 	(void)make_file(a.daemon, "w", PIECE + 32 * MIB, 7);
 	rig_open(&a, NULL);
@@ -502,7 +510,8 @@ TEST(overcharged, "a client whose share grows beyond its limit can still read in
 	y = view_of(&b, rig_file(&b, "w", O_RDONLY), 0, PIECE + 32 * MIB, 0);
 	check_view(&b, y, 0, PIECE + 32 * MIB, 7);
 	release(&a, x);
-	CHECK_SYS(usleep(1100000));
+	while (view_uses(a.daemon) != 2)
+		CHECK_SYS(usleep(10000));
 	file_make_pattern(daemon_path(a.daemon, "young"), 8 * MIB, 9);
 	CHECK_EQ(dsaio_pread(b.handle, b.files[0], own, 8 * MIB, 0), 8 * MIB);
 	pattern_check(own, 8 * MIB, 7, 0, "own");
