@@ -79,8 +79,9 @@ struct slab_kind {
 	const char *making, *freeing; /* the calls, if they may hang, for reports; else NULL */
 	bool sends_fd;		      /* the client needs the descriptor to map it */
 	bool keeps_bytes;	      /* as of struct slab, until its client has the slab */
-	bool seals_later;	      /* make() does that itself, with slab_make_memory() */
-	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error. */
+	int seals;		      /* beside those of its size */
+	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error.  NULL, as unmake():
+	   the memory is there already, and stays. */
 	int (*make)(struct slab *slab);
 	/* Frees what make() has left, also after its failure. */
 	void (*unmake)(struct slab *slab);

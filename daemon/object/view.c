@@ -1,6 +1,5 @@
 #include "daemon/object/view.h"
 
-#include "daemon/base/memfd.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -138,16 +137,14 @@ static int reopen(int fd)
 	return fd < 0 ? -errno : fd;
 }
 
-/* On the work queue.  The mapping keeps the description that can write. */
+/* On the work queue.  Only the mapping keeps the description that can write. */
 static int view_make(struct slab *slab)
 {
 	int r = slab_make_memory(slab);
 
 	if (r < 0)
 		return r;
-	r = memfd_seal(slab->fd, F_SEAL_FUTURE_WRITE);
-	if (r == 0)
-		r = view_of(slab)->fd = reopen(slab->fd);
+	r = view_of(slab)->fd = reopen(slab->fd);
 	(void)close(TAKE_FD(slab->fd));
 	return r < 0 ? error_set(&slab->error, r, "view: its memory") : 0;
 }
@@ -170,7 +167,7 @@ static const struct slab_kind kind_view = {
 	.struct_bytes = sizeof(struct view_piece),
 	.quota = QUOTA_POOL_BYTES,
 	.is_of_view = true,
-	.seals_later = true,
+	.seals = F_SEAL_FUTURE_WRITE,
 	.make = view_make,
 	.unmake = slab_unmake,
 	.freed = view_freed,
@@ -189,12 +186,6 @@ static void openers_call(struct view_piece *view, int result, const struct error
 	}
 }
 
-/* It is not found any more. */
-static void view_unlist(struct view_piece *view)
-{
-	list_remove(&view->views->all, &view->node);
-}
-
 static void on_made(struct slab *slab, int result, const struct error *error, void *arg)
 {
 	struct view_piece *view = arg;
@@ -211,7 +202,7 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 		file_unref(view->file);
 	if (view->n_uses)
 		return;
-	view_unlist(view);
+	list_remove(&view->views->all, &view->node);
 	if (result == 0) {
 		slab_unref(&view->slab);
 		return;
@@ -342,17 +333,6 @@ int views_open(struct views *views, struct file *file, const struct view_version
 
 /* ---- uses ---- */
 
-static int use_make(struct slab *slab)
-{
-	(void)slab;
-	return 0;
-}
-
-static void use_unmake(struct slab *slab)
-{
-	(void)slab;
-}
-
 static void use_freed(struct slab *slab)
 {
 	struct view_piece *view = view_of(slab->view);
@@ -376,7 +356,7 @@ static void use_freed(struct slab *slab)
 		quota_adjust(&view->charge, view->slab.map_bytes);
 		view->views->left_bytes += view->slab.map_bytes;
 		view->views->n_left++;
-		view_unlist(view);
+		list_remove(&view->views->all, &view->node);
 	}
 	free(use);
 	slab_unref(&view->slab);
@@ -387,8 +367,6 @@ static const struct slab_kind kind_use = {
 	.quota = QUOTA_POOL_BYTES,
 	.is_of_view = true,
 	.sends_fd = true,
-	.make = use_make,
-	.unmake = use_unmake,
 	.freed = use_freed,
 };
 
@@ -396,8 +374,6 @@ const struct slab_kind slab_kind_kept = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
 	.is_of_view = true,
-	.make = use_make,
-	.unmake = use_unmake,
 };
 
 int view_join(struct view_piece *view, struct quota *quota, struct work_queue *work_queue,
@@ -485,25 +461,19 @@ static void look_run(struct job *job)
 	(void)view_look(view->file, &view->found, &error);
 }
 
-static void fill_done(struct view_piece *view, enum view_state state)
-{
-	file_unref(TAKE_PTR(view->file));
-	view->begun_nsec = 0;
-	if (view->state == VIEW_EMPTY)
-		state_set(view, state);
-	slab_unref(&view->slab);
-}
-
 static void look_done(struct job *job)
 {
 	struct view_piece *view = container_of(job, struct view_piece, look);
 	const bool is_whole = (uint64_t)view->result == view->len;
 
-	if (view->result < 0)
-		fill_done(view, VIEW_EMPTY);
-	else
-		fill_done(view, is_whole && is_version(&view->found, &view->version) ? VIEW_READY
+	file_unref(TAKE_PTR(view->file));
+	view->begun_nsec = 0;
+	if (view->state == VIEW_EMPTY && view->result < 0)
+		state_set(view, VIEW_EMPTY);
+	else if (view->state == VIEW_EMPTY)
+		state_set(view, is_whole && is_version(&view->found, &view->version) ? VIEW_READY
 										     : VIEW_STALE);
+	slab_unref(&view->slab);
 }
 
 static void look_start(struct view_piece *view, void (*run)(struct job *job))

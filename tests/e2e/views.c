@@ -558,6 +558,46 @@ TEST(huge_lost,
 	rig.daemon = NULL;
 }
 
+static uint32_t view_uses(const struct daemon *daemon)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+	daemon_status(daemon, &answer);
+	return answer.reply->status->pool->view_uses;
+}
+
+TEST(overcharged, "a client whose share grows beyond its limit can still read into private memory")
+{
+	static const char config[] =
+		"[daemon]\nlock = auto\npool_size = 256M\nclient_pool_max = 80M\n"
+		"huge_pages = no\n";
+	_cleanup_(rig_close) struct rig a = { .daemon = next_daemon(config) };
+	struct rig b = { .daemon = a.daemon };
+	const uint8_t *x, *y, *z;
+	_cleanup_(freep) uint8_t *own = malloc(8 * MIB);
+
+	(void)make_file(a.daemon, "w", PIECE + 32 * MIB, 7);
+	rig_open(&a, NULL);
+	rig_open(&b, NULL);
+	x = view_of(&a, rig_file(&a, "w", O_RDONLY), 0, PIECE + 32 * MIB, 0);
+	check_view(&a, x, 0, PIECE + 32 * MIB, 7); /* the second piece is private */
+	y = view_of(&b, rig_file(&b, "w", O_RDONLY), 0, PIECE + 32 * MIB, 0);
+	check_view(&b, y, 0, PIECE + 32 * MIB, 7);
+	release(&a, x);
+	while (view_uses(a.daemon) != 2)
+		CHECK_SYS(usleep(10000));
+	file_make_pattern(daemon_path(a.daemon, "young"), 8 * MIB, 9);
+	CHECK_EQ(dsaio_pread(b.handle, b.files[0], own, 8 * MIB, 0), 8 * MIB);
+	pattern_check(own, 8 * MIB, 7, 0, "own");
+	z = view_of(&b, rig_file(&b, "young", O_RDONLY), 0, 8 * MIB, 0);
+	check_view(&b, z, 0, 8 * MIB, 9);
+	release(&b, z);
+	release(&b, y);
+	for (unsigned i = 0; i < b.n_files; i++)
+		dsaio_file_close(b.files[i]);
+	CHECK_CALL(dsaio_disconnect(b.client));
+}
+
 static const struct daemon_end ends[] = DAEMON_ENDS;
 
 TEST_TABLE(restart, ends, "views outlive the daemon, and the next reads what was not finished")
