@@ -779,7 +779,8 @@ int dsaio_view(struct dsaio_client *client, struct dsaio_file *file, uint64_t of
  *
  * If no other process reads them, this one does, by ops of the handle, in pieces of 64 MiB, and begins with the two
  * pieces after them.
- * Returns 0, -EINVAL (they lie in no view), -ESTALE (the file was changed meanwhile: open it again), or as an op.
+ * Returns 0, -EINVAL (they lie in no view), -ESTALE (the file was changed meanwhile: open it again), -ENOMEM (the
+ * process may not have as much writable memory: RLIMIT_DATA, vm.overcommit_memory), or as an op.
  * Sleeps for: other processes that read the same, and the ops.  Threads: any; one view is read by one thread at a time.
  */
 int dsaio_view_wait(struct dsaio_handle *handle, const void *memory, size_t len) DSAIO_CHECKED

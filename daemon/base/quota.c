@@ -19,6 +19,7 @@ static const struct {
 			      "free GPU memory that it has used" },
 	[QUOTA_SLABS] = { "slabs", "client_handles", -EMFILE,
 			  "free some first, use fewer and larger ones" },
+	[QUOTA_VIEWS] = { "pieces of views", "client_handles", -EMFILE, "free views first" },
 	[QUOTA_FILES] = { "open files", "client_files", -EMFILE, "close some first" },
 	[QUOTA_HANDLES] = { "handles", "client_handles", -EMFILE, "close some first" },
 	[QUOTA_CHANNELS] = { "channels", "client_handles", -EMFILE, "close some handles first" },

@@ -16,6 +16,7 @@ enum quota_kind {
 	QUOTA_POOL_BYTES, /* of slabs */
 	QUOTA_GPU_BYTES,  /* of slabs of GPU memory */
 	QUOTA_SLABS,
+	QUOTA_VIEWS, /* pieces of views, for each client that has them */
 	QUOTA_FILES,
 	QUOTA_HANDLES,
 	QUOTA_CHANNELS,

@@ -27,16 +27,18 @@ static const struct rule {
 	unsigned share, share_of_own; /* 32nds; of a user's own daemon */
 } rules[] = {
 	{ QUOTA_SLABS, 16, 4, 1, 3, 2 },
+	/* its piece's; 128 GiB for each of eight clients, where there are enough */
+	{ QUOTA_VIEWS, 64, 4, 1, 3, 1 },
 	/* a doorbell socket */
 	{ QUOTA_HANDLES, 4, 4, 1, 4, 2 },
 	/* ring and doorbell; a handle has one for each store that it uses */
-	{ QUOTA_CHANNELS, 16, 4, 2, 8, 3 },
+	{ QUOTA_CHANNELS, 16, 4, 2, 8, 2 },
 	/* received with the request, or sent with the reply */
 	{ QUOTA_CALLS, 1, 4, 2, 1, 1 },
 	/* socket, pidfd, file board; received and not yet looked at; in unread replies */
 	{ QUOTA_SESSIONS, 4, 1, 3 + 2 * FRAME_FDS_MAX + UNREAD_FDS_MAX, 8, 4 },
 	/* a buffered description is one more */
-	{ QUOTA_FILES, 4, 16, 1, 8, 20 },
+	{ QUOTA_FILES, 4, 16, 1, 5, 20 },
 	{ QUOTA_ENTRIES, 4, 4, 0, 0, 0 },
 };
 #define SHARES 32u

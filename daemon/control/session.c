@@ -383,7 +383,8 @@ int session_new(struct service *service, int fd, struct error *error)
 		       session->id);
 	session->quota.parent = &session->user->quota;
 	memcpy(session->quota.limit, service->config->client_limit, sizeof(session->quota.limit));
-	bound(&session->objects.slabs, session->quota.limit[QUOTA_SLABS]);
+	bound(&session->objects.slabs,
+	      session->quota.limit[QUOTA_SLABS] + session->quota.limit[QUOTA_VIEWS]);
 	bound(&session->objects.files, session->quota.limit[QUOTA_FILES]);
 	bound(&session->handles.handles, session->quota.limit[QUOTA_HANDLES]);
 	bound(&session->handles.channels, session->quota.limit[QUOTA_CHANNELS]);

@@ -11,9 +11,6 @@
 /* How often views are looked after that wait for something of others. */
 #define TICK_MSEC 500u
 
-/* A client keeps so much of its part of the pool for the memory through which it reads what is in no view. */
-#define SPARE_BYTES (UINT64_C(4) << 20)
-
 /* A ViewOpen that is not answered. */
 struct opening {
 	struct call *call;
@@ -55,12 +52,6 @@ static void on_tick(EVENT_ARG(arg))
 
 /* ---- open ---- */
 
-static int spare_take(struct session *session, struct charge *ret_spare, struct error *error)
-{
-	*ret_spare = (struct charge){ 0 };
-	return quota_charge(ret_spare, &session->quota, QUOTA_POOL_BYTES, SPARE_BYTES, error);
-}
-
 static void opening_end(struct opening *opening, int result, const struct error *error)
 {
 	struct call *call = opening->call;
@@ -78,18 +69,8 @@ static void on_made(struct view_opener *opener, struct view_piece *view, int res
 	struct error error;
 	struct slab *slab;
 
-	if (result == 0 && session_is_ending(session)) {
-		result = session_end_error(session, "view", "", &error);
-		failed = &error;
-	}
 	if (result == 0) {
-		struct charge spare;
-
-		result = spare_take(session, &spare, &error);
-		if (result == 0)
-			result = view_join(view, &session->quota, session->user->work_queue, &slab,
-					   &error);
-		quota_discharge(&spare);
+		result = view_join(view, &session->quota, session->user->work_queue, &slab, &error);
 		failed = &error;
 	}
 	if (result < 0) {
@@ -112,14 +93,9 @@ static void look_done(struct job *job)
 	struct opening *opening = container_of(job, struct opening, job);
 	struct session *session = opening->call->session;
 	struct file *file = opening->file;
-	struct charge spare = { 0 };
 	int r = opening->result;
 
-	if (r == 0 && session_is_ending(session))
-		r = session_end_error(session, "view", "", &opening->error);
 	opening->opener.on_made = on_made;
-	if (r == 0)
-		r = spare_take(session, &spare, &opening->error);
 	if (r == 0)
 		r = views_open(&session->service->views, file, &opening->version, opening->off,
 			       &session->quota, session->user->slab_work_queue, &opening->opener,
@@ -129,7 +105,6 @@ static void look_done(struct job *job)
 
 		opening_end(opening, r, &error);
 	}
-	quota_discharge(&spare);
 	file_unref(file);
 }
 

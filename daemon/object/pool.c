@@ -242,12 +242,15 @@ static int mapping_make(struct slab *slab, const char *what, bool is_aligned)
 	return 0;
 }
 
-/* Maps and locks the memory of fd. */
+/* Maps, seals and locks the memory of fd. */
 static int slab_map(struct slab *slab)
 {
 	int r = mapping_make(slab, "slab", can_be_huge(slab) && !slab->is_huge);
 	char *memory = slab->region.base;
 
+	/* The seal FUTURE_WRITE lets only a mapping that is there already write. */
+	if (r == 0 && (r = memfd_seal(slab->fd, slab->kind->seals)) < 0)
+		r = error_set(&slab->error, r, "slab: seals");
 	if (r == 0 && slab->place.pages == SLAB_PAGES_SMALL) /* whatever shmem_enabled says */
 		(void)madvise(memory, slab->map_bytes, MADV_NOHUGEPAGE);
 	if (r == 0 && slab->place.has_node)
@@ -456,18 +459,12 @@ void slab_unmake(struct slab *slab)
 		(void)close(slab->fd);
 }
 
-static int slab_memfd(const struct slab *slab, unsigned flags)
-{
-	return slab->kind->seals_later ? memfd_new("dsaio-slab", slab->size_bytes, flags)
-				       : memfd_new_sealed("dsaio-slab", slab->size_bytes, flags);
-}
-
 /* Makes it of reserved huge pages: mmap(2) fails if too few are free. */
 static int slab_make_huge(struct slab *slab)
 {
 	int r;
 
-	slab->fd = slab_memfd(slab, MFD_HUGETLB | MFD_HUGE_2MB);
+	slab->fd = memfd_new("dsaio-slab", slab->size_bytes, MFD_HUGETLB | MFD_HUGE_2MB);
 	if (slab->fd < 0)
 		return slab->fd;
 	slab->is_huge = true;
@@ -507,7 +504,7 @@ int slab_make_memory(struct slab *slab)
 	if (slab->pool->pages == POOL_PAGES_RESERVED && can_be_huge(slab) &&
 	    slab_make_huge(slab) == 0)
 		return 0;
-	slab->fd = slab_memfd(slab, 0);
+	slab->fd = memfd_new("dsaio-slab", slab->size_bytes, 0);
 	if (slab->fd < 0)
 		return error_set(&slab->error, slab->fd, "slab of %s: memfd",
 				 SIZE_TEXT(slab->size_bytes));
@@ -549,7 +546,7 @@ static int slab_check_limit(struct slab *slab)
 {
 	struct memory_limit limit;
 
-	if (!slab->pool->follows_limit || slab->kind->quota != QUOTA_POOL_BYTES || slab->view)
+	if (!slab->pool->follows_limit || slab->kind->quota != QUOTA_POOL_BYTES)
 		return 0;
 	memory_limit_get("", &limit);
 	if (slab->pool_bytes <= limit.bytes / 2)
@@ -566,6 +563,8 @@ static void slab_make_run(struct job *job)
 {
 	struct slab *slab = container_of(job, struct slab, job);
 
+	if (!slab->kind->make) /* its memory is there */
+		return;
 	slab->result = slab_check_limit(slab);
 	if (slab->result == 0)
 		slab->result = slab->kind->make(slab);
@@ -612,7 +611,8 @@ int slab_new_of(const struct slab_kind *kind, struct pool *pool, struct quota *q
 	slab->pool = pool;
 	slab->work_queue = work_queue;
 	atomic_init(&slab->n_refs, 1);
-	r = quota_charge(&slab->slab_charge, quota, QUOTA_SLABS, 1, error);
+	r = quota_charge(&slab->slab_charge, quota, kind->is_of_view ? QUOTA_VIEWS : QUOTA_SLABS, 1,
+			 error);
 	if (r == 0)
 		r = quota_charge(&slab->bytes_charge, quota, kind->quota, map_bytes, error);
 	if (r < 0) {
@@ -712,7 +712,8 @@ static void slab_free_run(struct job *job)
 {
 	struct slab *slab = container_of(job, struct slab, job);
 
-	slab->kind->unmake(slab);
+	if (slab->kind->unmake)
+		slab->kind->unmake(slab);
 }
 
 void slab_unref(struct slab *slab)

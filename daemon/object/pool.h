@@ -19,7 +19,8 @@
  * When the daemon stops, the slabs of living clients are not punched: the clients hand them over to the next daemon,
  * where they are slabs of another kind (recovery/adopt.h).
  *
- * Other kinds of memory are slabs, too: struct slab_kind says how they are made and freed.
+ * Other kinds of memory are slabs, too: struct slab_kind says how they are made and freed.  Those of views (view.h) are
+ * of no client: several share them, and they are not punched.
  *
  * A client can hold its memory's lock for as long as it likes, and a free waits for that.  So frees are recorded
  * as calls that may hang.
@@ -74,11 +75,13 @@ struct slab;
 struct slab_kind {
 	size_t struct_bytes;	      /* of the struct that begins with the slab */
 	enum quota_kind quota;	      /* of its bytes */
+	bool is_of_view;	      /* counts as a piece, not as a slab */
 	const char *making, *freeing; /* the calls, if they may hang, for reports; else NULL */
 	bool sends_fd;		      /* the client needs the descriptor to map it */
 	bool keeps_bytes;	      /* as of struct slab, until its client has the slab */
-	bool seals_later;	      /* make() does that itself, with slab_make_memory() */
-	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error. */
+	int seals;		      /* beside those of its size */
+	/* Sets region, fd and is_locked.  Returns 0, or -errno with the message in slab->error.  NULL, as unmake():
+	   the memory is there already, and stays. */
 	int (*make)(struct slab *slab);
 	/* Frees what make() has left, also after its failure. */
 	void (*unmake)(struct slab *slab);

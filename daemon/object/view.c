@@ -1,6 +1,5 @@
 #include "daemon/object/view.h"
 
-#include "daemon/base/memfd.h"
 #include "daemon/object/file.h"
 #include "proto/util/cleanup.h"
 #include "proto/util/clock.h"
@@ -42,16 +41,18 @@ struct view_piece {
 	struct views *views;
 	struct view_version version;
 	uint64_t off, len; /* in the file */
-	int fd, own_fd; /* read-only descriptions: for clients, and for the lease; -1: not made */
+	int fd, own_fd; /* read-only: for clients; when they have gone, a description for the lease; -1: not made */
 	bool is_made;
 	struct list openers, uses, waiters;
 	uint32_t n_uses;
 	enum view_state state;
 	uint64_t asked_nsec; /* a client was asked to read it; 0: none */
+	/* The main thread sets it, and the lane whose read begins takes it: the read happens between. */
 	_Atomic bool may_fill;
-	_Atomic uint64_t begun_nsec; /* a read, or a copy from the page cache, has; 0: none */
-	_Atomic uint64_t first_nsec; /* the first one has that others have waited for since */
-	/* of the read, from its end on, or of the copy from the page cache */
+	/* A read, or a copy from the page cache, has begun; 0: none.  Both set it, for the main thread. */
+	_Atomic uint64_t begun_nsec;
+	_Atomic uint64_t first_nsec; /* likewise: the first one that others have waited for since */
+	/* Those of a read are set by its lane, before it posts message; else of the copy from the page cache. */
 	struct file *file;
 	int64_t result;
 	struct message message;
@@ -129,28 +130,26 @@ static void shares_set(struct view_piece *view, uint32_t n)
 
 /* ---- the memory ---- */
 
-/* On the work queue.  The mapping keeps the description that can write. */
+/* A new description of the file. */
+static int reopen(int fd)
+{
+	char path[64];
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* On the work queue.  Only the mapping keeps the description that can write. */
 static int view_make(struct slab *slab)
 {
-	struct view_piece *view = view_of(slab);
-	char path[64];
 	int r = slab_make_memory(slab);
 
 	if (r < 0)
 		return r;
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", slab->fd);
-	r = memfd_seal(slab->fd, F_SEAL_FUTURE_WRITE);
-	if (r == 0 && ((view->fd = open(path, O_RDONLY | O_CLOEXEC)) < 0 ||
-		       (view->own_fd = open(path, O_RDONLY | O_CLOEXEC)) < 0))
-		r = -errno;
+	r = view_of(slab)->fd = reopen(slab->fd);
 	(void)close(TAKE_FD(slab->fd));
 	return r < 0 ? error_set(&slab->error, r, "view: its memory") : 0;
-}
-
-static void view_unmake(struct slab *slab)
-{
-	closep(&view_of(slab)->fd); /* what others map has its own */
-	slab_unmake(slab);
 }
 
 static void made_less(struct views *views)
@@ -179,10 +178,21 @@ static void view_uncharge(struct view_piece *view)
 		view->views->on_hold(quota, false);
 }
 
-/* EAGAIN: others have it open, or map it. */
-static bool is_mapped(const struct view_piece *view)
+/* What others map has a description of its own, and clients may have the one that they got. */
+static bool has_own(struct view_piece *view)
 {
-	return fcntl(view->own_fd, F_SETLEASE, F_WRLCK) < 0;
+	if (view->own_fd < 0) {
+		view->own_fd = reopen(view->fd);
+		if (view->own_fd >= 0)
+			(void)close(TAKE_FD(view->fd));
+	}
+	return view->own_fd >= 0; /* else it is tried again */
+}
+
+/* EAGAIN: others have it open, or map it. */
+static bool is_mapped(struct view_piece *view)
+{
+	return !has_own(view) || fcntl(view->own_fd, F_SETLEASE, F_WRLCK) < 0;
 }
 
 static void view_freed(struct slab *slab)
@@ -206,9 +216,10 @@ static void view_freed(struct slab *slab)
 static const struct slab_kind kind_view = {
 	.struct_bytes = sizeof(struct view_piece),
 	.quota = QUOTA_POOL_BYTES,
-	.seals_later = true,
+	.is_of_view = true,
+	.seals = F_SEAL_FUTURE_WRITE,
 	.make = view_make,
-	.unmake = view_unmake,
+	.unmake = slab_unmake,
 	.freed = view_freed,
 };
 
@@ -225,24 +236,13 @@ static void openers_call(struct view_piece *view, int result, const struct error
 	}
 }
 
-/* It is not found any more. */
-static void view_unlist(struct view_piece *view)
-{
-	list_remove(&view->views->all, &view->node);
-}
-
 static void on_made(struct slab *slab, int result, const struct error *error, void *arg)
 {
 	struct view_piece *view = arg;
-	struct quota *user = NULL;
 
 	(void)slab;
 	view->is_made = true;
 	view->slab.work_queue = view->views->work_queue; /* it may outlive its maker's user */
-	if (result == 0) {
-		user = view->slab.bytes_charge.quota->parent;
-		view->views->on_hold(user, true); /* its session may end meanwhile */
-	}
 	/* The uses are charged in its place. */
 	quota_discharge(&view->slab.bytes_charge);
 	quota_discharge(&view->slab.slab_charge);
@@ -251,17 +251,14 @@ static void on_made(struct slab *slab, int result, const struct error *error, vo
 	openers_call(view, result, error);
 	if (result < 0 && view->file)
 		file_unref(view->file);
-	if (!view->n_uses)
-		view_unlist(view);
+	if (view->n_uses)
+		return;
+	list_remove(&view->views->all, &view->node);
 	if (result == 0) {
-		if (!view->n_uses) { /* its clients have ended, or have no room */
-			view_charge(view, user);
-			slab_unref(&view->slab);
-		}
-		view->views->on_hold(user, false);
+		slab_unref(&view->slab);
 		return;
 	}
-	closep(&view->own_fd);
+	closep(&view->fd);
 	made_less(view->views);
 }
 
@@ -401,17 +398,6 @@ int views_open(struct views *views, struct file *file, const struct view_version
 
 /* ---- uses ---- */
 
-static int use_make(struct slab *slab)
-{
-	(void)slab;
-	return 0;
-}
-
-static void use_unmake(struct slab *slab)
-{
-	(void)slab;
-}
-
 static void use_freed(struct slab *slab)
 {
 	struct view_piece *view = view_of(slab->view);
@@ -431,7 +417,7 @@ static void use_freed(struct slab *slab)
 		shares_set(view, view->n_uses);
 	} else {
 		view_charge(view, use->user);
-		view_unlist(view);
+		list_remove(&view->views->all, &view->node);
 	}
 	free(use);
 	slab_unref(&view->slab);
@@ -440,17 +426,15 @@ static void use_freed(struct slab *slab)
 static const struct slab_kind kind_use = {
 	.struct_bytes = sizeof(struct view_use),
 	.quota = QUOTA_POOL_BYTES,
+	.is_of_view = true,
 	.sends_fd = true,
-	.make = use_make,
-	.unmake = use_unmake,
 	.freed = use_freed,
 };
 
 const struct slab_kind slab_kind_kept = {
 	.struct_bytes = sizeof(struct slab),
 	.quota = QUOTA_POOL_BYTES,
-	.make = use_make,
-	.unmake = use_unmake,
+	.is_of_view = true,
 };
 
 int view_join(struct view_piece *view, struct quota *quota, struct work_queue *work_queue,
@@ -546,25 +530,19 @@ static void look_run(struct job *job)
 	(void)view_look(view->file, &view->found, &error);
 }
 
-static void fill_done(struct view_piece *view, enum view_state state)
-{
-	file_unref(TAKE_PTR(view->file));
-	view->begun_nsec = 0;
-	if (view->state == VIEW_EMPTY)
-		state_set(view, state);
-	slab_unref(&view->slab);
-}
-
 static void look_done(struct job *job)
 {
 	struct view_piece *view = container_of(job, struct view_piece, look);
 	const bool is_whole = (uint64_t)view->result == view->len;
 
-	if (view->result < 0)
-		fill_done(view, VIEW_EMPTY);
-	else
-		fill_done(view, is_whole && is_version(&view->found, &view->version) ? VIEW_READY
+	file_unref(TAKE_PTR(view->file));
+	view->begun_nsec = 0;
+	if (view->state == VIEW_EMPTY && view->result < 0)
+		state_set(view, VIEW_EMPTY);
+	else if (view->state == VIEW_EMPTY)
+		state_set(view, is_whole && is_version(&view->found, &view->version) ? VIEW_READY
 										     : VIEW_STALE);
+	slab_unref(&view->slab);
 }
 
 static void look_start(struct view_piece *view, void (*run)(struct job *job))
@@ -666,7 +644,8 @@ void views_deinit(struct views *views)
 	while ((node = list_pop(&views->leaving))) {
 		struct view_piece *view = list_entry(node, struct view_piece, node);
 
-		(void)close(view->own_fd);
+		closep(&view->fd);
+		closep(&view->own_fd);
 		view_forget(view);
 	}
 }

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 
-from python_files import measure_checkpoint, measure_safetensors
+from python_files import measure_checkpoint, measure_objects, measure_safetensors
 from python_sides import HANDLE, HEADER, PACKAGE, PAGE, Bench, Library, ratio_of, size_text, venv_of_deepspeed
 
 CALLS = 5000  # of a call that takes less than some 10 us
@@ -276,6 +276,7 @@ MEASURES = {
     "sync": measure_sync,
     "large": measure_large,
     "checkpoint": measure_checkpoint,
+    "objects": measure_objects,
     "safetensors": measure_safetensors,
 }
 

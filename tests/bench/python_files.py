@@ -7,7 +7,7 @@ import shutil
 import time
 import warnings
 
-from python_sides import PAGE, Library, forget, ratio_of, size_text
+from python_sides import PAGE, Library, forget, ratio_of, read_all, size_text
 
 # ---- safetensors ----
 
@@ -114,6 +114,59 @@ def measure_safetensors(bench):
         sides = {"ours": lambda: rate(safetensors.save_file, tensors, path), "genuine": lambda: rate(save_genuine)}
         for results in bench.turns(sides):
             ratio_of(written, results)
+
+
+# ---- file objects ----
+
+
+def load_npy(file):
+    """As the manual has it: numpy.load() would read 256 KiB at a time."""
+    import numpy
+
+    numpy.lib.format.read_magic(file)
+    shape, _, dtype = numpy.lib.format.read_array_header_1_0(file)
+    array = numpy.empty(shape, dtype)
+    file.readinto(array)
+    return array
+
+
+def measure_objects(bench):
+    """What libraries that take a file object gain by dsaio.open(), beside the path: from the device, and where this
+    host has the file in its page cache.
+    """
+    import dsaio
+    import numpy
+    import torch
+
+    nbytes = bench.options.checkpoint
+    path = os.path.join(bench.daemon.store, "object.npy")
+    states = (
+        (lambda: torch.save({str(i): torch.ones(nbytes // 32) for i in range(8)}, path), torch.load, (torch.load,)),
+        (lambda: numpy.save(path, numpy.ones(nbytes // 4, numpy.float32)), numpy.load, (numpy.load, load_npy)),
+    )
+
+    def by_object(load):
+        with dsaio.open(path) as file:
+            load(file)
+
+    def time_of(is_cold, function, argument):
+        forget(path) if is_cold else read_all(path)
+        began = time.perf_counter()
+        function(argument)
+        return (time.perf_counter() - began) * 1e3
+
+    for save, by_path, loads in states:
+        save()
+        for is_cold in (True, False):
+            rows, sides = {}, {"path": lambda load=by_path, is_cold=is_cold: time_of(is_cold, load, path)}
+            for load in loads:
+                name = f"{load.__module__.split('.')[0]}.load()" if load is not load_npy else "readinto() of an array"
+                rows[name] = bench.row(f"{name} of an object, {'cold' if is_cold else 'cached'}, beside a path", "ms")
+                sides[name] = lambda load=load, is_cold=is_cold: time_of(is_cold, by_object, load)
+            for results in bench.turns(sides):
+                for name, row in rows.items():
+                    row.add(results[name], results["path"])
+        os.unlink(path)
 
 
 # ---- torch ----

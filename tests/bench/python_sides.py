@@ -121,6 +121,13 @@ def forget(path):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def read_all(path):
+    """So that the page cache has it."""
+    with open(path, "rb") as file:
+        while file.read(1 << 20):
+            pass
+
+
 def genuine_op():
     """Why there is none, or the module async_io of DeepSpeed."""
     venv = venv_of_deepspeed()

@@ -228,7 +228,7 @@ def draw(points, args, filename):
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "dsaio"
+    matplotlib.rcParams.update({"svg.hashsalt": "dsaio", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.4))
@@ -238,7 +238,8 @@ def draw(points, args, filename):
         for side, style in zip(SIDES, ("o-", "s--")):
             values = [statistics.median(p[which] for p in points[side, n, is_hot]) for n in args.processes]
             axis.plot(args.processes, [v / 1e9 if which else v for v in values], style, label=side)
-        axis.set(title=title, xlabel="processes", xticks=args.processes, ylim=(0, None))
+        axis.set(title=title, xlabel="processes", xticks=args.processes)
+        axis.set_ylim(0, 1.1 * axis.dataLim.ymax)
         axis.grid(alpha=0.3)
     axes[0].legend()
     figure.suptitle(f"{args.mib} MiB of weights, loaded and summed by each process")

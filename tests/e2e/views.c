@@ -5,11 +5,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -124,6 +126,29 @@ TEST(writable, "a writable view is this process's own where it writes")
 	check_view(&rig, other, 0, 3 * MIB, 7);
 	release(&rig, memory);
 	release(&rig, other);
+}
+
+TEST(no_data, "a view is not writable where the process may have no more such memory, and is later")
+{
+	_cleanup_(rig_close) struct rig rig = rig_new(NULL);
+	_cleanup_(fclosep) FILE *statm = fopen("/proc/self/statm", "re");
+	struct rlimit limit, little;
+	struct dsaio_file *file;
+	uint64_t data_pages;
+	uint8_t *memory;
+
+	(void)make_file(rig.daemon, "w", 8 * MIB, 7);
+	file = rig_file(&rig, "w", O_RDONLY);
+	memory = (uint8_t *)(uintptr_t)view_of(&rig, file, 0, 8 * MIB, DSAIO_VIEW_WRITABLE);
+	CHECK(statm && fscanf(statm, "%*u %*u %*u %*u %*u %" SCNu64, &data_pages) == 1);
+	CHECK_SYS(getrlimit(RLIMIT_DATA, &limit));
+	little = (struct rlimit){ data_pages * 4096 + 4 * MIB, limit.rlim_max };
+	CHECK_SYS(setrlimit(RLIMIT_DATA, &little));
+	CHECK_EQ(dsaio_view_wait(rig.handle, memory, 8 * MIB), -ENOMEM);
+	CHECK_SYS(setrlimit(RLIMIT_DATA, &limit));
+	check_view(&rig, memory, 0, 8 * MIB, 7);
+	memset(memory, 0, 8 * MIB);
+	release(&rig, memory);
 }
 
 TEST(locked, "a writable view has the file's bytes in a process that locks all its memory")
@@ -435,6 +460,30 @@ TEST(charges, "clients are charged their shares, and where there is no room the 
 	CHECK_CALL(dsaio_disconnect(b.client));
 }
 
+TEST(limit, "a client that has as many pieces as it may reads further ones into memory of its own")
+{
+	_cleanup_(rig_close) struct rig rig = {
+		.daemon = next_daemon("[daemon]\nlock = auto\nclient_handles = 1\n")
+	};
+	const uint8_t *views[20];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(views); i++)
+		file_make_pattern(daemon_path(rig.daemon, test_text("w%u", i)), 4096, i);
+	CHECK_SYS(usleep(2100000));
+	rig_open(&rig, NULL);
+	for (unsigned i = 0; i < ARRAY_SIZE(views); i++) {
+		struct dsaio_file *file;
+
+		CHECK_CALL(dsaio_open(rig.client, daemon_path(rig.daemon, test_text("w%u", i)),
+				      O_RDONLY, NULL, &file));
+		views[i] = view_of(&rig, file, 0, 4096, 0);
+		check_view(&rig, views[i], 0, 4096, i);
+		dsaio_file_close(file);
+	}
+	for (unsigned i = 0; i < ARRAY_SIZE(views); i++)
+		release(&rig, views[i]);
+}
+
 /* In a child, which shows how it ends. */
 static int write_status(uint8_t *memory)
 {
@@ -515,6 +564,71 @@ TEST(refused, "a view that the next daemon has no room for can be read until it 
 		 sizeof(bytes)); /* by that daemon */
 	release(&rig, view);
 	rig.daemon = NULL;
+}
+
+/* A mapping of huge pages cannot be replaced in part. */
+TEST(huge_lost,
+     "a part of a view in huge pages that the next daemon has no room for is read by the process itself")
+{
+	static const char config[] = "[daemon]\nlock = auto\nclient_pool_max = 1M\n";
+	_cleanup_(rig_close) struct rig rig = RIG_NONE;
+	const size_t len = PIECE + 4 * MIB + 123;
+	char *path;
+	const uint8_t *view;
+
+	huge_pages_add(6 * MIB);
+	rig.daemon = next_daemon("[daemon]\nlock = auto\nhuge_pages = reserved\n");
+	reconnecting(&rig);
+	path = make_file(rig.daemon, "w", len, 7);
+	forget(path);
+	view = view_of(&rig, rig_file(&rig, "w", O_RDONLY), 0, len, 0);
+	check_view(&rig, view, 0, 1,
+		   7); /* begins with the second piece, which is not asked for again */
+	daemon_kill(rig.daemon);
+	(void)next_daemon(config);
+	check_view(&rig, view, 0, len, 7);
+	release(&rig, view);
+	rig.daemon = NULL;
+}
+
+static uint32_t view_uses(const struct daemon *daemon)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+	daemon_status(daemon, &answer);
+	return answer.reply->status->pool->view_uses;
+}
+
+TEST(overcharged, "a client whose share grows beyond its limit can still read into private memory")
+{
+	static const char config[] =
+		"[daemon]\nlock = auto\npool_size = 256M\nclient_pool_max = 80M\n"
+		"huge_pages = no\n";
+	_cleanup_(rig_close) struct rig a = { .daemon = next_daemon(config) };
+	struct rig b = { .daemon = a.daemon };
+	const uint8_t *x, *y, *z;
+	_cleanup_(freep) uint8_t *own = malloc(8 * MIB);
+
+	(void)make_file(a.daemon, "w", PIECE + 32 * MIB, 7);
+	rig_open(&a, NULL);
+	rig_open(&b, NULL);
+	x = view_of(&a, rig_file(&a, "w", O_RDONLY), 0, PIECE + 32 * MIB, 0);
+	check_view(&a, x, 0, PIECE + 32 * MIB, 7); /* the second piece is private */
+	y = view_of(&b, rig_file(&b, "w", O_RDONLY), 0, PIECE + 32 * MIB, 0);
+	check_view(&b, y, 0, PIECE + 32 * MIB, 7);
+	release(&a, x);
+	while (view_uses(a.daemon) != 2)
+		CHECK_SYS(usleep(10000));
+	file_make_pattern(daemon_path(a.daemon, "young"), 8 * MIB, 9);
+	CHECK_EQ(dsaio_pread(b.handle, b.files[0], own, 8 * MIB, 0), 8 * MIB);
+	pattern_check(own, 8 * MIB, 7, 0, "own");
+	z = view_of(&b, rig_file(&b, "young", O_RDONLY), 0, 8 * MIB, 0);
+	check_view(&b, z, 0, 8 * MIB, 9);
+	release(&b, z);
+	release(&b, y);
+	for (unsigned i = 0; i < b.n_files; i++)
+		dsaio_file_close(b.files[i]);
+	CHECK_CALL(dsaio_disconnect(b.client));
 }
 
 static const struct daemon_end ends[] = DAEMON_ENDS;

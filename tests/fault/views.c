@@ -3,7 +3,6 @@
  */
 #include "tests/restarting.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -234,74 +233,6 @@ FAULT(freed, "who waits for a piece that it frees has an answer")
 		}
 	}
 	CHECK_EQ(n_cancelled, 1);
-}
-
-/* The memory of slabs, for each descriptor of it that the daemon has. */
-static uint64_t slab_bytes(const struct daemon *daemon)
-{
-	DIR *dir = opendir(test_text("/proc/%d/fd", daemon->pid));
-	const struct dirent *entry;
-	uint64_t bytes = 0;
-
-	CHECK(dir != NULL);
-	while ((entry = readdir(dir))) {
-		char name[64] = "";
-		struct stat st;
-
-		if (readlinkat(dirfd(dir), entry->d_name, name, sizeof(name) - 1) > 0 &&
-		    strstr(name, "dsaio-slab") && fstatat(dirfd(dir), entry->d_name, &st, 0) == 0)
-			bytes += (uint64_t)st.st_blocks * 512;
-	}
-	(void)closedir(dir);
-	return bytes;
-}
-
-static uint32_t slab_of_next(struct raw *raw)
-{
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-
-	raw_receive(raw, &answer);
-	if (answer.reply->error)
-		return 0;
-	return answer.reply->body_case == WIRE__REPLY__BODY_VIEW_OPEN
-		       ? answer.reply->view_open->slab
-		       : answer.reply->slab_new->slab;
-}
-
-/* They counted nowhere until the next tick. */
-TEST(unused,
-     "pieces that are made, and that their client then has no room for, do not exceed the pool")
-{
-	struct daemon *daemon = next_daemon(
-		"[daemon]\nlock = auto\nhuge_pages = no\npool_size = 256M\nclient_pool_max = 130M\n");
-	struct raw raw = RAW_NONE;
-	struct raw_file file;
-
-	file_make_sparse(daemon_path(daemon, "w"), 64 * MIB);
-	CHECK_SYS(usleep(2100000));
-	raw_open(&raw, daemon);
-	raw_file(&raw, daemon_path(daemon, "w"), O_RDONLY, &file);
-	for (unsigned i = 0; i < 20; i++) {
-		Wire__ViewOpen open = WIRE__VIEW_OPEN__INIT;
-		Wire__Request request = RAW_REQUEST(VIEW_OPEN, view_open, &open);
-		Wire__SlabNew slab_new = WIRE__SLAB_NEW__INIT;
-		Wire__Request another = RAW_REQUEST(SLAB_NEW, slab_new, &slab_new);
-		uint32_t ids[2];
-
-		open.file = file.id;
-		slab_new.size_bytes = 64 * MIB;
-		raw_send(&raw, &request, NULL, 0);
-		CHECK_SYS(usleep(2000)); /* it is being made */
-		raw_send(&raw, &another, NULL, 0);
-		for (unsigned k = 0; k < 2; k++)
-			ids[k] = slab_of_next(&raw);
-		for (unsigned k = 0; k < 2; k++)
-			if (ids[k])
-				slab_free(&raw, ids[k]);
-		CHECK_MSG(slab_bytes(daemon) <= 256 * MIB, "%" PRIu64 " MiB after %u rounds",
-			  slab_bytes(daemon) / MIB, i);
-	}
-	raw_close(&raw);
 }
 
 static void limit(struct raw *raw, uint64_t bytes_per_sec)

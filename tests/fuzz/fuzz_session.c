@@ -569,6 +569,7 @@ static void setup_once(void)
 	c.service.say_end = serve_end;
 	limit(QUOTA_POOL_BYTES, 512u << 10);
 	limit(QUOTA_SLABS, 5);
+	limit(QUOTA_VIEWS, 5);
 	limit(QUOTA_FILES, 5);
 	limit(QUOTA_HANDLES, 3);
 	limit(QUOTA_CHANNELS, 4);

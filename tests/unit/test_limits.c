@@ -35,7 +35,7 @@ static uint64_t descriptors_of_a_user(void)
 {
 	const uint64_t *user = config.user_limit;
 
-	return user[QUOTA_FILES] + user[QUOTA_SLABS] + user[QUOTA_HANDLES] +
+	return user[QUOTA_FILES] + user[QUOTA_SLABS] + user[QUOTA_HANDLES] + user[QUOTA_VIEWS] +
 	       2 * user[QUOTA_CHANNELS] + 2 * user[QUOTA_CALLS] + 27 * user[QUOTA_SESSIONS];
 }
 
@@ -101,6 +101,7 @@ static const struct {
 	{ NULL, NULL, QUOTA_FILES, 16384, 262144 },
 	{ NULL, NULL, QUOTA_HANDLES, 256, 1024 },
 	{ NULL, NULL, QUOTA_SLABS, 1024, 4096 },
+	{ NULL, NULL, QUOTA_VIEWS, 4096, 16384 },
 	{ NULL, NULL, QUOTA_CHANNELS, 1024, 4096 },
 	{ NULL, NULL, QUOTA_CALLS, 64, 256 },
 	{ NULL, NULL, QUOTA_ENTRIES, 262144, 1048576 },
@@ -109,6 +110,7 @@ static const struct {
 	{ "client_files", "7", QUOTA_SLABS, 1024, 4096 },
 	{ "client_handles", "8", QUOTA_HANDLES, 8, 32 },
 	{ "client_handles", "8", QUOTA_SLABS, 32, 128 },
+	{ "client_handles", "8", QUOTA_VIEWS, 128, 512 },
 	{ "client_handles", "8", QUOTA_CHANNELS, 32, 128 },
 	{ "client_handles", "8", QUOTA_CALLS, 2, 8 },
 	{ "client_handles", "1", QUOTA_CALLS, 1, 4 },

@@ -39,6 +39,11 @@ struct client_bounce *bounce_new(struct dsaio_client *client)
 	return bounce;
 }
 
+void bounce_reserve(struct dsaio_client *client)
+{
+	slots_reserve(&client->bounce->slots);
+}
+
 void bounce_stop(struct dsaio_client *client)
 {
 	struct client_bounce *bounce = client->bounce;

@@ -24,6 +24,9 @@ struct client_bounce *bounce_new(struct dsaio_client *client);
    frees the rest. */
 void bounce_stop(struct dsaio_client *client);
 
+/* From now on the client has memory to copy through, if it may have any: see slots_reserve(). */
+void bounce_reserve(struct dsaio_client *client);
+
 /* Makes sure that the thread runs.  Returns 0 or a negative errno, with a message. */
 int bounce_start(struct dsaio_client *client);
 

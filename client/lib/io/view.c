@@ -2,6 +2,7 @@
 
 #include "client/lib/base/deadline.h"
 #include "client/lib/base/debug.h"
+#include "client/lib/io/bounce.h"
 #include "client/lib/io/file_fd.h"
 #include "client/lib/io/file_open.h"
 #include "client/lib/io/submit.h"
@@ -19,11 +20,11 @@
 #define LATE_MAX 3u
 #define TICK_NSEC 20000000 /* more than the clock of a file's ctime needs for its next step */
 
-enum piece_state { PIECE_NONE, PIECE_OPEN, PIECE_READY, PIECE_PLAIN, PIECE_LOST };
+enum mapped_state { PIECE_NONE, PIECE_OPEN, PIECE_READY, PIECE_PLAIN, PIECE_LOST };
 
 struct mapped_piece {
 	struct slab_name slab; /* of open, ready and lost ones that are not plain; id 0: none */
-	_Atomic int state;     /* enum piece_state; written under client.lock */
+	_Atomic int state;     /* enum mapped_state; written under client.lock */
 	size_t bytes;	       /* of the memfd */
 	struct dsaio_op *op;   /* reads it; view.lock */
 };
@@ -96,7 +97,7 @@ static int check_version(const struct mapped_view *view)
 
 /* ---- pieces ---- */
 
-static void piece_set(struct mapped_view *view, struct mapped_piece *piece, enum piece_state state)
+static void piece_set(struct mapped_view *view, struct mapped_piece *piece, enum mapped_state state)
 {
 	LOCKED(&view->client->lock);
 
@@ -131,11 +132,12 @@ static uint64_t piece_len(const struct mapped_view *view, const struct mapped_pi
 	return left < PIECE_BYTES ? left : PIECE_BYTES;
 }
 
-/* Memory of this process alone. */
+/* Memory of this process alone.  Whole huge pages: a mapping of such, which it may replace, has to be replaced in whole
+   ones. */
 static int piece_make_plain(struct mapped_view *view, struct mapped_piece *piece)
 {
-	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	const size_t bytes = (piece_len(view, piece) + page - 1) / page * page;
+	const size_t bytes = (piece_len(view, piece) + MAP_HUGE_BYTES - 1) / MAP_HUGE_BYTES *
+			     MAP_HUGE_BYTES;
 	const void *map = mmap(piece_memory(view, piece), bytes, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 
@@ -183,6 +185,7 @@ static int piece_open(struct mapped_view *view, struct mapped_piece *piece)
 
 	if (view->file->named.id)
 		return piece_make_plain(view, piece);
+	bounce_reserve(view->client);
 	(void)file_need_buffered(view->file); /* without it nothing comes from the page cache */
 	body.file = view->file->session.id;
 	body.off = piece_off(view, piece);
@@ -281,9 +284,13 @@ static int piece_ask(struct mapped_view *view, struct dsaio_handle *handle,
 	if (reply->view_wait->state == WIRE__VIEW_STATE__VIEW_FILL)
 		return piece_start(view, handle, piece);
 	if (reply->view_wait->state == WIRE__VIEW_STATE__VIEW_READY) {
-		if (view->is_writable) /* our own mapping: fails only under vm.overcommit_memory = 2 */
-			(void)mprotect(piece_memory(view, piece), piece->bytes,
-				       PROT_READ | PROT_WRITE);
+		if (view->is_writable &&
+		    mprotect(piece_memory(view, piece), piece->bytes, PROT_READ | PROT_WRITE) < 0)
+			return error_fail_errno(
+				-errno,
+				"view of %s: to make it writable (raise RLIMIT_DATA, or view it "
+				"without DSAIO_VIEW_WRITABLE)",
+				view->file->name);
 		piece_set_filled(view, piece);
 		return 0;
 	}
@@ -297,7 +304,7 @@ static int piece_drive(struct mapped_view *view, struct dsaio_handle *handle,
 	int r = 0;
 
 	while (r == 0) {
-		const enum piece_state state = (enum piece_state)atomic_load(&piece->state);
+		const enum mapped_state state = (enum mapped_state)atomic_load(&piece->state);
 
 		if (state == PIECE_READY || (piece->op && !is_needed))
 			return 0;

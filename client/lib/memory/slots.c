@@ -13,8 +13,9 @@
 #include <sys/uio.h>
 #include <time.h>
 
-#define ASK_AGAIN_NSEC 1000000000u /* after the pool was empty */
-#define LOOK_NSEC 100000000u	   /* interval of looks whether the daemon is gone */
+#define ASK_AGAIN_NSEC 1000000000u  /* after the pool was empty */
+#define LOOK_NSEC 100000000u	    /* interval of looks whether the daemon is gone */
+#define RESERVED_BYTES (256u << 10) /* of each client with views */
 
 _Static_assert(SLOTS_SLAB_BYTES / SLOT_UNIT == 64, "a word of bits");
 
@@ -160,10 +161,9 @@ static bool may_grow(const struct slots *slots)
 /*
  * Asks for a slab; may_be_small: one of any size helps.  Under the lock, which it lets go meanwhile.
  */
-static int grow(struct slots *slots, bool may_be_small)
+static int grow(struct slots *slots, uint64_t bytes, bool may_be_small)
 {
 	struct slots_slab *slab = slots->slabs;
-	uint64_t bytes = SLOTS_SLAB_BYTES;
 	struct mapped_slab *mapped;
 	int r;
 
@@ -210,6 +210,17 @@ static void wake_next(struct slots *slots)
 	}
 }
 
+void slots_reserve(struct slots *slots)
+{
+	LOCKED(&slots->lock);
+
+	slots->is_reserved = true;
+	if (!slots->n_slabs && !slots->is_growing) {
+		(void)grow(slots, RESERVED_BYTES, true); /* asked again when it is needed */
+		wake_next(slots);
+	}
+}
+
 /* Under the lock. */
 static int take(struct slots_share *share, uint64_t bytes, bool is_further, struct slot *ret_slot)
 {
@@ -220,7 +231,7 @@ static int take(struct slots_share *share, uint64_t bytes, bool is_further, stru
 		int r = -ENOMEM;
 
 		if (may_grow(slots)) {
-			r = grow(slots, !share->n_units && !slots_n_free(slots));
+			r = grow(slots, SLOTS_SLAB_BYTES, !share->n_units && !slots_n_free(slots));
 			wake_next(slots); /* whether it grew or not */
 			/* The library's thread does not wait for the next daemon. */
 			if (r == -ENOTCONN && slots->buffers->conn->on_gone &&
@@ -312,7 +323,8 @@ bool slots_trim(struct slots *slots, bool only_refused)
 
 		if (!slab->n_units || slab->used != ~bits(slab->n_units) ||
 		    (!is_refused(slab) &&
-		     (only_refused || (slots->n_slabs == 1 && slots->shares.first))))
+		     (only_refused ||
+		      (slots->n_slabs == 1 && (slots->shares.first || slots->is_reserved)))))
 			continue;
 		slots->n_slabs--;
 		spare[n++] = slab->mapped;

@@ -61,6 +61,7 @@ struct slots {
 	struct slots_slab slabs[SLOTS_SLABS_MAX];
 	unsigned n_slabs;   /* they may lie anywhere among the places */
 	bool is_growing;    /* a thread asks for a slab, without the lock */
+	bool is_reserved;   /* the last slab is kept */
 	uint64_t full_nsec; /* when the pool last refused a slab; 0: it did not */
 	struct list shares;
 	bool is_thread_short; /* a thread that does not wait wants on_room() */
@@ -91,6 +92,12 @@ void slots_init(struct slots *slots, struct buffers *buffers, void (*on_room)(st
 /* No slot is taken.  The slabs stay the session's. */
 void slots_deinit(struct slots *slots);
 
+/*
+ * From now on there is a slab, if a small one can be had: for a client with views, whose shares grow beyond its limit
+ * when other clients leave.
+ */
+void slots_reserve(struct slots *slots);
+
 /* The share of a store, held until slots_share_drop(); NULL: no memory. */
 struct slots_share *slots_share_get(struct slots *slots, uint32_t store);
 /* No slot of it that the caller has taken is in use.  NULL is fine. */
@@ -108,8 +115,8 @@ int slots_await(struct slots_share *share, uint64_t bytes, uint64_t deadline_nse
 void slots_release(struct slot *slot);
 
 /*
- * Gives slabs back that nobody uses, but not the last one while a share exists; those that the daemon does not have in
- * any case, and only_refused: these alone.  Returns whether there was one.
+ * Gives slabs back that nobody uses, but not the last one while a share exists or it is reserved; those that the daemon
+ * does not have in any case, and only_refused: these alone.  Returns whether there was one.
  */
 bool slots_trim(struct slots *slots, bool only_refused);
 
