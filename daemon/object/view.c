@@ -178,7 +178,7 @@ static void view_uncharge(struct view_piece *view)
 		view->views->on_hold(quota, false);
 }
 
-/* What others map has a description of its own, and clients may have the one that they got. */
+/* Memory that others map has a description of its own, and clients may have the one that they got. */
 static bool has_own(struct view_piece *view)
 {
 	if (view->own_fd < 0) {
