@@ -117,6 +117,7 @@ static Wire__Pool *pool_to_wire(const struct pool *pool, const struct views *vie
 	wire->view_bytes = sum.bytes;
 	wire->view_left_bytes = sum.left_bytes;
 	wire->view_saved_bytes = sum.saved_bytes;
+	wire->view_refusals = sum.n_refused;
 	return wire;
 }
 

@@ -57,6 +57,7 @@ static void opening_end(struct opening *opening, int result, const struct error 
 	struct call *call = opening->call;
 
 	free(opening);
+	call->session->service->views.n_refused++;
 	call->on_done(call, result, error);
 }
 

@@ -178,7 +178,7 @@ static void view_uncharge(struct view_piece *view)
 		view->views->on_hold(quota, false);
 }
 
-/* Memory that others map has a description of its own, and clients may have the one that they got. */
+/* Mappings of others have descriptions of their own, and clients may have the one that they got. */
 static bool has_own(struct view_piece *view)
 {
 	if (view->own_fd < 0) {
@@ -689,7 +689,8 @@ bool views_tick(struct views *views)
 struct views_sum views_sum(const struct views *views)
 {
 	struct views_sum sum = { .left_bytes = views->left_bytes,
-				 .saved_bytes = views->saved_bytes };
+				 .saved_bytes = views->saved_bytes,
+				 .n_refused = views->n_refused };
 
 	LIST_EACH(const struct view_piece, view, &views->all, node) {
 		sum.n++;

@@ -49,6 +49,7 @@ struct views {
 	uint64_t left_bytes;  /* ... and their bytes */
 	uint32_t n_made;      /* with memory that is to be unmapped, or to be freed, yet */
 	uint64_t saved_bytes; /* that uses have not taken, since another had them */
+	uint64_t n_refused;   /* uses: the clients read for themselves */
 	/* The user of that quota may not go, or may again. */
 	void (*on_hold)(struct quota *user, bool holds);
 	void (*on_left)(struct views *views); /* one more is leaving: views_tick() has work */
@@ -140,7 +141,7 @@ bool views_tick(struct views *views);
 /* For status. */
 struct views_sum {
 	uint32_t n, n_uses;
-	uint64_t bytes, left_bytes, saved_bytes;
+	uint64_t bytes, left_bytes, saved_bytes, n_refused;
 };
 struct views_sum views_sum(const struct views *views);
 

@@ -54,6 +54,15 @@ static void release(struct rig *rig, const uint8_t *memory)
 	CHECK_CALL(dsaio_view_free(rig->client, (void *)(uintptr_t)memory));
 }
 
+/* Its numbers only. */
+static Wire__Pool pool_of(const struct daemon *daemon)
+{
+	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
+
+	daemon_status(daemon, &answer);
+	return *answer.reply->status->pool;
+}
+
 /* How many memfds the daemon has beyond those of `before`, when it has come to rest. */
 static int n_memfds(const struct daemon *daemon, const struct usage *before)
 {
@@ -310,17 +319,6 @@ TEST(stopped, "a client that was asked to read and does not is not waited for")
 	}
 }
 
-static uint64_t left_bytes(const struct daemon *daemon)
-{
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-
-	daemon_status(daemon, &answer);
-	CHECK_EQ(answer.reply->status->pool->used_bytes >=
-			 answer.reply->status->pool->view_left_bytes,
-		 true);
-	return answer.reply->status->pool->view_left_bytes;
-}
-
 TEST(child, "what children of clients map stays charged, and is bounded")
 {
 	_cleanup_(rig_close) struct rig rig = {
@@ -344,28 +342,27 @@ TEST(child, "what children of clients map stays charged, and is bounded")
 		release(&rig, view);
 		CHECK_SYS(usleep(1100000)); /* the daemon looks whether nobody maps it */
 		/* A quarter is reached: the third is private. */
-		CHECK_EQ(left_bytes(rig.daemon), (i == 0 ? 16 : 32) * MIB);
+		CHECK_EQ(pool_of(rig.daemon).view_left_bytes, (i == 0 ? 16 : 32) * MIB);
 	}
 	for (unsigned i = 0; i < ARRAY_SIZE(pids); i++) {
 		CHECK_SYS(kill(pids[i], SIGKILL));
 		CHECK_SYS(waitpid(pids[i], NULL, 0));
 	}
-	for (int64_t until = now_usec() + 10000000; left_bytes(rig.daemon) && now_usec() < until;)
+	for (int64_t until = now_usec() + 10000000;
+	     pool_of(rig.daemon).view_left_bytes && now_usec() < until;)
 		CHECK_SYS(usleep(50000));
-	CHECK_EQ(left_bytes(rig.daemon), 0);
+	CHECK_EQ(pool_of(rig.daemon).view_left_bytes, 0);
 }
 
 static _Noreturn void load_checked(const struct daemon *daemon, uint64_t size)
 {
 	struct rig rig = { .daemon = (struct daemon *)(uintptr_t)daemon };
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	const uint8_t *view;
 
 	rig_open(&rig, NULL);
 	view = view_of(&rig, rig_file(&rig, "w", O_RDONLY), 0, size, 0);
 	check_view(&rig, view, 0, size, 7);
-	daemon_status(daemon, &answer);
-	CHECK_EQ(answer.reply->status->pool->views, (size + PIECE - 1) / PIECE);
+	CHECK_EQ(pool_of(daemon).views, (size + PIECE - 1) / PIECE);
 	_exit(0);
 }
 
@@ -432,9 +429,8 @@ TEST(charges, "clients are charged their shares, and where there is no room the 
 		"[daemon]\nlock = auto\npool_size = 256M\nclient_pool_max = 80M\n"
 		"huge_pages = no\n";
 	_cleanup_(rig_close) struct rig a = { .daemon = next_daemon(config) };
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	struct rig b = { .daemon = a.daemon };
-	const Wire__Pool *pool;
+	Wire__Pool pool;
 	const uint8_t *x, *y;
 
 	(void)make_file(a.daemon, "w", PIECE + 32 * MIB, 7);
@@ -445,13 +441,13 @@ TEST(charges, "clients are charged their shares, and where there is no room the 
 	y = view_of(&b, rig_file(&b, "w", O_RDONLY), 0, PIECE + 32 * MIB, 0);
 	check_view(&b, y, 0, PIECE + 32 * MIB,
 		   7); /* here both are shared, and the first is charged half to each */
-	daemon_status(a.daemon, &answer);
-	pool = answer.reply->status->pool;
-	CHECK_EQ(pool->views, 2);
-	CHECK_EQ(pool->view_uses, 3);
-	CHECK_EQ(pool->view_bytes, PIECE + 32 * MIB);
-	CHECK_EQ(pool->view_saved_bytes, PIECE);
-	CHECK_EQ(pool->used_bytes >= PIECE + 32 * MIB && pool->used_bytes < PIECE + 64 * MIB, true);
+	pool = pool_of(a.daemon);
+	CHECK_EQ(pool.views, 2);
+	CHECK_EQ(pool.view_uses, 3);
+	CHECK_EQ(pool.view_bytes, PIECE + 32 * MIB);
+	CHECK_EQ(pool.view_saved_bytes, PIECE);
+	CHECK_EQ(pool.view_refusals, 1);
+	CHECK_EQ(pool.used_bytes >= PIECE + 32 * MIB && pool.used_bytes < PIECE + 64 * MIB, true);
 	release(&a, x);
 	pattern_check(y, 4096, 7, 0, "the other's");
 	CHECK_CALL(dsaio_view_free(b.client, (void *)(uintptr_t)y));
@@ -480,6 +476,8 @@ TEST(limit, "a client that has as many pieces as it may reads further ones into 
 		check_view(&rig, views[i], 0, 4096, i);
 		dsaio_file_close(file);
 	}
+	CHECK_EQ(pool_of(rig.daemon).view_uses, 16);
+	CHECK_EQ(pool_of(rig.daemon).view_refusals, 4);
 	for (unsigned i = 0; i < ARRAY_SIZE(views); i++)
 		release(&rig, views[i]);
 }
@@ -591,14 +589,6 @@ TEST(huge_lost,
 	rig.daemon = NULL;
 }
 
-static uint32_t view_uses(const struct daemon *daemon)
-{
-	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-
-	daemon_status(daemon, &answer);
-	return answer.reply->status->pool->view_uses;
-}
-
 TEST(overcharged, "a client whose share grows beyond its limit can still read into private memory")
 {
 	static const char config[] =
@@ -617,7 +607,7 @@ TEST(overcharged, "a client whose share grows beyond its limit can still read in
 	y = view_of(&b, rig_file(&b, "w", O_RDONLY), 0, PIECE + 32 * MIB, 0);
 	check_view(&b, y, 0, PIECE + 32 * MIB, 7);
 	release(&a, x);
-	while (view_uses(a.daemon) != 2)
+	while (pool_of(a.daemon).view_uses != 2)
 		CHECK_SYS(usleep(10000));
 	file_make_pattern(daemon_path(a.daemon, "young"), 8 * MIB, 9);
 	CHECK_EQ(dsaio_pread(b.handle, b.files[0], own, 8 * MIB, 0), 8 * MIB);

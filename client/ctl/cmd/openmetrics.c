@@ -37,6 +37,8 @@ static const struct family {
 	{ IN(POOL), false, "used_bytes", "used_bytes", "Pinned memory that clients have." },
 	{ IN(POOL), false, "huge_bytes", "huge_bytes", "Part of it in reserved huge pages." },
 	{ IN(POOL), false, "view_bytes", "view_bytes", "Memory of views." },
+	{ IN(POOL), false, "view_left_bytes", "view_left_bytes", "Only others still map it." },
+	{ IN(POOL), true, "view_refusals", "view_refusals", "Pieces that clients read alone." },
 	{ IN(POOL), true, "view_saved_bytes", "view_saved_bytes", "Not read and pinned again." },
 	{ IN(POOL), false, "is_locked", "locked", "1 if all of it can be locked." },
 	{ IN(STORE) | IN(USER), false, "clients", "clients", "Clients that use it." },
