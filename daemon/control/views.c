@@ -203,19 +203,8 @@ static void on_left(struct views *views)
 	service->on_gone(service);
 }
 
-static void on_hold(struct quota *quota, bool holds)
-{
-	struct user *user = container_of(quota, struct user, quota);
-
-	if (holds)
-		user->n_refs++;
-	else
-		user_unref(user);
-}
-
 int service_views_start(struct service *service)
 {
-	service->views.on_hold = on_hold;
 	service->views.on_left = on_left;
 	return views_init(&service->views, &service->pool);
 }

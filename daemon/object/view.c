@@ -64,7 +64,6 @@ struct view_piece {
 struct view_use {
 	struct slab slab;
 	struct list_node node;
-	struct quota *user; /* of its client */
 };
 
 static struct view_piece *view_of(const struct slab *slab)
@@ -160,24 +159,6 @@ static void made_less(struct views *views)
 
 static void close_start(struct view_piece *view);
 
-/* Without uses, until its memory is gone. */
-static void view_charge(struct view_piece *view, struct quota *quota)
-{
-	view->charge = (struct charge){ .quota = quota, .kind = QUOTA_POOL_BYTES };
-	if (quota->parent)
-		view->views->on_hold(quota, true);
-	quota_adjust(&view->charge, view->slab.map_bytes);
-}
-
-static void view_uncharge(struct view_piece *view)
-{
-	struct quota *quota = view->charge.quota;
-
-	quota_discharge(&view->charge);
-	if (quota && quota->parent)
-		view->views->on_hold(quota, false);
-}
-
 /* Mappings of others have descriptions of their own, and clients may have the one that they got. */
 static bool has_own(struct view_piece *view)
 {
@@ -204,9 +185,6 @@ static void view_freed(struct slab *slab)
 		close_start(view);
 		return;
 	}
-	/* Any of those that had it may map it: it is no user's any more. */
-	view_uncharge(view);
-	view_charge(view, &views->pool->quota);
 	list_push(&views->leaving, &view->node);
 	views->left_bytes += view->slab.map_bytes;
 	views->n_left++;
@@ -416,7 +394,10 @@ static void use_freed(struct slab *slab)
 	if (--view->n_uses) {
 		shares_set(view, view->n_uses);
 	} else {
-		view_charge(view, use->user);
+		/* Any of those that had it may map it: until its memory is gone it is the pool's. */
+		view->charge = (struct charge){ .quota = &view->views->pool->quota,
+						.kind = QUOTA_POOL_BYTES };
+		quota_adjust(&view->charge, view->slab.map_bytes);
 		list_remove(&view->views->all, &view->node);
 	}
 	free(use);
@@ -455,7 +436,6 @@ int view_join(struct view_piece *view, struct quota *quota, struct work_queue *w
 	if (view->n_uses)
 		view->views->saved_bytes += slab->size_bytes;
 	view->n_uses = n;
-	container_of(slab, struct view_use, slab)->user = quota->parent;
 	list_push(&view->uses, &container_of(slab, struct view_use, slab)->node);
 	slab->region = view->slab.region;
 	slab->is_locked = view->slab.is_locked;
@@ -610,7 +590,7 @@ int views_init(struct views *views, struct pool *pool)
 /* Its memory is gone. */
 static void view_forget(struct view_piece *view)
 {
-	view_uncharge(view);
+	quota_discharge(&view->charge);
 	free(view);
 }
 

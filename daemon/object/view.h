@@ -50,8 +50,6 @@ struct views {
 	uint32_t n_made;      /* with memory that is to be unmapped, or to be freed, yet */
 	uint64_t saved_bytes; /* that uses have not taken, since another had them */
 	uint64_t n_refused;   /* uses: the clients read for themselves */
-	/* The user of that quota may not go, or may again. */
-	void (*on_hold)(struct quota *user, bool holds);
 	void (*on_left)(struct views *views); /* one more is leaving: views_tick() has work */
 };
 

@@ -423,6 +423,22 @@ TEST(cached,
 	}
 }
 
+/* In a child, which shows how it ends. */
+static int write_status(uint8_t *memory)
+{
+	int status;
+	const pid_t pid = (pid_t)CHECK_SYS(fork());
+
+	if (pid == 0) {
+		(void)signal(SIGBUS, SIG_DFL); /* not a sanitizer's */
+		(void)signal(SIGSEGV, SIG_DFL);
+		memory[4096] ^= 1;
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
 TEST(charges, "clients are charged their shares, and where there is no room the bytes are private")
 {
 	static const char config[] =
@@ -438,6 +454,8 @@ TEST(charges, "clients are charged their shares, and where there is no room the 
 	rig_open(&b, NULL);
 	x = view_of(&a, rig_file(&a, "w", O_RDONLY), 0, PIECE + 32 * MIB, 0);
 	check_view(&a, x, 0, PIECE + 32 * MIB, 7); /* the second piece is private */
+	CHECK_EQ(WTERMSIG(write_status((uint8_t *)(uintptr_t)x)), SIGSEGV);
+	CHECK_EQ(WTERMSIG(write_status((uint8_t *)(uintptr_t)x + PIECE)), SIGSEGV);
 	y = view_of(&b, rig_file(&b, "w", O_RDONLY), 0, PIECE + 32 * MIB, 0);
 	check_view(&b, y, 0, PIECE + 32 * MIB,
 		   7); /* here both are shared, and the first is charged half to each */
@@ -480,21 +498,6 @@ TEST(limit, "a client that has as many pieces as it may reads further ones into 
 	CHECK_EQ(pool_of(rig.daemon).view_refusals, 4);
 	for (unsigned i = 0; i < ARRAY_SIZE(views); i++)
 		release(&rig, views[i]);
-}
-
-/* In a child, which shows how it ends. */
-static int write_status(uint8_t *memory)
-{
-	int status;
-	const pid_t pid = (pid_t)CHECK_SYS(fork());
-
-	if (pid == 0) {
-		(void)signal(SIGBUS, SIG_DFL); /* not a sanitizer's */
-		memory[4096] ^= 1;
-		_exit(0);
-	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	return status;
 }
 
 static void *huge_page_take(void)

@@ -19,14 +19,7 @@ static struct work_queue *work_queue;
 static struct views views;
 static struct file file;
 static struct view_version version;
-static int n_held,
-	n_reports; /* users that may not go; uses that are made or freed, and pieces that are freed */
-
-static void on_hold(struct quota *user, bool holds)
-{
-	ck_assert(user >= users && user < users + N);
-	n_held += holds ? 1 : -1;
-}
+static int n_reports; /* uses that are made or freed, and pieces that are freed */
 
 static void on_left(struct views *of)
 {
@@ -58,7 +51,6 @@ static void setup(void)
 				64u * BYTES;
 	}
 	ck_assert_int_eq(views_init(&views, &pool), 0);
-	views.on_hold = on_hold;
 	views.on_left = on_left;
 	file.target.fd = memfd_create("file", MFD_CLOEXEC);
 	ck_assert_int_eq(ftruncate(file.target.fd, BYTES), 0);
@@ -81,7 +73,6 @@ static void teardown(void)
 	views_deinit(&views);
 	work_queue_free(work_queue);
 	ck_assert(quota_is_zero(&pool.quota));
-	ck_assert_int_eq(n_held, 0);
 	ck_assert_uint_eq(file.n_refs, 1);
 	mailbox_deinit(&mailbox);
 	(void)close(file.target.fd);
@@ -185,7 +176,6 @@ TEST(uses_are_charged_equal_shares_and_the_pool_what_is_still_mapped)
 	ck_assert_uint_eq(charged(&users[2]), 0);
 	ck_assert_uint_eq(charged(&pool.quota), BYTES);
 	ck_assert_uint_eq(views.left_bytes, BYTES);
-	ck_assert_int_eq(n_held, 0);
 	(void)close(other);
 	ck_assert(!views_tick(&views));
 	run_until(&n_reports);

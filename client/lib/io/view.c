@@ -254,8 +254,12 @@ static int piece_finish(struct mapped_view *view, struct mapped_piece *piece)
 			     : error_fail_errno((int)result, "view of %s", view->file->name);
 	op_set_taken(op);
 	handle_op_unref(op);
-	if (r == 0 && is_plain)
+	if (r == 0 && is_plain) {
+		if (!view->is_writable) /* our own mapping: cannot fail */
+			(void)mprotect(piece_memory(view, piece), piece_len(view, piece),
+				       PROT_READ);
 		piece_set(view, piece, PIECE_READY);
+	}
 	return r;
 }
 
