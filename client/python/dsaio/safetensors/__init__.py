@@ -4,7 +4,7 @@
 
     save_file({"embedding": torch.zeros(512, 1024)}, "model.safetensors")
     tensors = load_file("model.safetensors")          # {name: torch tensor}
-    load_into("model.safetensors", tensors)           # again, without new memory
+    load_into("model.safetensors", tensors)           # again, into the same tensors
     with safe_open("model.safetensors", framework="np") as file:
         array = file.get_slice("embedding")[:100]
 
