@@ -42,7 +42,7 @@ struct view_piece {
 	struct view_version version;
 	uint64_t off, len; /* in the file */
 	int fd, own_fd; /* read-only: for clients; when they have gone, a description for the lease; -1: not made */
-	bool is_made;
+	bool is_made, is_served; /* one of its uses, ever */
 	struct list openers, uses, waiters;
 	uint32_t n_uses;
 	enum view_state state;
@@ -64,6 +64,7 @@ struct view_piece {
 struct view_use {
 	struct slab slab;
 	struct list_node node;
+	bool is_served; /* its client knows that it is ready */
 };
 
 static struct view_piece *view_of(const struct slab *slab)
@@ -294,6 +295,16 @@ static int say_late(struct error *error)
 			       "view: the read of another client takes too long");
 }
 
+/* The first one of a piece has it read; all others need not. */
+static void use_served(struct slab *use, struct view_piece *view)
+{
+	bool *is_served = &container_of(use, struct view_use, slab)->is_served;
+
+	if (!*is_served && view->is_served)
+		view->views->saved_bytes += use->size_bytes;
+	*is_served = view->is_served = true;
+}
+
 /* Where there is something to fill, all are asked to: the first that begins does, and the others come back. */
 static void waiters_call(struct view_piece *view, int result, const struct error *error)
 {
@@ -305,6 +316,8 @@ static void waiters_call(struct view_piece *view, int result, const struct error
 	while ((node = list_pop(&view->waiters))) {
 		struct view_waiter *waiter = list_entry(node, struct view_waiter, node);
 
+		if (result == 0 && !fills)
+			use_served(waiter->use, view);
 		waiter->on_state(waiter, result, fills, error);
 	}
 }
@@ -433,8 +446,6 @@ int view_join(struct view_piece *view, struct quota *quota, struct work_queue *w
 			shares_set(view, view->n_uses);
 		return r;
 	}
-	if (view->n_uses)
-		view->views->saved_bytes += slab->size_bytes;
 	view->n_uses = n;
 	list_push(&view->uses, &container_of(slab, struct view_use, slab)->node);
 	slab->region = view->slab.region;
@@ -453,8 +464,10 @@ int view_ask(struct slab *use, struct error *error)
 
 	if (view->state == VIEW_STALE)
 		return say_stale(error);
-	if (view->state == VIEW_READY)
+	if (view->state == VIEW_READY) {
+		use_served(use, view);
 		return 0;
+	}
 	/* Those that wait come first. */
 	if (view->begun_nsec || view->waiters.first ||
 	    (view->asked_nsec && clock_nsec() - view->asked_nsec < ASKED_NSEC))

@@ -48,7 +48,7 @@ struct views {
 	uint32_t n_left;      /* ... so many of them, ... */
 	uint64_t left_bytes;  /* ... and their bytes */
 	uint32_t n_made;      /* with memory that is to be unmapped, or to be freed, yet */
-	uint64_t saved_bytes; /* that uses have not taken, since another had them */
+	uint64_t saved_bytes; /* of uses that were ready without a read for them */
 	uint64_t n_refused;   /* uses: the clients read for themselves */
 	void (*on_left)(struct views *views); /* one more is leaving: views_tick() has work */
 };

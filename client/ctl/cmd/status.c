@@ -82,12 +82,13 @@ static void print_pool(const Wire__Pool *pool)
 			     pool->why_unlocked[0] ? ": " : "", pool->why_unlocked);
 	if (pool &&
 	    (pool->views || pool->view_left_bytes || pool->view_saved_bytes || pool->view_refusals))
-		(void)printf("views: %s for %.1f clients each, %s saved since the start, %s still "
-			     "mapped by others, %" PRIu64 " pieces refused\n",
-			     units_format_size(used, pool->view_bytes),
-			     pool->views ? (double)pool->view_uses / pool->views : 0,
-			     units_format_size(size, pool->view_saved_bytes),
-			     units_format_size(left, pool->view_left_bytes), pool->view_refusals);
+		(void)printf(
+			"views: %s, used %.1f times on average, %s saved since the start, %s still "
+			"mapped by others, %" PRIu64 " pieces refused\n",
+			units_format_size(used, pool->view_bytes),
+			pool->views ? (double)pool->view_uses / pool->views : 0,
+			units_format_size(size, pool->view_saved_bytes),
+			units_format_size(left, pool->view_left_bytes), pool->view_refusals);
 }
 
 static void print_row(const char *text)
