@@ -153,7 +153,8 @@ assert (tensors["2"][:100] == 5).all() and tensors["2"][100] == 102
         thread.join()
     assert len(outputs) == 4
     assert most["views"] == 3 and most["view_bytes"] < 170 << 20, most  # once for all of them
-    assert most["view_uses"] > 3 and most["view_saved_bytes"] > 0, most
+    assert most["view_uses"] > 3, most
+    assert views_of(daemon)["view_saved_bytes"] > before["view_saved_bytes"]
 
 
 def test_memory_of_a_view_lives_as_long_as_one_tensor(python, daemon, shared_file):
