@@ -120,7 +120,7 @@ def measure_safetensors(bench):
 
 
 def load_npy(file):
-    """As the manual has it: numpy.load() would read 256 KiB at a time."""
+    """All of the array at once: numpy.load() would read 256 KiB at a time."""
     import numpy
 
     numpy.lib.format.read_magic(file)

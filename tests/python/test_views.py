@@ -346,4 +346,5 @@ def test_each_load_has_one_version_while_clients_and_daemons_are_killed_and_the_
     assert [loader.returncode for loader in loaders] == [0, 0]
     lines = output.split("\n")
     assert "MIXED" not in output, output
-    assert lines.count("killed") >= 200 and lines.count("whole") > 20, output
+    n_errors = sum(line.startswith("error") for line in lines)
+    assert lines.count("killed") >= 200 and lines.count("whole") > max(20, n_errors), output
