@@ -439,12 +439,13 @@ static int write_status(uint8_t *memory)
 	return status;
 }
 
+/* A client may have one piece, and half of another. */
+static const char small_share[] = "[daemon]\nlock = auto\npool_size = 256M\nclient_pool_max = 80M\n"
+				  "huge_pages = no\n";
+
 TEST(charges, "clients are charged their shares, and where there is no room the bytes are private")
 {
-	static const char config[] =
-		"[daemon]\nlock = auto\npool_size = 256M\nclient_pool_max = 80M\n"
-		"huge_pages = no\n";
-	_cleanup_(rig_close) struct rig a = { .daemon = next_daemon(config) };
+	_cleanup_(rig_close) struct rig a = { .daemon = next_daemon(small_share) };
 	struct rig b = { .daemon = a.daemon };
 	Wire__Pool pool;
 	const uint8_t *x, *y;
@@ -594,10 +595,7 @@ TEST(huge_lost,
 
 TEST(overcharged, "a client whose share grows beyond its limit can still read into private memory")
 {
-	static const char config[] =
-		"[daemon]\nlock = auto\npool_size = 256M\nclient_pool_max = 80M\n"
-		"huge_pages = no\n";
-	_cleanup_(rig_close) struct rig a = { .daemon = next_daemon(config) };
+	_cleanup_(rig_close) struct rig a = { .daemon = next_daemon(small_share) };
 	struct rig b = { .daemon = a.daemon };
 	const uint8_t *x, *y, *z;
 	_cleanup_(freep) uint8_t *own = malloc(8 * MIB);

@@ -52,6 +52,17 @@ static void open_fails(struct raw *raw, uint32_t file, uint64_t off, int error, 
 	answer_check_fails(&answer, error, words);
 }
 
+/* The reply comes when nobody else reads the piece. */
+static void wait_send(struct raw *raw, uint32_t slab)
+{
+	Wire__ViewWait wait = WIRE__VIEW_WAIT__INIT;
+	Wire__Request request = RAW_REQUEST(VIEW_WAIT, view_wait, &wait);
+
+	wait.slab = slab;
+	wait.may_wait = true;
+	raw_send(raw, &request, NULL, 0);
+}
+
 static Wire__ViewState state_of(struct raw *raw, uint32_t slab, bool may_wait)
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
@@ -254,8 +265,6 @@ TEST(slow, "a read that does not end is not waited for, and may end later")
 	_cleanup_(side_close) struct side a;
 	_cleanup_(side_close) struct side b;
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
-	Wire__ViewWait wait = WIRE__VIEW_WAIT__INIT;
-	Wire__Request request = RAW_REQUEST(VIEW_WAIT, view_wait, &wait);
 	struct ring_completion completion;
 	struct ring_entry entry;
 	struct piece mine, yours;
@@ -270,9 +279,7 @@ TEST(slow, "a read that does not end is not waited for, and may end later")
 	raw_put(&a.channel, &entry);
 	raw_ring(&a.channel);
 	CHECK_EQ(raw_reap(&a.channel, 1, &completion, 200000), false);
-	wait.slab = yours.id;
-	wait.may_wait = true;
-	raw_send(&b.raw, &request, NULL, 0);
+	wait_send(&b.raw, yours.id);
 	raw_receive(&b.raw, &answer);
 	answer_check_fails(&answer, -ETIMEDOUT, "too long");
 	limit(&b.raw, 0);
@@ -287,8 +294,6 @@ TEST(again, "reads that are begun again and again are waited for no longer than 
 	struct daemon *daemon = daemon_start(NULL);
 	_cleanup_(side_close) struct side a;
 	_cleanup_(side_close) struct side b;
-	Wire__ViewWait wait = WIRE__VIEW_WAIT__INIT;
-	Wire__Request request = RAW_REQUEST(VIEW_WAIT, view_wait, &wait);
 	struct ring_completion completion;
 	struct piece mine, yours;
 	bool is_late = false;
@@ -299,8 +304,6 @@ TEST(again, "reads that are begun again and again are waited for no longer than 
 	mine = piece_open(&a.raw, a.file.id);
 	yours = piece_open(&b.raw, b.file.id);
 	limit(&b.raw, 64 * KIB);
-	wait.slab = yours.id;
-	wait.may_wait = true;
 	for (unsigned i = 0; i < 8 && !is_late; i++) {
 		_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 		struct ring_entry entry = read_of(a.file.id, mine.id);
@@ -309,7 +312,7 @@ TEST(again, "reads that are begun again and again are waited for no longer than 
 		raw_put(&a.channel, &entry);
 		raw_ring(&a.channel);
 		CHECK_EQ(raw_reap(&a.channel, 1, &completion, 100000), false);
-		raw_send(&b.raw, &request, NULL, 0);
+		wait_send(&b.raw, yours.id);
 		raw_receive(&b.raw, &answer); /* and it begins too late */
 		is_late = answer.reply->error == -ETIMEDOUT;
 		if (!is_late) {
