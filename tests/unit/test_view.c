@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -189,6 +190,36 @@ TEST(uses_are_charged_equal_shares_and_the_pool_what_is_still_mapped)
 	ck_assert(!views_tick(&views));
 	run_until(&n_reports);
 	ck_assert_uint_eq(charged(&pool.quota), 0);
+}
+
+TEST(a_tick_looks_at_1024_of_the_pieces_that_are_left)
+{
+	static void *maps[1024 + 1];
+	const size_t n = sizeof(maps) / sizeof(maps[0]);
+	const struct rlimit files = { 2 * n, 2 * n };
+
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files),
+			 0); /* the process is this test's alone */
+	pool.quota.n_descriptors = 16 * n;
+	pool.quota.limit[QUOTA_POOL_BYTES] = 8 * n * BYTES;
+	version.size = 1; /* so that each takes a page */
+	for (size_t i = 0; i < n; i++) {
+		struct slab *use;
+
+		version.ctime.tv_nsec = (long)i;
+		use = use_new(0);
+		maps[i] = mmap(NULL, 1, PROT_READ, MAP_SHARED, use->fd, 0);
+		ck_assert_ptr_ne(maps[i], MAP_FAILED);
+		use_free(use);
+		while (views.n_made)
+			run_until(&n_reports);
+	}
+	ck_assert_uint_eq(views.n_left, n);
+	for (size_t i = 0; i < n; i++)
+		ck_assert_int_eq(munmap(maps[i], 1), 0);
+	ck_assert(views_tick(&views));
+	ck_assert_uint_eq(views.n_left, 1);
+	ck_assert(!views_tick(&views));
 }
 
 TEST(a_client_that_may_not_have_its_share_changes_none)
