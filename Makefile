@@ -371,7 +371,7 @@ check-deepspeed: deps-deepspeed ## run them with torch and DeepSpeed of PyPI: 5 
 # LOADERS_PACKAGES chooses other versions, and vllm beside them.
 check-loaders: deps-deepspeed ## run the loaders with safetensors, transformers and accelerate of PyPI: 5 GB, once [LOADERS_VENV=DIR]
 	@$(MAKE) --no-print-directory all
-	@BUILD=$(BUILD) PYTHON=$(strip $(PYTHON)) LOADERS_PACKAGES="$(LOADERS_PACKAGES)" LOADERS_VENV=$(LOADERS_VENV) 		tests/loaders/check.sh
+	@BUILD=$(BUILD) PYTHON=$(strip $(PYTHON)) LOADERS_PACKAGES="$(LOADERS_PACKAGES)" LOADERS_VENV=$(LOADERS_VENV) tests/loaders/check.sh
 
 bench: ## measure beside fio, libaio and DeepNVMe's algorithm [BENCH_JSON=FILE]; more: build/bench --help
 	@$(call install_packages,$(PACKAGES) fio)
