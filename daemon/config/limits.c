@@ -28,7 +28,7 @@ static const struct rule {
 } rules[] = {
 	{ QUOTA_SLABS, 16, 4, 1, 2, 2 },
 	/* its piece's; 128 GiB for each of eight clients, where there are enough */
-	{ QUOTA_VIEWS, 64, 4, 1, 1, 1 },
+	{ QUOTA_VIEWS, 64, 4, 1, 2, 1 },
 	/* a doorbell socket */
 	{ QUOTA_HANDLES, 4, 4, 1, 4, 2 },
 	/* ring and doorbell; a handle has one for each store that it uses */
@@ -38,7 +38,7 @@ static const struct rule {
 	/* socket, pidfd, file board; received and not yet looked at; in unread replies */
 	{ QUOTA_SESSIONS, 4, 1, 3 + 2 * FRAME_FDS_MAX + UNREAD_FDS_MAX, 8, 4 },
 	/* a buffered description is one more */
-	{ QUOTA_FILES, 4, 16, 1, 8, 20 },
+	{ QUOTA_FILES, 4, 16, 1, 7, 20 },
 	{ QUOTA_ENTRIES, 4, 4, 0, 0, 0 },
 };
 #define SHARES 32u
