@@ -36,9 +36,9 @@ static const struct rule {
 	/* received with the request, or sent with the reply */
 	{ QUOTA_CALLS, 1, 4, 2, 1, 1 },
 	/* socket, pidfd, file board; received and not yet looked at; in unread replies */
-	{ QUOTA_SESSIONS, 4, 1, 3 + 2 * FRAME_FDS_MAX + UNREAD_FDS_MAX, 8, 4 },
+	{ QUOTA_SESSIONS, 4, 1, 3 + 2 * FRAME_FDS_MAX + UNREAD_FDS_MAX, 7, 4 },
 	/* a buffered description is one more */
-	{ QUOTA_FILES, 4, 16, 1, 7, 20 },
+	{ QUOTA_FILES, 4, 16, 1, 8, 20 },
 	{ QUOTA_ENTRIES, 4, 4, 0, 0, 0 },
 };
 #define SHARES 32u
