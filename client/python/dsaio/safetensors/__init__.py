@@ -437,7 +437,8 @@ def _framework(name: str, device: Device, pinned: bool) -> _Framework:
     if not isinstance(name, str):
         raise check.wrong_type("framework", name, '"pt" or "np"')
     if name not in _FRAMEWORKS:
-        raise ValueError(f'dsaio: framework {name!r}: must be "pt" or "np"')
+        text = 'must be "pt" or "np"; safetensors itself loads others, without dsaio.safetensors.install()'
+        raise ValueError(f"dsaio: framework {name!r}: {text}")
     pinned = check.boolean("pinned", pinned)
     try:
         return _FRAMEWORKS[name](device, pinned)
