@@ -176,6 +176,7 @@ def measure(daemon, args, path, small):
         "one": Row("one process, cold", "s", 0.75, decimals=3),
         "many": Row(f"{n} processes, cold", "s", 0.7, decimals=3),
         "more": Row(f"{n} processes, cold, beside one of ours", "s", 1.3, decimals=3),
+        "load": Row(f"loading, beside all of {n} processes' seconds", "s", decimals=3),
         "memory": Row(f"memory of {n} processes, beside the file's size", "GB", 1.05, decimals=3),
         "reads": Row(f"bytes that {n} processes read, beside the file's", "GB", 1.01, decimals=3),
         "map": Row(f"{n} processes map a view that is kept", "s", 0.1, decimals=3),
@@ -214,6 +215,7 @@ def measure(daemon, args, path, small):
         rows["one"].add(ours[1, False].seconds, theirs[1, False].seconds)
         rows["many"].add(ours[n, False].seconds, theirs[n, False].seconds)
         rows["more"].add(ours[n, False].seconds, ours[1, False].seconds)
+        rows["load"].add(ours[n, False].loaded, ours[n, False].seconds)
         rows["memory"].add(ours[n, False].used / 1e9, gb)
         rows["reads"].add(ours[n, False].read / 1e9, gb)
         rows["map"].add(kept.loaded)
