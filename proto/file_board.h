@@ -5,7 +5,7 @@
  * nothing.  While the daemon has a descriptor of such a file, its file system cannot be unmounted, and
  * deleting the file frees no disk space, which a sleeping client does not notice.  So the daemon looks
  * every few seconds for idle files and closes those without a link, and those that nobody has used for
- * a while.
+ * a while.  It does not look at a client whose files are all in use: QUIET words have the client tell it.
  *
  * Each client has one memfd.  The daemon creates it, seals it SHRINK|GROW|SEAL and maps it, and so
  * does the client.  It has a word for each file that the client may have, at the index of the file's
@@ -14,7 +14,10 @@
  * unless it was a multiple of 16384 times: then it is only closed sooner.
  *
  *   USED    the program has it open, or an op is open on it: the daemon does not touch it
- *                             -> IDLE, a store by the client (release: all its ops have ended)
+ *                             -> IDLE, by the client (release: all its ops have ended); -> QUIET, by the
+ *                             daemon: each a compare and exchange
+ *   QUIET   as USED, but the daemon does not look
+ *                             -> IDLE, by the client, which then sends a request, of whatever kind
  *   IDLE    cached            -> USED, by the client; -> GONE, by the daemon: each a compare and
  *                             exchange, so exactly one of them succeeds
  *   GONE    the daemon has closed it; its id names nothing any more
@@ -31,7 +34,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum file_board_state { FILE_BOARD_USED = 1, FILE_BOARD_IDLE = 2, FILE_BOARD_GONE = 3 };
+enum file_board_state {
+	FILE_BOARD_QUIET = 0,
+	FILE_BOARD_USED = 1,
+	FILE_BOARD_IDLE = 2,
+	FILE_BOARD_GONE = 3
+};
 
 /* Bytes of a board for that many files: whole pages. */
 static inline size_t file_board_bytes(uint32_t n_files)
@@ -74,15 +82,33 @@ static inline void file_board_set_used(_Atomic uint32_t *board, uint32_t id)
 			      memory_order_release);
 }
 
-/* Client: a file that it uses becomes idle. */
-static inline void file_board_set_idle(_Atomic uint32_t *board, uint32_t id)
+/* Client: a file that it uses becomes idle.  Returns whether it was QUIET: a request has to follow. */
+static inline bool file_board_set_idle(_Atomic uint32_t *board, uint32_t id)
+{
+	uint32_t word = atomic_load_explicit(&board[file_board_index(id)], memory_order_relaxed);
+	uint32_t idle;
+
+	do { /* again: the daemon has made it QUIET meanwhile */
+		idle = ((word & ~(FILE_BOARD_N_IDLE_ONE - 1)) + FILE_BOARD_N_IDLE_ONE) |
+		       file_board_word(id, FILE_BOARD_IDLE);
+	} while (!atomic_compare_exchange_weak_explicit(&board[file_board_index(id)], &word, idle,
+							memory_order_release,
+							memory_order_relaxed));
+	return file_board_is(word, id, FILE_BOARD_QUIET);
+}
+
+/* Daemon: a file in use becomes QUIET.  False: it is in another state. */
+static inline bool file_board_set_quiet(_Atomic uint32_t *board, uint32_t id)
 {
 	uint32_t word = atomic_load_explicit(&board[file_board_index(id)], memory_order_relaxed);
 
-	word &= ~(FILE_BOARD_N_IDLE_ONE - 1);
-	atomic_store_explicit(&board[file_board_index(id)],
-			      (word + FILE_BOARD_N_IDLE_ONE) | file_board_word(id, FILE_BOARD_IDLE),
-			      memory_order_release);
+	if (file_board_is(word, id, FILE_BOARD_QUIET))
+		return true;
+	/* relaxed: it orders nothing */
+	return file_board_is(word, id, FILE_BOARD_USED) &&
+	       atomic_compare_exchange_strong_explicit(&board[file_board_index(id)], &word,
+						       word ^ FILE_BOARD_USED ^ FILE_BOARD_QUIET,
+						       memory_order_relaxed, memory_order_relaxed);
 }
 
 /* From idle to used (client) or gone (daemon).  False for the client: the daemon has closed the file, and may

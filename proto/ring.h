@@ -63,6 +63,8 @@ enum ring_opcode {
 #define RING_FEATURE_RECOVERY UINT64_C(128)
 /* RING_RESULT_UNKNOWN. */
 #define RING_FEATURE_UNKNOWN UINT64_C(256)
+/* FILE_BOARD_QUIET: the client knows what it has to do then. */
+#define RING_FEATURE_QUIET UINT64_C(512)
 
 enum ring_entry_flag {
 	RING_ENTRY_DSYNC =

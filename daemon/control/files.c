@@ -93,7 +93,7 @@ void session_file_made(struct file *file, struct store *store, int result, struc
 	}
 	assert(file_board_index(file->id) < session->board_bytes / sizeof(*session->board));
 	file_board_set_used(session->board, file->id);
-	idle_files_note_added(session->service);
+	idle_files_watch(session);
 	call->file = file;
 	call->on_done(call, 0, NULL);
 }

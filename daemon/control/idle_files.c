@@ -17,11 +17,13 @@
 #define RECLAIM_NSEC \
 	100000000u /* after a reclaim that found fewer, the same client starts none for so long */
 
-/* The time from a new file, or from a look that closed one, to the next look; and the period of looks. */
+/* The time from a new file, a request of a client that was quiet, or a look that closed one, to the next look; and
+   the period of looks. */
 #define LOOK_SOON_MSEC 3000u
 #define LOOK_MSEC 5100u
 /* A file that stays idle is closed by the first look that comes so long after the one that found it: two periods
-   are a bit longer.  That is 10 to 15.3 s after the last use, or to 20 s if new files change the rhythm. */
+   are a bit longer.  That is 10 to 15.3 s after the last use, or to 20 s if looks that come sooner change the
+   rhythm. */
 #define IDLE_NSEC UINT64_C(10000000000)
 /* Files of one client that a worker looks at before other work runs: takes about a millisecond. */
 #define LOOK_FILES 1024u
@@ -188,6 +190,18 @@ static void looked_main(struct job *job)
 	session_touch(session);
 }
 
+/* Whether all files are in use, and the client sends a request when one is not. */
+static bool session_set_quiet(const struct session *session)
+{
+	uint32_t cursor = 0;
+	struct file *file;
+
+	while ((file = id_table_next(&session->objects.files, &cursor)))
+		if (!session->knows_quiet || !file_board_set_quiet(session->board, file->id))
+			return false;
+	return true;
+}
+
 static void session_look(struct session *session)
 {
 	struct look *look;
@@ -198,30 +212,33 @@ static void session_look(struct session *session)
 	if (!look)
 		return;
 	look->session = session;
-	if (look_go_on(look))
+	if (look_go_on(look)) {
 		session->look = look;
-	else
-		free(look);
+		return;
+	}
+	free(look);
+	session->is_quiet = session_set_quiet(session);
 }
 
 static void on_look(EVENT_ARG(arg))
 {
 	struct service *service = arg;
-	bool has_files = false;
+	bool must_look = false;
 
 	LIST_EACH(struct session, session, &service->sessions, node) {
-		if (!session->objects.files.n_objects)
+		if (session->is_quiet || !session->objects.files.n_objects)
 			continue;
-		has_files = true;
 		session_look(session);
+		must_look |= !session->is_quiet;
 	}
-	if (has_files)
+	if (must_look)
 		look_in(service, LOOK_MSEC);
 }
 
-void idle_files_note_added(struct service *service)
+void idle_files_watch(struct session *session)
 {
-	look_in(service, LOOK_SOON_MSEC);
+	session->is_quiet = false;
+	look_in(session->service, LOOK_SOON_MSEC);
 }
 
 void idle_files_stop(struct service *service)

@@ -3,9 +3,10 @@
  *
  * They go in three cases.  (a) Every few seconds a worker thread of the user looks which of them have no
  * link any more (file_board.h says why), at most LOOK_FILES at a time.  (b) So do those whose word on the
- * file board has been the same for 10 s: they keep a file system from being unmounted.  Without files
- * there is no timer.  (c) Near the user's bound on files, idle files of its other clients go.  And a drain of
- * their store takes them (drain.h).
+ * file board has been the same for 10 s: they keep a file system from being unmounted.  A client whose files
+ * are all in use makes no work, if it has RING_FEATURE_QUIET: they become QUIET, and no look comes before its
+ * next request.  (c) Near the user's bound on files, idle files of its other clients go.  And a drain of their
+ * store takes them (drain.h).
  *
  * Main thread.
  */
@@ -19,8 +20,8 @@ struct file;
 struct service;
 struct session;
 
-/* A file was added: all idle files are looked at soon. */
-void idle_files_note_added(struct service *service);
+/* A file of that client was added, or one that was QUIET may be idle: all idle files are looked at soon. */
+void idle_files_watch(struct session *session);
 /* The last session has gone: no timer remains. */
 void idle_files_stop(struct service *service);
 

@@ -3,6 +3,7 @@
 #include "daemon/base/log.h"
 #include "daemon/config/changes.h"
 #include "daemon/control/drain.h"
+#include "daemon/control/idle_files.h"
 #include "daemon/control/limits.h"
 #include "daemon/control/names.h"
 #include "daemon/control/reload.h"
@@ -292,8 +293,9 @@ static int serve_hello(struct session *session, uint64_t seq, const Wire__Hello 
 								: REQUEST_VERSION_MAX;
 	ours.features = hello->features &
 			((path.can_import ? RING_FEATURE_DEVICE : 0) | RING_FEATURE_DSYNC |
-			 RING_FEATURE_RECOVERY | RING_FEATURE_UNKNOWN);
+			 RING_FEATURE_RECOVERY | RING_FEATURE_UNKNOWN | RING_FEATURE_QUIET);
 	session->knows_unknown = ours.features & RING_FEATURE_UNKNOWN;
+	session->knows_quiet = ours.features & RING_FEATURE_QUIET;
 	ours.daemon_version = (char *)(uintptr_t)DSAIO_VERSION; /* only read */
 	ours.pid = (uint32_t)getpid();
 	ours.client_pool_max = service->config->client_limit[QUOTA_POOL_BYTES];
@@ -584,6 +586,8 @@ void serve_frame(struct session *session, struct frame *frame)
 	struct error error;
 	int r;
 
+	if (session->is_quiet)
+		idle_files_watch(session);
 	r = request_decode(frame->body, frame->len, &request, &error);
 	if (r < 0) {
 		serve_garbage(session, error.text);

@@ -83,6 +83,8 @@ struct session {
 	struct look *look;  /* at idle files, in the user's work queue; or NULL */
 	bool has_recovered; /* Recovered has come */
 	bool knows_unknown; /* RING_FEATURE_UNKNOWN */
+	bool knows_quiet;   /* RING_FEATURE_QUIET */
+	bool is_quiet;	    /* so are all its files, and it has sent nothing since */
 	bool has_got_files; /* descriptors for replies may be of its files */
 
 	struct connection connection;

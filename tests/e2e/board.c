@@ -27,7 +27,7 @@ struct client {
 	uint32_t max_files;
 };
 
-static void client_start(struct client *client, const struct daemon *daemon)
+static void client_start_with(struct client *client, const struct daemon *daemon, uint64_t features)
 {
 	_cleanup_(answer_free) struct answer answer = ANSWER_NONE;
 	Wire__Hello hello = WIRE__HELLO__INIT;
@@ -37,6 +37,7 @@ static void client_start(struct client *client, const struct daemon *daemon)
 
 	raw_connect(&client->raw, daemon);
 	hello.version_min = hello.version_max = 1;
+	hello.features = features;
 	raw_call_ok(&client->raw, &request, NULL, 0, &answer);
 	CHECK_EQ(answer.n_fds, 1);
 	client->max_files = answer.reply->hello->max_files;
@@ -48,6 +49,11 @@ static void client_start(struct client *client, const struct daemon *daemon)
 		     0);
 	CHECK(board != MAP_FAILED);
 	client->board = board;
+}
+
+static void client_start(struct client *client, const struct daemon *daemon)
+{
+	client_start_with(client, daemon, 0);
 }
 
 static void client_end(struct client *client)
@@ -215,7 +221,7 @@ TEST(lies, "a board full of lies harms nobody, not even the liar's session")
 	uint32_t id = 0;
 
 	beside_start(daemon);
-	client_start(&client, daemon);
+	client_start_with(&client, daemon, RING_FEATURE_QUIET);
 	CHECK(ftruncate(client.raw.fd, 0) < 0); /* a socket; the board itself is sealed */
 	for (int64_t end = now_usec() + 8 * SECONDS; now_usec() < end;) {
 		id = client_add(&client, daemon, "f");

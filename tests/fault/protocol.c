@@ -56,8 +56,9 @@ FAULT(c1_range, "C1 a range of versions that has ours, and unknown features, is 
 	raw_call_ok(&raw, &request, NULL, 0, &answer);
 	CHECK_EQ(answer.reply->body_case, WIRE__REPLY__BODY_HELLO);
 	CHECK_EQ(answer.reply->hello->version, 1);
-	CHECK_EQ(answer.reply->hello->features,
-		 RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY | RING_FEATURE_UNKNOWN); /* no GPU */
+	CHECK_EQ(answer.reply->hello->features, RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY |
+							RING_FEATURE_UNKNOWN |
+							RING_FEATURE_QUIET); /* no GPU */
 }
 
 FAULT(c1_device, "C1 GPU memory is refused with the reason, unless Hello has granted it")

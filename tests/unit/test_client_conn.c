@@ -497,5 +497,26 @@ TEST(the_file_board_has_a_word_for_as_many_files_as_the_daemon_says)
 	conn.file_board = NULL;
 }
 
+TEST(that_a_quiet_file_is_idle_is_said_by_a_request)
+{
+	_Alignas(4096) _Atomic uint32_t board[1024] = { 0 };
+	struct pollfd p = { .fd = daemon_fd, .events = POLLIN };
+	const uint32_t file = 5u << 16 | 7u;
+
+	conn.file_board = board;
+	conn.facts.max_files = 1000;
+	file_board_set_used(board, file);
+	ck_assert(conn_file_idle(&conn, file));
+	ck_assert(conn_file_use(&conn, file));
+	ck_assert_int_eq(poll(&p, 1, 0), 0);
+	ck_assert(file_board_set_quiet(board, file));
+	ck_assert(conn_file_idle(&conn, file)); /* it stays in the cache all the same */
+	(void)daemon_receive(NULL);
+	ck_assert(conn_file_use(&conn, file));
+	ck_assert(conn_file_idle(&conn, file));
+	ck_assert_int_eq(poll(&p, 1, 0), 0);
+	conn.file_board = NULL;
+}
+
 FIXTURE(conn_setup, conn_teardown)
 TEST_MAIN

@@ -46,6 +46,25 @@ TEST(states)
 	ck_assert(!file_board_take(board, ID, FILE_BOARD_USED));
 }
 
+TEST(quiet)
+{
+	ck_assert(!file_board_set_quiet(board, ID)); /* no file */
+	file_board_set_used(board, ID);
+	ck_assert(!file_board_set_quiet(board, OLD));
+	ck_assert(!file_board_set_idle(board, ID)); /* it was not */
+	ck_assert(!file_board_set_quiet(board, ID));
+	ck_assert(file_board_take(board, ID, FILE_BOARD_USED));
+
+	ck_assert(file_board_set_quiet(board, ID));
+	ck_assert(file_board_set_quiet(board, ID));
+	ck_assert(!file_board_idle(board, ID));
+	ck_assert(!file_board_take(board, ID, FILE_BOARD_USED));
+	ck_assert(!file_board_take(board, ID, FILE_BOARD_GONE));
+	ck_assert(file_board_set_idle(board, ID));
+	ck_assert_uint_eq(file_board_idle(board, ID) >> 18, 2);
+	ck_assert(file_board_take(board, ID, FILE_BOARD_USED));
+}
+
 TEST(old_generation)
 {
 	file_board_set_idle(board, ID);
@@ -79,11 +98,10 @@ TEST(a_word_that_is_idle_again_differs)
 
 /* ---- two who want the same ---- */
 
-/* A generation a round: all files idle, both threads at the barrier, each takes what it gets. */
+/* A generation a round: all files as `set` makes them, both threads at the barrier, each takes what it gets. */
 struct taker {
-	enum file_board_state state;
+	bool (*take)(_Atomic uint32_t *words, uint32_t id);
 	bool has[N_FILES];
-	unsigned n;
 };
 
 static pthread_barrier_t barrier;
@@ -98,43 +116,71 @@ static void *take_all(void *arg)
 	struct taker *taker = arg;
 
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		(void)pthread_barrier_wait(&barrier); /* all are idle */
-		for (uint32_t i = 0; i < N_FILES; i++) {
-			taker->has[i] = file_board_take(board, round_id(round, i), taker->state);
-			taker->n += taker->has[i];
-		}
+		(void)pthread_barrier_wait(&barrier); /* all are set */
+		for (uint32_t i = 0; i < N_FILES; i++)
+			taker->has[i] = taker->take(board, round_id(round, i));
 		(void)pthread_barrier_wait(&barrier); /* looked at between this and the next */
 	}
 	return NULL;
 }
 
-TEST(race)
+static void race(void (*set)(_Atomic uint32_t *words, uint32_t id), struct taker *one,
+		 struct taker *other, bool can_both)
 {
-	static struct taker used = { .state = FILE_BOARD_USED },
-			    gone = { .state = FILE_BOARD_GONE };
 	pthread_t threads[2];
 	unsigned n_wrong = 0;
 
 	ck_assert_int_eq(pthread_barrier_init(&barrier, NULL, 3), 0);
-	ck_assert_int_eq(pthread_create(&threads[0], NULL, take_all, &used), 0);
-	ck_assert_int_eq(pthread_create(&threads[1], NULL, take_all, &gone), 0);
+	ck_assert_int_eq(pthread_create(&threads[0], NULL, take_all, one), 0);
+	ck_assert_int_eq(pthread_create(&threads[1], NULL, take_all, other), 0);
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		for (uint32_t i = 0; i < N_FILES; i++)
-			file_board_set_idle(board, round_id(round, i));
+			set(board, round_id(round, i));
 		(void)pthread_barrier_wait(&barrier);
 		(void)pthread_barrier_wait(&barrier);
 		for (uint32_t i = 0; i < N_FILES; i++) {
 			uint32_t id = round_id(round, i);
 
-			n_wrong += used.has[i] == gone.has[i] ||
-				   is_gone(board, id) != gone.has[i] || file_board_idle(board, id);
+			n_wrong += (one->has[i] == other->has[i]) != can_both ||
+				   is_gone(board, id) != (!can_both && other->has[i]) ||
+				   !file_board_idle(board, id) != !can_both;
 		}
 	}
 	for (size_t i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 	ck_assert_uint_eq(n_wrong, 0);
-	ck_assert_uint_eq(used.n + gone.n, ROUNDS * N_FILES);
 	ck_assert_int_eq(pthread_barrier_destroy(&barrier), 0);
+}
+
+static void set_idle(_Atomic uint32_t *words, uint32_t id)
+{
+	file_board_set_used(words, id);
+	(void)file_board_set_idle(words, id);
+}
+
+static bool use(_Atomic uint32_t *words, uint32_t id)
+{
+	return file_board_take(words, id, FILE_BOARD_USED);
+}
+
+static bool let_go(_Atomic uint32_t *words, uint32_t id)
+{
+	return file_board_take(words, id, FILE_BOARD_GONE);
+}
+
+TEST(an_idle_file_is_used_or_gone)
+{
+	static struct taker used = { .take = use }, gone = { .take = let_go };
+
+	race(set_idle, &used, &gone, false);
+}
+
+TEST(who_makes_a_file_idle_hears_that_it_was_quiet)
+{
+	static struct taker idler = { .take = file_board_set_idle },
+			    quieter = { .take = file_board_set_quiet };
+
+	race(file_board_set_used, &idler, &quieter, true);
 }
 
 TEST_MAIN

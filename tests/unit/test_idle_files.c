@@ -156,6 +156,57 @@ TEST(a_file_that_was_used_between_looks_stays)
 	ck_assert(is_gone(cache->board, ids[0]));
 }
 
+static bool is_timed(void)
+{
+	return evtimer_pending(c.service.look_event, NULL);
+}
+
+TEST(while_all_files_are_in_use_there_is_no_timer)
+{
+	struct call *call;
+
+	fill(0, 4 * N_FILES);
+	look();
+	ck_assert(is_timed()); /* the client would not tell */
+	cache->knows_quiet = true;
+	look();
+	ck_assert(!is_timed());
+	ck_assert(file_board_set_idle(cache->board, ids[1])); /* it was QUIET */
+	idle_files_watch(cache);
+	look();
+	ck_assert(is_timed());
+	earlier(10);
+	look();
+	ck_assert(is_gone(cache->board, ids[1]));
+	look();
+	ck_assert(!is_timed());
+
+	other->knows_quiet = true;
+	ck_assert_int_eq(add(10, &call), 0);
+	CONTROL_UNTIL(answers[10].is_done);
+	ck_assert(is_timed());
+	look();
+	ck_assert(!is_timed());
+}
+
+TEST(a_client_with_an_idle_file_is_looked_at)
+{
+	fill(1, 4 * N_FILES);
+	cache->knows_quiet = true;
+	look();
+	ck_assert(is_timed());
+	ck_assert(!file_board_set_idle(cache->board, ids[1])); /* it was USED */
+	earlier(10);
+	look();
+	ck_assert(is_gone(cache->board, ids[0]));
+	ck_assert(is_timed());
+	earlier(10);
+	look();
+	ck_assert(is_gone(cache->board, ids[1]));
+	look();
+	ck_assert(!is_timed());
+}
+
 TEST(without_sessions_there_is_no_timer)
 {
 	fill(1, N_FILES);

@@ -361,12 +361,16 @@ static bool has_word(const struct dsaio_conn *conn, uint32_t file)
 
 bool conn_file_idle(struct dsaio_conn *conn, uint32_t file)
 {
-	LOCKED(&conn->lock);
+	Wire__Request request = WIRE__REQUEST__INIT; /* an empty one: it is only refused */
+	bool has, was_quiet;
 
-	if (!has_word(conn, file))
-		return false;
-	file_board_set_idle(conn->file_board, file);
-	return true;
+	(void)pthread_mutex_lock(&conn->lock);
+	has = has_word(conn, file);
+	was_quiet = has && file_board_set_idle(conn->file_board, file);
+	(void)pthread_mutex_unlock(&conn->lock);
+	if (was_quiet)
+		conn_post(conn, &request);
+	return has;
 }
 
 bool conn_file_use(struct dsaio_conn *conn, uint32_t file)

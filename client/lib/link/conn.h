@@ -46,8 +46,9 @@
 
 #define CONN_VERSION_MIN 1u
 #define CONN_VERSION_MAX 1u
-#define CONN_FEATURES \
-	(RING_FEATURE_DEVICE | RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY | RING_FEATURE_UNKNOWN)
+#define CONN_FEATURES                                                                              \
+	(RING_FEATURE_DEVICE | RING_FEATURE_DSYNC | RING_FEATURE_RECOVERY | RING_FEATURE_UNKNOWN | \
+	 RING_FEATURE_QUIET)
 #define CONN_NAME_BYTES 64u
 
 /* A daemon that was asked and has said nothing for so long is taken for stopped. */
@@ -163,7 +164,8 @@ struct conn_facts conn_facts(struct dsaio_conn *conn);
 /* As ppoll(2); the first of fds becomes the end of the session, which conn_was_gone() then knows. */
 int conn_sleep(struct dsaio_conn *conn, struct pollfd *fds, nfds_t n, const struct timespec *ts);
 
-/* Tells the daemon by the file board that the file is idle.  false: the board has no word for it. */
+/* Tells the daemon by the file board, and by a request if it does not look there, that the file is idle.  false: the
+   board has no word for it. */
 bool conn_file_idle(struct dsaio_conn *conn, uint32_t file);
 /* An idle file is used again.  false: the daemon has closed it. */
 bool conn_file_use(struct dsaio_conn *conn, uint32_t file);
