@@ -161,6 +161,15 @@ static bool is_timed(void)
 	return evtimer_pending(c.service.look_event, NULL);
 }
 
+static void the_last_idle_file_goes_and_the_timer_with_it(uint32_t id)
+{
+	earlier(10);
+	look();
+	ck_assert(is_gone(cache->board, id));
+	look();
+	ck_assert(!is_timed());
+}
+
 TEST(while_all_files_are_in_use_there_is_no_timer)
 {
 	struct call *call;
@@ -175,11 +184,7 @@ TEST(while_all_files_are_in_use_there_is_no_timer)
 	idle_files_watch(cache);
 	look();
 	ck_assert(is_timed());
-	earlier(10);
-	look();
-	ck_assert(is_gone(cache->board, ids[1]));
-	look();
-	ck_assert(!is_timed());
+	the_last_idle_file_goes_and_the_timer_with_it(ids[1]);
 
 	other->knows_quiet = true;
 	ck_assert_int_eq(add(10, &call), 0);
@@ -200,11 +205,7 @@ TEST(a_client_with_an_idle_file_is_looked_at)
 	look();
 	ck_assert(is_gone(cache->board, ids[0]));
 	ck_assert(is_timed());
-	earlier(10);
-	look();
-	ck_assert(is_gone(cache->board, ids[1]));
-	look();
-	ck_assert(!is_timed());
+	the_last_idle_file_goes_and_the_timer_with_it(ids[1]);
 }
 
 TEST(without_sessions_there_is_no_timer)
